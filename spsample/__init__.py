@@ -1,0 +1,60 @@
+"""Distributed, matrix-based bulk minibatch sampling for training graph neural networks.
+
+>>> import spsample as sp
+>>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+>>> bulk = sp.bulk_sample(graph, seeds=[0, 1, 3], sampler=sp.GraphSAGE([2, 2]), batch_size=2)
+>>> [len(minibatch.src_nodes) for minibatch in bulk]
+[4, 4]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from spsample.backends import available_backends
+from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, MiniBatch, Sampler, bulk_sample
+from spsample.sparse import LAW_VERSION as law_version
+from spsample.sparse import CSRMatrix, shuffle
+from spsample.store import Graph
+
+if TYPE_CHECKING:
+    from spsample.data import Dataset, load_dataset
+    from spsample.features import FeatureStore
+    from spsample.loading import BulkLoader
+
+__version__ = "0.1.0.dev0"
+
+_LAZY = {
+    "BulkLoader": "spsample.loading",
+    "Dataset": "spsample.data",
+    "FeatureStore": "spsample.features",
+    "load_dataset": "spsample.data",
+}
+"""Names imported on first use, so that `import spsample` stays quick."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'spsample' has no attribute {name!r}")
+
+
+__all__ = [
+    "LADIES",
+    "BulkLoader",
+    "BulkSample",
+    "CSRMatrix",
+    "Dataset",
+    "FastGCN",
+    "FeatureStore",
+    "Graph",
+    "GraphSAGE",
+    "MiniBatch",
+    "Sampler",
+    "available_backends",
+    "bulk_sample",
+    "law_version",
+    "load_dataset",
+    "shuffle",
+]

@@ -1,0 +1,30 @@
+"""Backends: the same kernels as plain NumPy (`reference`) and as C++/OpenMP (`cpu`), equal bit for bit."""
+
+from __future__ import annotations
+
+from spsample.backends.protocol import (
+    Backend,
+    ColumnMatrix,
+    ColumnSample,
+    Compaction,
+    Draw,
+    Matrix,
+    Numerators,
+    StackedRows,
+    StackedSelector,
+)
+from spsample.backends.registry import available_backends, get_backend
+
+__all__ = [
+    "Backend",
+    "ColumnMatrix",
+    "ColumnSample",
+    "Compaction",
+    "Draw",
+    "Matrix",
+    "Numerators",
+    "StackedRows",
+    "StackedSelector",
+    "available_backends",
+    "get_backend",
+]

@@ -1,0 +1,288 @@
+"""The `cpu` backend: the compiled kernels of `spsample._core` (C++17, OpenMP) behind the protocol's interface.
+
+The methods only unpack and pack tuples and make arrays contiguous; what is drawn is said in `docs/law.md`, and
+the kernels' source, under `kernels/`, states sizes, order and complexity above each one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample import _core
+from spsample.backends.protocol import (
+    Array,
+    ColumnMatrix,
+    ColumnSample,
+    Compaction,
+    Draw,
+    FloatArray,
+    Int64Array,
+    IntArray,
+    Matrix,
+    Numerators,
+    StackedRows,
+    StackedSelector,
+    UInt64Array,
+)
+
+__all__ = ["CpuBackend"]
+
+
+def _int64(array: Array) -> Int64Array:
+    """The array as contiguous int64; the same array where it is that already."""
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _same(array: Array, like: Array) -> Any:
+    """The array, contiguous, in the dtype of `like` (the index type of a kernel call must be one)."""
+    return np.ascontiguousarray(array, dtype=like.dtype)
+
+
+def _matrix(A: Matrix) -> tuple[Int64Array, IntArray]:
+    """indptr and indices of A as the kernels take them."""
+    return _int64(A.indptr), np.ascontiguousarray(A.indices)
+
+
+def _selector(Q: StackedSelector, like: Array) -> tuple[Int64Array, IntArray, Int64Array]:
+    """The three arrays of Q as the kernels take them, vertices in the dtype of `like`."""
+    return _int64(Q.batch_ptr), _same(Q.vertices, like), _int64(Q.batch_ids)
+
+
+def _weights(data: FloatArray | None) -> FloatArray | None:
+    """A's weights, contiguous, or None."""
+    return None if data is None else np.ascontiguousarray(data)
+
+
+def _weighted(A: Matrix) -> tuple[Int64Array, IntArray, FloatArray | None, bool]:
+    """A as the kernels take it that look at its weights."""
+    return *_matrix(A), _weights(A.data), bool(A.row_normalized)
+
+
+def _rule(rule: Numerators) -> tuple[Int64Array | None, int, int]:
+    """(shifts, power, column power)."""
+    return None if rule.shifts is None else _int64(rule.shifts), int(rule.power), int(rule.column_power)
+
+
+def _excluded(exclude: ColumnSample | None, like: Array) -> tuple[Int64Array | None, IntArray | None]:
+    """Pointers and columns of the columns left out of account, or None twice."""
+    return (None, None) if exclude is None else (_int64(exclude.indptr), _same(exclude.columns, like))
+
+
+def _extracted(rows: StackedRows, like: Array) -> tuple[Int64Array, Int64Array, IntArray, Int64Array | None]:
+    """(entry_ptr, indptr, columns, positions) of stacked rows."""
+    positions = None if rows.positions is None else _int64(rows.positions)
+    return _int64(rows.entry_ptr), _int64(rows.indptr), _same(rows.columns, like), positions
+
+
+def _compact(
+    Q: StackedSelector, entry_ptr: Int64Array, columns: IntArray, include_targets: bool
+) -> Compaction:
+    """src of each batch from its targets and the columns of its entries, and the entries' places in it."""
+    selected = (_int64(Q.batch_ptr), _same(Q.vertices, columns))
+    return Compaction(
+        *_core.compact(*selected, _int64(entry_ptr), np.ascontiguousarray(columns), bool(include_targets))
+    )
+
+
+def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
+    """(key word 0, key word 1, hop, size, replace)."""
+    return int(draw.key[0]), int(draw.key[1]), int(draw.hop), int(draw.size), bool(draw.replace)
+
+
+class CpuBackend:
+    """Compiled kernels on the CPU; every method is as in `spsample.backends.protocol.Backend`.
+
+    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or `spsample._core.set_num_threads`); no result
+    depends on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spsample.backends.cpu import CpuBackend
+    >>> words = CpuBackend().philox(np.zeros((1, 4), dtype=np.uint32), (0, 0))
+    >>> [hex(word) for word in words[0].tolist()]
+    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
+    """
+
+    @property
+    def name(self) -> str:
+        """Name by which users choose the backend."""
+        return "cpu"
+
+    # --- random bits ----------------------------------------------------------------------------------
+    def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
+        """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
+        words: NDArray[np.uint32] = _core.philox(
+            np.ascontiguousarray(counters, dtype=np.uint32), int(key[0]), int(key[1])
+        )
+        return words
+
+    def shuffle(self, count: int, key: tuple[int, int]) -> Int64Array:
+        """Positions 0 .. count-1 sorted by their 64-bit word (law, section 5)."""
+        order: Int64Array = _core.shuffle(int(count), int(key[0]), int(key[1]))
+        return order
+
+    # --- integer probabilities ------------------------------------------------------------------------
+    def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
+        """Per row the largest binary exponent (`frexp`) of its positive entries, or `NO_EXPONENT`."""
+        exponents: NDArray[np.int32] = _core.row_exponents(
+            _int64(A.indptr), _weights(A.data), bool(A.row_normalized)
+        )
+        return exponents
+
+    def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
+        """(n,) numerators of the graph rule: column sums over all rows of A."""
+        totals: UInt64Array = _core.column_totals(*_weighted(A), *_rule(rule))
+        return totals
+
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+        """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
+        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *_selector(Q, A.indices), *_rule(rule)))
+
+    # --- row law --------------------------------------------------------------------------------------
+    def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+        """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
+        selector = _selector(Q, A.indices)
+        return StackedRows(
+            selector[0], *_core.sample_rows_uniform(*_matrix(A), *selector, *_draw(draw), bool(positions))
+        )
+
+    def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+        """Row law, weighted by `A.data` (not None) under the row rule."""
+        selector = _selector(Q, A.indices)
+        arrays = _core.sample_rows_weighted(
+            *_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions)
+        )
+        return StackedRows(selector[0], *arrays)
+
+    def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
+        """Whole rows, all entries, in A's order (fanout -1)."""
+        selector = _selector(Q, A.indices)
+        return StackedRows(selector[0], *_core.take_rows(*_matrix(A), *selector, bool(positions)))
+
+    # --- entry law and column law ---------------------------------------------------------------------
+    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+        """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
+        totals: Int64Array = _core.row_totals(
+            *_matrix(A), *_selector(Q, A.indices), *_excluded(exclude, A.indices)
+        )
+        return totals
+
+    def locate(
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        rows: Int64Array,
+        offsets: Int64Array,
+        exclude: ColumnSample | None,
+    ) -> IntArray:
+        """Column of the `offsets[j]`-th entry, not counting excluded columns, of the stacked row `rows[j]`."""
+        columns: IntArray = _core.locate(
+            *_matrix(A),
+            *_selector(Q, A.indices),
+            _int64(rows),
+            _int64(offsets),
+            *_excluded(exclude, A.indices),
+        )
+        return columns
+
+    def draw_entries(
+        self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw
+    ) -> ColumnSample:
+        """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
+        q = None if numerators is None else np.ascontiguousarray(numerators, dtype=np.uint64)
+        return ColumnSample(*_core.draw_entries(*_matrix(A), *_selector(Q, A.indices), q, *_draw(draw)))
+
+    def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Column law on the k rows of P."""
+        numerators = np.ascontiguousarray(P.numerators, dtype=np.uint64)
+        columns = np.ascontiguousarray(P.columns)
+        return ColumnSample(
+            *_core.draw_columns(_int64(P.indptr), columns, numerators, _int64(batch_ids), *_draw(draw))
+        )
+
+    def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Column law where every batch draws from one row over all n columns, given its prefix sums."""
+        inclusive = np.ascontiguousarray(cumulative, dtype=np.uint64)
+        return ColumnSample(*_core.draw_shared(inclusive, _int64(batch_ids), *_draw(draw)))
+
+    # --- extraction -----------------------------------------------------------------------------------
+    def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+        """src of each batch: its Q vertices first (`include_targets`), then the other columns ascending."""
+        return _compact(Q, rows.entry_ptr, rows.columns, include_targets)
+
+    def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
+        """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
+        return _compact(Q, sample.indptr, _same(sample.columns, Q.vertices), include_targets)
+
+    def extract(self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
+        """Rows Q of A restricted to each batch's src columns: local ids, A's order, with positions."""
+        selector = _selector(Q, A.indices)
+        return StackedRows(
+            selector[0], *_core.extract(*_matrix(A), *selector, _int64(src_ptr), _same(src, A.indices))
+        )
+
+    def extracted_numerators(
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+    ) -> UInt64Array:
+        """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
+        numerators: UInt64Array = _core.extracted_numerators(
+            *_weighted(A),
+            *_selector(Q, A.indices),
+            *_extracted(rows, A.indices),
+            _int64(src_ptr),
+            *_rule(rule),
+        )
+        return numerators
+
+    def entry_values(
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        rows: StackedRows,
+        src_ptr: Int64Array,
+        weights: FloatArray,
+        normalize: bool,
+    ) -> FloatArray:
+        """`A_iv weights[v]` per extracted entry: binary64, optionally row-normalised, then rounded once."""
+        factors = np.ascontiguousarray(weights, dtype=np.float64)
+        values: FloatArray = _core.entry_values(
+            *_weighted(A),
+            *_selector(Q, A.indices),
+            *_extracted(rows, A.indices),
+            _int64(src_ptr),
+            factors,
+            bool(normalize),
+        )
+        return values
+
+    # --- general sparse algebra -----------------------------------------------------------------------
+    def spgemm(
+        self,
+        A: tuple[Int64Array, IntArray, Array],
+        B: tuple[Int64Array, IntArray, Array],
+        num_columns: int,
+    ) -> tuple[Int64Array, IntArray, Array]:
+        """C = A B (CSR triples; the same dtype in both): columns ascending, zeros kept."""
+        index = np.result_type(A[1], B[1])
+        operands = [
+            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), np.ascontiguousarray(data))
+            for indptr, indices, data in (A, B)
+        ]
+        C_indptr, C_indices, C_data = _core.spgemm(*operands[0], *operands[1], int(num_columns))
+        return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data
+
+    def select_rows(
+        self, A: tuple[Int64Array, IntArray, Array | None], rows: IntArray
+    ) -> tuple[Int64Array, IntArray, Array | None]:
+        """A[rows] as a CSR triple, entries in A's order."""
+        data = None if A[2] is None else np.ascontiguousarray(A[2])
+        data_bytes = None if data is None else data.view(np.uint8)
+        item_size = 0 if data is None else data.dtype.itemsize
+        indptr, indices, selected = _core.select_rows(
+            _int64(A[0]), np.ascontiguousarray(A[1]), data_bytes, item_size, _int64(rows)
+        )
+        return indptr, indices, None if data is None else selected.view(data.dtype)

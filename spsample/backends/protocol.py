@@ -1,0 +1,239 @@
+"""What a backend is: the kernels of the sampling algebra over plain arrays.
+
+A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions, and all
+backends return equal bits (`docs/law.md`). Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k
+frontiers, batch by batch). Index type: int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+IntArray = NDArray[np.signedinteger]
+Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
+FloatArray = NDArray[np.floating]
+
+NO_EXPONENT = -(2**31)
+"""Row exponent of a row without positive entries."""
+
+
+class Matrix(NamedTuple):
+    """A as CSR: row = target, columns = in-neighbours, entries in the law's order.
+
+    `data` is None (every entry 1) or float32/float64 (n entries' weights, >= 0). With `row_normalized` (only where `data`
+    is None) an entry of a row of d entries is `1.0 / d`.
+    """
+
+    indptr: Int64Array
+    indices: IntArray
+    data: FloatArray | None = None
+    row_normalized: bool = False
+
+
+class StackedSelector(NamedTuple):
+    """Q of k stacked batches: batch i selects the rows `vertices[batch_ptr[i]:batch_ptr[i + 1]]` of A, distinct within a batch.
+
+    `batch_ids` (k,) int64 are the global batch ids that key the draws.
+    """
+
+    batch_ptr: Int64Array
+    vertices: IntArray
+    batch_ids: Int64Array
+
+
+class Draw(NamedTuple):
+    """How to draw: at most `size` per row; `key` (two 32-bit words) and `hop` enter the counter."""
+
+    key: tuple[int, int]
+    hop: int
+    size: int
+    replace: bool = False
+
+
+class Numerators(NamedTuple):
+    """From weights to integers: `max(1, rint(m^power 2^(power e + K)))` with one K per batch, summed by column, then `^column_power`.
+
+    `shifts` (k,) int64 holds K; it is None where every entry counts 1 (unweighted graphs).
+    """
+
+    shifts: Int64Array | None
+    power: int
+    column_power: int
+
+
+class StackedRows(NamedTuple):
+    """k stacked sparse matrices, one per batch, m rows in all.
+
+    Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and the slice
+    `[batch_ptr[i] + i : batch_ptr[i + 1] + i + 1]` of `indptr`, which starts at 0 for every batch. `positions` are the
+    entries' positions in A (int64), or None where they were not asked for.
+    """
+
+    batch_ptr: Int64Array
+    entry_ptr: Int64Array
+    indptr: Int64Array
+    columns: IntArray
+    positions: Int64Array | None
+
+
+class Compaction(NamedTuple):
+    """src vertices of k batches, stacked (`src[src_ptr[i]:src_ptr[i + 1]]`), and each entry's column as an index into its batch's."""
+
+    src_ptr: Int64Array
+    src: IntArray
+    local: IntArray
+
+
+class ColumnMatrix(NamedTuple):
+    """P as k rows of integer probabilities: `columns` ascend in each row, `numerators` > 0 (uint64), row totals `totals` (k,)."""
+
+    indptr: Int64Array
+    columns: IntArray
+    numerators: UInt64Array
+    totals: UInt64Array
+
+
+class ColumnSample(NamedTuple):
+    """Columns drawn for k batches.
+
+    `columns[indptr[i]:indptr[i + 1]]` are distinct, in the order first drawn (ascending where `whole[i]`: the support was
+    taken whole); `counts` says how often each was drawn (1 without replacement); `totals` (k,) uint64 is T before any redraw.
+    """
+
+    indptr: Int64Array
+    columns: IntArray
+    counts: Int64Array
+    totals: UInt64Array
+    whole: NDArray[np.bool_]
+
+
+class Backend(Protocol):
+    """The kernels. See `docs/law.md` for what each draws and `spsample.backends.reference` for the executable specification."""
+
+    @property
+    def name(self) -> str:
+        """Name by which users choose the backend."""
+        ...
+
+    # --- random bits -------------------------------------------------------------------------------------------
+    def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
+        """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
+        ...
+
+    def shuffle(self, count: int, key: tuple[int, int]) -> Int64Array:
+        """Positions 0 .. count-1 sorted by their 64-bit word (law, section 5)."""
+        ...
+
+    # --- integer probabilities -----------------------------------------------------------------------------------
+    def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
+        """Per row of A the largest binary exponent (`frexp`) of its positive entries, `NO_EXPONENT` where there are none.
+
+        0 entries count as absent; an unweighted entry is 1 (exponent 1), a row-normalised one `1.0 / d`.
+        """
+        ...
+
+    def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
+        """(n,) numerators of the graph rule: column sums over all rows of A (`rule.shifts` has one element or is None)."""
+        ...
+
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+        """Q A with one row per batch: numerators merged by column, ascending, then raised to `column_power`; zeros left out."""
+        ...
+
+    # --- row law -------------------------------------------------------------------------------------------------
+    def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+        """Row law, uniform: the drawn entries' columns (global ids) for each selected row, positions where asked."""
+        ...
+
+    def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+        """Row law, weighted by `A.data` (not None) under the row rule."""
+        ...
+
+    def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
+        """Whole rows, all entries, in A's order (fanout -1)."""
+        ...
+
+    # --- entry law and column law ----------------------------------------------------------------------------------
+    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+        """(m,) number of entries of each selected row whose column is not among its batch's `exclude` columns."""
+        ...
+
+    def locate(
+        self, A: Matrix, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None
+    ) -> IntArray:
+        """Column of the `offsets[j]`-th entry (not counting those in excluded columns) of the stacked row `rows[j]`."""
+        ...
+
+    def draw_entries(
+        self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw
+    ) -> ColumnSample:
+        """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
+        ...
+
+    def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Column law on the k rows of P."""
+        ...
+
+    def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,) uint64.
+
+        `columns` are int64.
+        """
+        ...
+
+    # --- extraction ------------------------------------------------------------------------------------------------
+    def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+        """src of each batch: its Q vertices first (`include_targets`), then the other columns of its rows ascending."""
+        ...
+
+    def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
+        """src of a layer-wise draw: dst first (`include_targets`), then the drawn columns that are not dst, ascending.
+
+        `local` (len(sample.columns),) is each drawn column's index in its batch's src.
+        """
+        ...
+
+    def extract(
+        self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray
+    ) -> StackedRows:
+        """Rows Q of A, restricted to each batch's src columns: `columns` are local ids, entries in A's order, with positions."""
+        ...
+
+    def extracted_numerators(
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+    ) -> UInt64Array:
+        """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators, to `column_power`."""
+        ...
+
+    def entry_values(
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
+    ) -> FloatArray:
+        """`A_iv weights[v]` per extracted entry (law, section 6): binary64, optionally row-normalised, then rounded once.
+
+        `weights` (len(src),) float64; the result is float32, or float64 where `A.data` is.
+        """
+        ...
+
+    # --- general sparse algebra --------------------------------------------------------------------------------------
+    def spgemm(
+        self,
+        A: tuple[Int64Array, IntArray, Array],
+        B: tuple[Int64Array, IntArray, Array],
+        num_columns: int,
+    ) -> tuple[Int64Array, IntArray, Array]:
+        """C = A B (CSR triples; data float32, float64, int64 or uint64, the same in both): columns ascending, zeros kept.
+
+        Sums run in the order of A's row entries, starting from the first product.
+        """
+        ...
+
+    def select_rows(
+        self, A: tuple[Int64Array, IntArray, Array | None], rows: IntArray
+    ) -> tuple[Int64Array, IntArray, Array | None]:
+        """A[rows] as a CSR triple, entries in A's order."""
+        ...

@@ -1,0 +1,38 @@
+"""The executable specification: every kernel in plain NumPy, short rather than fast (`docs/law.md`)."""
+
+from __future__ import annotations
+
+from spsample.backends.reference import algebra, columns, extraction, probability, random, rows
+
+
+class ReferenceBackend:
+    """Backend `reference`: what the other backends must equal bit for bit.
+
+    >>> ReferenceBackend().shuffle(4, (1, 2)).tolist()
+    [3, 2, 0, 1]
+    """
+
+    name = "reference"
+    philox = staticmethod(random.philox)
+    shuffle = staticmethod(random.shuffle)
+    row_exponents = staticmethod(probability.row_exponents)
+    column_totals = staticmethod(probability.column_totals)
+    merge_columns = staticmethod(probability.merge_columns)
+    sample_rows_uniform = staticmethod(rows.sample_rows_uniform)
+    sample_rows_weighted = staticmethod(rows.sample_rows_weighted)
+    take_rows = staticmethod(rows.take_rows)
+    row_totals = staticmethod(columns.row_totals)
+    locate = staticmethod(columns.locate)
+    draw_entries = staticmethod(columns.draw_entries)
+    draw_columns = staticmethod(columns.draw_columns)
+    draw_shared = staticmethod(columns.draw_shared)
+    compact = staticmethod(extraction.compact)
+    merge_targets = staticmethod(extraction.merge_targets)
+    extract = staticmethod(extraction.extract)
+    extracted_numerators = staticmethod(probability.extracted_numerators)
+    entry_values = staticmethod(extraction.entry_values)
+    spgemm = staticmethod(algebra.spgemm)
+    select_rows = staticmethod(algebra.select_rows)
+
+
+__all__ = ["ReferenceBackend"]

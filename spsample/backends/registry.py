@@ -1,0 +1,55 @@
+"""Choosing a backend by name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+
+from spsample.backends.protocol import Backend
+from spsample.errors import BackendError, InputError
+
+_CLASSES = {
+    "cpu": ("spsample.backends.cpu", "CpuBackend"),
+    "reference": ("spsample.backends.reference", "ReferenceBackend"),
+}
+
+
+def available_backends() -> tuple[str, ...]:
+    """Names of the backends that work here, fastest first.
+
+    >>> "reference" in available_backends()
+    True
+    """
+    compiled = ("cpu",) if find_spec("spsample._core") is not None else ()
+    return (*compiled, "reference")
+
+
+def get_backend(name: str | None = None) -> Backend:
+    """The backend called `name`; None is the fastest available one.
+
+    Raises
+    ------
+    InputError
+        If there is no backend of that name.
+    BackendError
+        If it exists but cannot be loaded here.
+
+    >>> get_backend("reference").name
+    'reference'
+    """
+    if name is not None and name not in _CLASSES:
+        raise InputError(argument="backend", given=repr(name), expected=f"one of {sorted(_CLASSES)}")
+    return _load(name or available_backends()[0])
+
+
+@lru_cache(maxsize=None)
+def _load(name: str) -> Backend:
+    module, cls = _CLASSES[name]
+    try:
+        backend: Backend = getattr(import_module(module), cls)()
+    except ImportError as error:
+        raise BackendError(
+            f"backend {name!r} cannot be loaded: {error}. Reinstall spsample with a C++ compiler present, or use backend='reference'."
+        ) from error
+    return backend

@@ -1,0 +1,163 @@
+"""The exceptions spsample raises.
+
+Every exception is a :class:`SpSampleError` and also one of Python's own (``ValueError``, ``TypeError``, ...),
+so that code which knows nothing of spsample catches it under the usual name::
+
+    SpSampleError
+      InputError             ValueError      an argument has a value that cannot be used
+        DTypeError           TypeError       an argument has the wrong type, dtype or device
+      CapacityError          OverflowError   an integer size or headroom would be passed
+      DataError              OSError         a file is missing, truncated or not of the form expected
+      MissingDependencyError ImportError     an optional package is not installed
+      BackendError           RuntimeError    a backend cannot run here, or failed
+
+The first four say which argument it was, what was given and what was expected, in words and as attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "BackendError",
+    "CapacityError",
+    "DTypeError",
+    "DataError",
+    "InputError",
+    "MissingDependencyError",
+    "SpSampleError",
+]
+
+
+class SpSampleError(Exception):
+    """Base class of every exception that spsample raises on purpose."""
+
+
+def _rebuild(cls: type[SpSampleError], fields: dict[str, Any]) -> SpSampleError:
+    """Make an exception again from its keyword arguments (used by pickle and copy)."""
+    return cls(**fields)
+
+
+class _ArgumentError(SpSampleError):
+    """Say what is wrong with one argument: "argument: got given; expected expected. hint"."""
+
+    def __init__(self, *, argument: str, given: str, expected: str, hint: str = "") -> None:
+        message = f"{argument}: got {given}; expected {expected}"
+        super().__init__(f"{message}. {hint}" if hint else message)
+        self.argument = argument
+        self.given = given
+        self.expected = expected
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {
+            "argument": self.argument,
+            "given": self.given,
+            "expected": self.expected,
+            "hint": self.hint,
+        }
+        return _rebuild, (type(self), fields)
+
+
+class InputError(_ArgumentError, ValueError):
+    """An argument has a value that cannot be used; nothing was clipped, reordered or computed.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the argument as the caller wrote it.
+    given : str
+        What was given; for an array the first bad entry and its position.
+    expected : str
+        What would have been accepted.
+    hint : str, optional
+        A sentence saying how to get there.
+
+    Examples
+    --------
+    >>> raise InputError(argument="seeds", given="-3 at position 17", expected="vertex ids in [0, 2708)")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: seeds: got -3 at position 17; expected vertex ids in [0, 2708)
+    """
+
+
+class DTypeError(InputError, TypeError):
+    """An argument has the wrong type, dtype or device; takes the same keywords as :class:`InputError`.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise DTypeError(argument="seeds", given="dtype float64", expected="an integer dtype")
+    ... except TypeError as error:
+    ...     print(error)
+    seeds: got dtype float64; expected an integer dtype
+    """
+
+
+class CapacityError(_ArgumentError, OverflowError):
+    """An integer size or headroom would be passed; takes the same keywords as :class:`InputError`.
+
+    Examples
+    --------
+    >>> error = CapacityError(argument="num_nodes", given="2**50", expected="at most 2**48 vertices")
+    >>> str(error)
+    'num_nodes: got 2**50; expected at most 2**48 vertices'
+    >>> isinstance(error, OverflowError)
+    True
+    """
+
+
+class DataError(_ArgumentError, OSError):
+    """A file is missing, truncated or not of the form expected; ``argument`` is its path.
+
+    Examples
+    --------
+    >>> str(DataError(argument="cora.npz", given="no array 'indptr'", expected="a graph in CSR form"))
+    "cora.npz: got no array 'indptr'; expected a graph in CSR form"
+    """
+
+
+class MissingDependencyError(SpSampleError, ImportError):
+    """An optional package is needed and is not installed.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    needed_for : str
+        What needs it.
+    extra : str, optional
+        The extra of spsample that installs it; without one the package itself is named.
+
+    Examples
+    --------
+    >>> print(MissingDependencyError(package="torch", needed_for="mb.to_pyg()", extra="pyg"))
+    mb.to_pyg() needs the package torch, which is not installed; install it with: pip install "spsample[pyg]"
+    """
+
+    def __init__(self, *, package: str, needed_for: str, extra: str | None = None) -> None:
+        wanted = f'"spsample[{extra}]"' if extra else package
+        super().__init__(
+            f"{needed_for} needs the package {package}, which is not installed; "
+            f"install it with: pip install {wanted}"
+        )
+        self.package = package
+        self.needed_for = needed_for
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {"package": self.package, "needed_for": self.needed_for, "extra": self.extra}
+        return _rebuild, (type(self), fields)
+
+
+class BackendError(SpSampleError, RuntimeError):
+    """A backend is unknown to this installation, cannot run on this machine, or failed while it ran.
+
+    Examples
+    --------
+    >>> raise BackendError("backend 'cuda' found no GPU")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.BackendError: backend 'cuda' found no GPU
+    """

@@ -1,0 +1,122 @@
+"""Minibatches as other libraries' objects; each library is imported on use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from spsample.sampling.bulk import Layer, MiniBatch
+
+
+def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
+    """`(batch_size, n_id, adjs)` as PyG's NeighborSampler returned it: `adjs[l] = EdgeIndex(edge_index, e_id, size)`.
+
+    `edge_index` (2, E) int64 holds local (source, target); `e_id` is None unless edge ids were asked for;
+    `size = (n_src, n_dst)`; layer 1 first.
+    """
+    torch = _require("torch", "to_pyg", "pyg")
+    from spsample.sampling.pyg_types import EdgeIndex
+
+    adjs = [
+        EdgeIndex(
+            torch.from_numpy(_edge_index(layer)),
+            None if layer.edge_ids is None else torch.from_numpy(layer.edge_ids),
+            (layer.adj.shape[1], layer.adj.shape[0]),
+        )
+        for layer in batch.layers
+    ]
+    return len(batch.seeds), torch.from_numpy(batch.src_nodes.astype(np.int64)), adjs
+
+
+def to_pyg_data(batch: MiniBatch) -> Any:
+    """Subgraph layout: `torch_geometric.data.Data` with what NeighborLoader puts there (`edge_index, n_id, e_id, batch_size, num_sampled_*`)."""
+    torch = _require("torch", "to_pyg", "pyg")
+    data = _require("torch_geometric.data", "to_pyg", "pyg").Data
+    layer = batch.layers[0]
+    result = data(edge_index=torch.from_numpy(_edge_index(layer)), num_nodes=len(layer.src_nodes))
+    result.n_id = torch.from_numpy(layer.src_nodes.astype(np.int64))
+    result.e_id = None if layer.edge_ids is None else torch.from_numpy(layer.edge_ids)
+    if layer.adj.data is not None:
+        result.edge_weight = torch.from_numpy(layer.adj.data)
+    result.batch_size = len(batch.seeds)
+    result.num_sampled_nodes = batch.num_sampled_nodes
+    result.num_sampled_edges = batch.num_sampled_edges
+    return result
+
+
+def to_torch_csr(batch: MiniBatch) -> list[Any]:
+    """One `torch.sparse_csr_tensor` per layer (int64 indices; values 1.0 where the layer has no data)."""
+    torch = _require("torch", "to_torch_csr", "pyg")
+    return [
+        torch.sparse_csr_tensor(
+            torch.from_numpy(layer.adj.indptr),
+            torch.from_numpy(layer.adj.indices.astype(np.int64)),
+            torch.from_numpy(_values(layer)),
+            size=layer.adj.shape,
+        )
+        for layer in batch.layers
+    ]
+
+
+def to_torch_sparse(batch: MiniBatch) -> list[Any]:
+    """One `torch_sparse.SparseTensor` per layer; no values where the layer has no data."""
+    torch = _require("torch", "to_torch_sparse", "pyg")
+    sparse = _require("torch_sparse", "to_torch_sparse", None)
+    return [
+        sparse.SparseTensor(
+            rowptr=torch.from_numpy(layer.adj.indptr),
+            col=torch.from_numpy(layer.adj.indices.astype(np.int64)),
+            value=None if layer.adj.data is None else torch.from_numpy(layer.adj.data),
+            sparse_sizes=layer.adj.shape,
+            is_sorted=True,
+            trust_data=True,
+        )
+        for layer in batch.layers
+    ]
+
+
+def to_dgl(batch: MiniBatch) -> list[Any]:
+    """One DGL block per layer, layer 1 first: `srcdata[NID]`, `dstdata[NID]`, and `edata[EID]` / `edata["w"]` where there are any.
+
+    DGL requires dst vertices to be the first src vertices of a block, so `include_targets=True`. Note that DGL's own
+    samplers list fanouts the other way round (farthest from the seeds first).
+    """
+    torch = _require("torch", "to_dgl", "pyg")
+    dgl = _require("dgl", "to_dgl", None)
+    blocks = []
+    for layer in batch.layers:
+        source, target = torch.from_numpy(_edge_index(layer))
+        block = dgl.create_block((source, target), num_src_nodes=layer.adj.shape[1], num_dst_nodes=layer.adj.shape[0])
+        block.srcdata[dgl.NID] = torch.from_numpy(layer.src_nodes.astype(np.int64))
+        block.dstdata[dgl.NID] = torch.from_numpy(layer.dst_nodes.astype(np.int64))
+        if layer.edge_ids is not None:
+            block.edata[dgl.EID] = torch.from_numpy(layer.edge_ids)
+        if layer.adj.data is not None:
+            block.edata["w"] = torch.from_numpy(layer.adj.data)
+        blocks.append(block)
+    return blocks
+
+
+def _edge_index(layer: Layer) -> NDArray[np.int64]:
+    """(2, E) local (source, target)."""
+    target = np.repeat(np.arange(layer.adj.shape[0]), np.diff(layer.adj.indptr))
+    return np.stack([layer.adj.indices.astype(np.int64), target])
+
+
+def _values(layer: Layer) -> NDArray[Any]:
+    return np.ones(layer.adj.nnz, np.float32) if layer.adj.data is None else layer.adj.data
+
+
+def _require(module: str, used_by: str, extra: str | None) -> Any:
+    """The module, or an error that says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingDependencyError(package=package, needed_for=f"MiniBatch.{used_by}()", extra=extra) from error

@@ -1,0 +1,294 @@
+"""`bulk_sample` and what it returns: `BulkSample`, a stack of minibatches, and `MiniBatch`, a view of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.errors import DTypeError, InputError
+from spsample.sampling import adapters
+from spsample.sampling.bulk_layer import BulkLayer
+from spsample.sampling.graphsage import GraphSAGE
+from spsample.sampling.sampler import Sampler
+from spsample.sampling.seeds import SeedBatches, make_batches
+from spsample.sparse import LAW_VERSION, GraphOperand, derive_key
+from spsample.sparse.keys import SAMPLING
+from spsample.store.validation import require_choice, require_int, validate_seeds
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class SupportsSampling(Protocol):
+    """A graph that bulk_sample takes: `Graph`, and later the distributed ones."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices."""
+        ...
+
+    def operand(self, backend: str | None = None) -> GraphOperand:
+        """A as the sampling algebra sees it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """A^l of one minibatch as CSR: `indptr` int64 (n_dst + 1,), `indices` local src ids, `data` or None, `shape` (n_dst, n_src)."""
+
+    indptr: Int64Array
+    indices: IntArray
+    data: NDArray[Any] | None
+    shape: tuple[int, int]
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return len(self.indices)
+
+    def to_scipy(self) -> csr_array:
+        """As `scipy.sparse.csr_array`; entries 1.0 where there is no data. Repeated entries stay separate."""
+        from scipy.sparse import csr_array
+
+        data = np.ones(self.nnz, np.float32) if self.data is None else self.data
+        return csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer of a minibatch: rows `dst_nodes`, columns `src_nodes` (global ids), and where asked `edge_ids` of the entries."""
+
+    adj: Adjacency
+    dst_nodes: IntArray
+    src_nodes: IntArray
+    edge_ids: Int64Array | None
+
+
+class MiniBatch:
+    """One minibatch: zero-copy views into its bulk. Layers are numbered from the input: a forward pass walks them in order.
+
+    Attributes
+    ----------
+    batch_id : int
+        Global id, which keys the batch's draws.
+    """
+
+    def __init__(self, bulk: BulkSample, position: int) -> None:
+        self._bulk = bulk
+        self._position = position
+
+    @property
+    def batch_id(self) -> int:
+        """Global batch id."""
+        return int(self._bulk.batch_ids[self._position])
+
+    @property
+    def seeds(self) -> IntArray:
+        """Distinct seeds in order of first appearance: the dst vertices of the last layer (global ids)."""
+        return self.layers[-1].dst_nodes
+
+    @property
+    def seed_inverse(self) -> Int64Array:
+        """For each seed given for this batch, its row among `seeds` (int64)."""
+        batches = self._bulk.seed_batches
+        return batches.inverse[batches.inverse_ptr[self._position] : batches.inverse_ptr[self._position + 1]]
+
+    @property
+    def src_nodes(self) -> IntArray:
+        """Vertices whose features layer 1 needs (global ids)."""
+        return self.layers[0].src_nodes
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """A^1 .. A^L: `layers[0]` is layer 1, farthest from the seeds."""
+        return [_slice_layer(layer, self._position) for layer in self._bulk.layers]
+
+    @property
+    def num_sampled_nodes(self) -> list[int]:
+        """New vertices per hop, the seeds first, as PyG counts them (subgraph layout)."""
+        layers = self._subgraph_layers("num_sampled_nodes")
+        known = [len(layers[-1].dst_nodes), *(len(layer.src_nodes) for layer in reversed(layers))]
+        return [known[0], *np.diff(known).tolist()]
+
+    @property
+    def num_sampled_edges(self) -> list[int]:
+        """Edges drawn per hop, as PyG counts them (subgraph layout)."""
+        edges = [layer.adj.nnz for layer in reversed(self._subgraph_layers("num_sampled_edges"))]
+        return [edges[0], *np.diff(edges).tolist()]
+
+    def _subgraph_layers(self, name: str) -> list[Layer]:
+        sampler = self._bulk.sampler
+        if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
+            return self.layers
+        raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
+
+    def to_pyg(self) -> Any:
+        """Blocks: `(batch_size, n_id, adjs)` with one `EdgeIndex(edge_index, e_id, size)` per layer, layer 1 first. Subgraph: a PyG `Data`."""
+        sampler = self._bulk.sampler
+        if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
+            return adapters.to_pyg_data(self)
+        return adapters.to_pyg_blocks(self)
+
+    def to_torch_csr(self) -> list[Any]:
+        """One `torch.sparse_csr_tensor` per layer, layer 1 first."""
+        return adapters.to_torch_csr(self)
+
+    def to_torch_sparse(self) -> list[Any]:
+        """One `torch_sparse.SparseTensor` per layer, layer 1 first."""
+        return adapters.to_torch_sparse(self)
+
+    def to_dgl(self) -> list[Any]:
+        """One DGL block (message flow graph) per layer, layer 1 first."""
+        return adapters.to_dgl(self)
+
+    def to_scipy(self) -> list[csr_array]:
+        """One `scipy.sparse.csr_array` per layer, layer 1 first."""
+        return [layer.adj.to_scipy() for layer in self.layers]
+
+    def __repr__(self) -> str:
+        shapes = " ".join("x".join(map(str, layer.adj.shape)) for layer in self.layers)
+        return f"MiniBatch(batch_id={self.batch_id}, seeds={len(self.seeds)}, layers=[{shapes}])"
+
+
+class BulkSample:
+    """k minibatches, stacked; `bulk[i]` is a view of one.
+
+    Attributes
+    ----------
+    batch_ids : int64 array (k,)
+        Global batch ids.
+    layers : list of BulkLayer
+        The stacked arrays, layer 1 first.
+    sampler : Sampler
+        What drew it.
+    law_version : int
+        Version of the law that it was drawn under.
+    """
+
+    def __init__(self, sampler: Sampler, seed_batches: SeedBatches, layers: list[BulkLayer]) -> None:
+        self.sampler = sampler
+        self.seed_batches = seed_batches
+        self.layers = layers
+        self.batch_ids = seed_batches.selector.batch_ids
+        self.law_version = LAW_VERSION
+
+    def __len__(self) -> int:
+        return len(self.batch_ids)
+
+    def __getitem__(self, i: int) -> MiniBatch:
+        position = int(i) + (len(self) if i < 0 else 0)
+        if not 0 <= position < len(self):
+            raise IndexError(f"minibatch {i} of a bulk of {len(self)}")
+        return MiniBatch(self, position)
+
+    def __iter__(self) -> Iterator[MiniBatch]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def num_edges(self) -> int:
+        """Sampled edges of all layers and batches."""
+        return int(sum(layer.entry_ranges.size.sum() for layer in self.layers))
+
+    def __repr__(self) -> str:
+        return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
+
+
+def bulk_sample(  # noqa: PLR0913 - the public face (design, section 5)
+    graph: SupportsSampling,
+    seeds: Any,
+    sampler: Sampler,
+    *,
+    batch_size: int,
+    random_seed: int = 0,
+    epoch: int = 0,
+    first_batch: int = 0,
+    edge_ids: bool = False,
+    duplicates: str = "merge",
+    backend: str | None = None,
+) -> BulkSample:
+    """Sample all minibatches of `seeds` at once.
+
+    A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only (`docs/law.md`):
+    how many are sampled at once, on how many threads and by which backend never changes it.
+
+    Parameters
+    ----------
+    graph : Graph
+    seeds : array-like of int (any length, empty too)
+        Vertex ids. Consecutive runs of `batch_size` make the batches; the last one may be shorter.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES`, `FastGCN` or your own.
+    batch_size : int
+        b, seeds per batch.
+    random_seed, epoch : int
+        In [0, 2^64).
+    first_batch : int
+        Global id of the first batch, so that an epoch may be sampled in several calls.
+    edge_ids : bool
+        Also return each entry's position in the edges the user gave (8 bytes an entry).
+    duplicates : {"merge", "error"}
+        What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or refuse.
+    backend : {None, "cpu", "reference"}
+        None is the fastest available.
+
+    Returns
+    -------
+    BulkSample
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used; the message names it and the first bad entry.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2)
+    >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
+    (2, [0, 1], [0, 1, 2, 3])
+    """
+    if not isinstance(sampler, Sampler):
+        raise DTypeError(argument="sampler", given=repr(sampler), expected="a Sampler such as spsample.GraphSAGE([15, 10])")
+    if not hasattr(graph, "operand"):
+        raise DTypeError(
+            argument="graph",
+            given=type(graph).__name__,
+            expected="an spsample.Graph",
+            hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
+        )
+    ids = validate_seeds(seeds, graph.num_nodes)
+    batch_size = require_int("batch_size", batch_size, minimum=1)
+    key = derive_key(
+        require_int("random_seed", random_seed, minimum=0, maximum=2**64 - 1),
+        require_int("epoch", epoch, minimum=0, maximum=2**64 - 1),
+        SAMPLING,
+    )
+    num_batches = -(-len(ids) // batch_size)
+    first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
+    require_choice("duplicates", duplicates, ("merge", "error"))
+    A = graph.operand(backend)
+    batches = make_batches(ids, batch_size, first_batch, A.index_dtype, duplicates)
+    return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, bool(edge_ids)))
+
+
+def _slice_layer(layer: BulkLayer, i: int) -> Layer:
+    dst, src = layer.dst[layer.dst_ranges[i]], layer.src[layer.src_ranges[i]]
+    entries = layer.entry_ranges[i]
+    return Layer(
+        Adjacency(
+            layer.indptr[layer.indptr_ranges[i]],
+            layer.indices[entries],
+            None if layer.data is None else layer.data[entries],
+            (len(dst), len(src)),
+        ),
+        dst,
+        src,
+        None if layer.edge_ids is None else layer.edge_ids[entries],
+    )

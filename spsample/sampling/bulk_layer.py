@@ -1,0 +1,73 @@
+"""`BulkLayer`: how a bulk stores one layer of all its batches, so that a batch's matrices are slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.sparse import StackedLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """A slice `begin[i] : begin[i] + size[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
+
+    begin: Int64Array
+    size: Int64Array
+
+    @classmethod
+    def between(cls, ptr: Int64Array) -> Ranges:
+        """The slices between consecutive pointers (k + 1,)."""
+        return cls(ptr[:-1], np.diff(ptr))
+
+    def __getitem__(self, i: int) -> slice:
+        begin = int(self.begin[i])
+        return slice(begin, begin + int(self.size[i]))
+
+
+@dataclass(frozen=True, eq=False)
+class BulkLayer:
+    """One layer of k batches, stacked.
+
+    Batch i has dst vertices `dst[dst_ranges[i]]`, src vertices `src[src_ranges[i]]`, row pointers `indptr[indptr_ranges[i]]` (from 0) and
+    entries `[entry_ranges[i]]` of `indices` (local), `data` and `edge_ids`.
+    """
+
+    dst: IntArray
+    dst_ranges: Ranges
+    src: IntArray
+    src_ranges: Ranges
+    indptr: Int64Array
+    indptr_ranges: Ranges
+    indices: IntArray
+    data: NDArray[Any] | None
+    edge_ids: Int64Array | None
+    entry_ranges: Ranges
+
+    @classmethod
+    def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
+        """Of what EXTRACT returned."""
+        rows = layer.rows
+        k = len(rows.batch_ptr) - 1
+        return cls(
+            dst=layer.dst.vertices,
+            dst_ranges=Ranges.between(layer.dst.batch_ptr),
+            src=layer.src,
+            src_ranges=Ranges.between(layer.src_ptr),
+            indptr=rows.indptr,
+            indptr_ranges=Ranges(rows.batch_ptr[:-1] + np.arange(k), np.diff(rows.batch_ptr) + 1),
+            indices=rows.columns,
+            data=layer.data,
+            edge_ids=layer.edge_ids,
+            entry_ranges=Ranges.between(rows.entry_ptr),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the layer's arrays, `dst` (which is another layer's `src`) left out."""
+        arrays = (self.src, self.indptr, self.indices, self.data, self.edge_ids)
+        return sum(a.nbytes for a in arrays if a is not None)

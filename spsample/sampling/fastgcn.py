@@ -1,0 +1,43 @@
+"""FastGCN: layer-wise sampling from one distribution over the whole graph."""
+
+from __future__ import annotations
+
+from spsample.sampling.layerwise import LayerwiseSampler
+from spsample.sparse import (
+    Draw,
+    Extraction,
+    GraphOperand,
+    RowSelector,
+    StackedLayer,
+    column_norms,
+    extract_columns,
+    its_sample,
+    normalize_rows,
+)
+
+
+class FastGCN(LayerwiseSampler):
+    """Each layer draws s vertices of the graph with p_v ~ ||A(:, v)||^2, whatever the frontier.
+
+    Parameters
+    ----------
+    layer_sizes, values, replace, normalize_rows, include_targets
+        See `LayerwiseSampler`.
+
+    References
+    ----------
+    Chen, Ma, Xiao, "FastGCN: fast learning with graph convolutional networks via importance sampling", ICLR 2018.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1], spsample.FastGCN([1, 1]), batch_size=2)
+    >>> len(bulk[0].layers)
+    2
+    """
+
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+        P = normalize_rows(column_norms(Q, A))
+        S = its_sample(P, draw)
+        return extract_columns(P, draw, S, want, self.weights)

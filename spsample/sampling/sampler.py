@@ -1,0 +1,87 @@
+"""`Sampler`: the five-line program that every sampler is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spsample.errors import DTypeError, InputError
+from spsample.sampling.bulk_layer import BulkLayer
+from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
+from spsample.store.validation import require_int
+
+MAX_LAYERS = 255
+MAX_SIZE = 2**29
+
+
+class Sampler(ABC):
+    """A sampling algorithm: one `layer` step, repeated from the seeds outwards (algorithm 1 of the paper).
+
+    A new sampler states `layer` in the words of `spsample.sparse`; bulks, threads, ranks and backends are not its concern.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        s of each layer, nearest to the seeds first.
+    replace : bool
+        Draw with replacement.
+    include_targets : bool
+        Put each layer's dst vertices first among its src vertices, which self connections need.
+    """
+
+    def __init__(self, sizes: Sequence[int], *, replace: bool = False, include_targets: bool = True) -> None:
+        self.sizes = sizes
+        self.replace = require_bool("replace", replace)
+        self.include_targets = require_bool("include_targets", include_targets)
+
+    @abstractmethod
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+        """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
+
+    def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
+        """A^1 .. A^L of all batches of Q, layer 1 first."""
+        want = Extraction(self.include_targets, edge_ids)
+        layers: list[StackedLayer] = []
+        for hop, s in enumerate(self.sizes):
+            layers.append(self.layer(A, Q, Draw(key, hop, s, self.replace), want))
+            Q = layers[-1].next_selector()
+        return [BulkLayer.from_stacked(layer) for layer in reversed(layers)]
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
+        return f"{type(self).__name__}({list(self.sizes)}{', ' if options else ''}{options})"
+
+    def options(self) -> dict[str, Any]:
+        """Keyword options that make the same sampler again."""
+        return {"replace": self.replace, "include_targets": self.include_targets}
+
+
+def require_sizes(argument: str, sizes: Sequence[int], *, whole_rows: bool) -> tuple[int, ...]:
+    """`sizes` as a tuple of ints >= 1 (or -1 where `whole_rows`), at most 255 of them.
+
+    >>> require_sizes("fanouts", [15, -1], whole_rows=True)
+    (15, -1)
+    """
+    if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Sequence, np.ndarray)):
+        raise DTypeError(argument=argument, given=repr(sizes), expected="a list of integers, one per layer, such as [15, 10, 5]")
+    if not 1 <= len(sizes) <= MAX_LAYERS:
+        raise InputError(argument=argument, given=f"{len(sizes)} layers", expected=f"1 to {MAX_LAYERS}, one integer each")
+    checked = tuple(
+        require_int(f"{argument}[{i}]", size, minimum=-1 if whole_rows else 1, maximum=MAX_SIZE)
+        for i, size in enumerate(sizes)
+    )
+    if 0 in checked:
+        raise InputError(
+            argument=f"{argument}[{checked.index(0)}]", given="0", expected="an integer >= 1, or -1 for all neighbours"
+        )
+    return checked
+
+
+def require_bool(argument: str, value: bool) -> bool:
+    """`value` as a bool; anything else is refused."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise DTypeError(argument=argument, given=repr(value), expected="True or False")
+    return bool(value)

@@ -1,0 +1,60 @@
+"""The sparse algebra of sampling: Q A, NORM, SAMPLE, EXTRACT, on matrices stacked over k minibatches."""
+
+from __future__ import annotations
+
+from spsample.backends import Draw
+from spsample.sparse.algebra import (
+    ProbabilityMatrix,
+    column_norms,
+    its_sample,
+    normalize_rows,
+    pattern,
+    select_rows,
+    spgemm,
+    square,
+)
+from spsample.sparse.csr import CSRMatrix
+from spsample.sparse.extraction import (
+    Extraction,
+    ReferenceWeights,
+    StackedLayer,
+    UnbiasedWeights,
+    extract_columns,
+    extract_rows,
+    row_lengths,
+)
+from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
+from spsample.sparse.local import LocalOperand
+from spsample.sparse.operand import Entries, GraphOperand, RowTotals
+from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
+
+__all__ = [
+    "LAW_VERSION",
+    "BatchSelector",
+    "CSRMatrix",
+    "Draw",
+    "Entries",
+    "Extraction",
+    "GraphOperand",
+    "LocalOperand",
+    "ProbabilityMatrix",
+    "ReferenceWeights",
+    "RowSelector",
+    "RowTotals",
+    "StackedLayer",
+    "UnbiasedWeights",
+    "column_norms",
+    "derive_key",
+    "extract_columns",
+    "extract_rows",
+    "its_sample",
+    "normalize_rows",
+    "pattern",
+    "row_lengths",
+    "select_rows",
+    "shuffle",
+    "spgemm",
+    "split",
+    "square",
+    "stack",
+]

@@ -1,0 +1,132 @@
+"""EXTRACT: from what was drawn to the sampled adjacency matrices A^l, compacted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from spsample.backends import ColumnSample, Compaction, Draw, StackedRows
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.sparse.operand import Entries, GraphOperand
+from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
+from spsample.sparse.weights import (
+    Float64Array,
+    des_raj_weights,
+    reference_source_weights,
+    replacement_weights,
+    unbiased_source_weights,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StackedLayer:
+    """A^l of k stacked minibatches.
+
+    `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` are aligned with them, or None.
+    """
+
+    dst: RowSelector
+    src_ptr: Int64Array
+    src: IntArray
+    rows: StackedRows
+    data: np.ndarray[Any, Any] | None
+    edge_ids: Int64Array | None
+
+    def next_selector(self) -> RowSelector:
+        """Q^(l-1): the selector of the src vertices, which are the rows of the next layer."""
+        return RowSelector(self.src_ptr, self.src, self.dst.batch_ids)
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What EXTRACT is asked for: keep targets among the columns, and give edge ids."""
+
+    include_targets: bool = True
+    edge_ids: bool = False
+
+
+def extract_rows(P: RowView, sample: Entries, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
+    """EXTRACT for node-wise samplers: the sampled rows without empty columns.
+
+    Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
+    """
+    known = known or P.Q
+    sources = P.A.backend.compact(known.arrays, sample.rows, want.include_targets)
+    rows = sample.rows._replace(columns=sources.local)
+    return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, sample), sample.edge_ids)
+
+
+def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None:
+    """A_iv of drawn entries: weights, `1/d` in float32, or None where the graph has none."""
+    if A.weighting == "unweighted":
+        return None
+    if sample.matrix.data is not None:
+        return sample.matrix.data[sample.rows.positions]
+    degrees = np.diff(sample.matrix.indptr)[sample.selector.vertices]
+    return np.repeat((1.0 / np.maximum(degrees, 1)).astype(np.float32), row_lengths(sample.rows))
+
+
+def row_lengths(rows: StackedRows) -> Int64Array:
+    """(m,) number of entries of each stacked row.
+
+    >>> row_lengths(StackedRows(np.array([0, 2]), np.array([0, 3]), np.array([0, 2, 3]), np.zeros(3, np.int32), None)).tolist()
+    [2, 1]
+    """
+    lengths = np.diff(rows.indptr)
+    ends = rows.batch_ptr[1:-1] + np.arange(1, len(rows.batch_ptr) - 1)
+    return np.delete(lengths, ends - 1) if len(ends) else lengths
+
+
+class SourceWeights(Protocol):
+    """How the values of a layer-wise sample weigh its columns: c_v of the law's section 6."""
+
+    normalize: bool
+
+    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+        """(len(src),) float64 weights; `num_targets` (k,) first src columns of each batch are targets."""
+        ...
+
+
+@dataclass(frozen=True)
+class UnbiasedWeights:
+    """The mean of `values @ x` over all draws is the full sum `A x`; targets count exactly, with weight 1.
+
+    With `normalize` the rows are rescaled to sum 1 afterwards (a ratio estimator, no longer unbiased).
+    """
+
+    normalize: bool = False
+
+    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+        drawn = N[np.repeat(sources.src_ptr[:-1], np.diff(sample.indptr)) + sources.local]
+        weights = replacement_weights(sample, drawn, draw.size) if draw.replace else des_raj_weights(sample, drawn)
+        return unbiased_source_weights(sample, sources, num_targets, weights)
+
+
+@dataclass(frozen=True)
+class ReferenceWeights:
+    """`1 / (s p_v)` for every column and normalised rows, as the authors of LADIES compute them; biased."""
+
+    normalize: bool = True
+
+    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+        return reference_source_weights(sample, sources, N)
+
+
+def extract_columns(
+    P: BatchProduct | ColumnNorms, draw: Draw, sample: ColumnSample, want: Extraction, weights: SourceWeights
+) -> StackedLayer:
+    """EXTRACT for layer-wise samplers: rows Q of A, restricted to each batch's columns by a membership lookup, with values.
+
+    The published system multiplies by a block-diagonal column selector instead, in many small products (section 4.2.4).
+    """
+    A, Q = P.A, P.Q
+    sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets)
+    entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
+    num_targets = np.diff(Q.batch_ptr) if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
+    c = weights(draw, sample, sources, num_targets, P.source_numerators(sources, entries))
+    data = A.backend.entry_values(
+        entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize
+    )
+    return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)

@@ -1,0 +1,117 @@
+"""`GraphOperand`: what a graph must be able to do to stand in for A in the sampling algebra."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import (
+    Backend,
+    ColumnMatrix,
+    ColumnSample,
+    Draw,
+    Matrix,
+    Numerators,
+    StackedRows,
+    StackedSelector,
+)
+from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
+
+Weighting = Literal["unweighted", "row", "weighted"]
+RowRule = Literal["uniform", "weighted", "whole"]
+
+
+class RowTotals(NamedTuple):
+    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights (law, section 2)."""
+
+    counts: Int64Array
+    exponents: NDArray[np.int32]
+
+
+class Entries(NamedTuple):
+    """Stacked rows of entries of A together with the matrix that their positions point into.
+
+    `rows.positions` index the entries of `matrix`, `selector` the rows of `matrix` that `rows` came from; `edge_ids` are
+    positions in the user's input, or None where they were not asked for. On a distributed graph `matrix` holds the
+    received entries only.
+    """
+
+    rows: StackedRows
+    matrix: Matrix
+    selector: StackedSelector
+    edge_ids: Int64Array | None
+
+
+class GraphOperand(ABC):
+    """A, as the sampling algebra sees it: local, replicated or partitioned.
+
+    Every method takes the whole bulk (Q stacks k batches and m rows), is collective on a distributed graph, allows empty
+    input, and returns the same bits wherever A lies. Vertex ids are original ids throughout.
+    """
+
+    @property
+    @abstractmethod
+    def num_nodes(self) -> int:
+        """n: A is n x n."""
+
+    @property
+    @abstractmethod
+    def num_edges(self) -> int:
+        """Number of stored entries of the whole A."""
+
+    @property
+    @abstractmethod
+    def weighting(self) -> Weighting:
+        """Whether entries are 1, `1/d` or carry weights."""
+
+    @property
+    @abstractmethod
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """int32 or int64: type of vertex ids in results."""
+
+    @property
+    @abstractmethod
+    def backend(self) -> Backend:
+        """Kernels for this rank's share of the work."""
+
+    @abstractmethod
+    def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
+        """Entry counts (without the columns that `exclude` holds for the row's batch) and exponents of the selected rows."""
+
+    @abstractmethod
+    def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        """Row law on the selected rows; `columns` are vertex ids. On a partitioned graph the rows' owners draw."""
+
+    @abstractmethod
+    def locate(
+        self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
+    ) -> IntArray:
+        """From positions to columns: the column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
+
+    @abstractmethod
+    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+        """Q A as one row of integer numerators per batch."""
+
+    @abstractmethod
+    def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Column law of every batch on the squared column norms of the whole A (FastGCN; graph rule)."""
+
+    @abstractmethod
+    def column_totals(self, columns: IntArray) -> UInt64Array:
+        """Numerators of the given columns under the graph rule."""
+
+    @abstractmethod
+    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        """Rows Q of A restricted to each batch's `src`; `columns` are local ids, entries in A's order."""
+
+    def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        """Entry law: composed of `row_totals` and `locate`; a local graph overrides it with one fused kernel."""
+        from spsample.sparse.entry_law import draw_entries
+
+        return draw_entries(self, Q, numerators, draw)
+
+
+__all__ = ["Entries", "FloatArray", "GraphOperand", "RowRule", "RowTotals", "Weighting"]

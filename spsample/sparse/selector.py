@@ -1,0 +1,168 @@
+"""Q: selectors of k stacked minibatches, and the lazy products Q A (design: nothing of size |Q A| is ever written)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.sparse.operand import Entries, GraphOperand, RowRule, RowTotals
+from spsample.sparse.probability import frontier_rule, row_normalized_numerators
+
+
+@dataclass(frozen=True, eq=False)
+class RowSelector:
+    """Q with one nonzero per row: row r selects row `vertices[r]` of A; rows are stacked batch by batch.
+
+    Parameters
+    ----------
+    batch_ptr : int64 array (k + 1,)
+        Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`.
+    vertices : int32 or int64 array (m,)
+        Distinct within a batch.
+    batch_ids : int64 array (k,)
+        Global batch ids, which key the draws.
+
+    Notes
+    -----
+    `Q @ A` is a lazy view of the selected rows (GraphSAGE's Q A, equation 1 of the paper). `Q.per_batch() @ A` adds up each
+    batch's rows (LADIES' Q A, one row per batch).
+    """
+
+    batch_ptr: Int64Array
+    vertices: IntArray
+    batch_ids: Int64Array
+
+    @property
+    def arrays(self) -> StackedSelector:
+        """As the plain arrays that backends read."""
+        return StackedSelector(self.batch_ptr, self.vertices, self.batch_ids)
+
+    def per_batch(self) -> BatchSelector:
+        """The same vertices as a selector with one row per batch and one nonzero per vertex."""
+        return BatchSelector(self)
+
+    def __matmul__(self, A: GraphOperand | Pattern) -> RowView:
+        if isinstance(A, Pattern):
+            return RowView(self, A.operand, "uniform")
+        return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSelector:
+    """Q with one row per batch: row i has a 1 in the column of each vertex of batch i."""
+
+    rows: RowSelector
+
+    def __matmul__(self, A: GraphOperand | Squared) -> BatchProduct:
+        if isinstance(A, Squared):
+            return BatchProduct(self.rows, A.operand, power=2)
+        return BatchProduct(self.rows, A)
+
+
+@dataclass(frozen=True, eq=False)
+class Squared:
+    """A o A, the entrywise square, never formed."""
+
+    operand: GraphOperand
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A with every stored entry counted as 1, never formed."""
+
+    operand: GraphOperand
+
+
+@dataclass(frozen=True, eq=False)
+class RowView:
+    """Lazy Q A with one row of A per row of Q: sampling it is one fused kernel at the rows' owners (row law)."""
+
+    Q: RowSelector
+    A: GraphOperand
+    rule: RowRule
+
+    def sample(self, draw: Draw, edge_ids: bool) -> Entries:
+        """Draw entries of every row (`its_sample`); a size of -1 takes whole rows."""
+        return self.A.sample_rows(self.Q.arrays, draw, "whole" if draw.size < 0 else self.rule, edge_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchProduct:
+    """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
+
+    Where the entries of a row of A weigh the same and nothing is squared after the sum, drawing an entry draws its column
+    with the right probability and Q A is not formed (entry law); else columns are merged first (column law).
+    """
+
+    Q: RowSelector
+    A: GraphOperand
+    power: int = 1
+    column_power: int = 1
+
+    def sample(self, draw: Draw) -> ColumnSample:
+        """Draw columns for every batch (`its_sample`)."""
+        if self.column_power != 1 or self.A.weighting == "weighted":
+            return self._sample_merged(draw)
+        return self._sample_entries(draw)
+
+    def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
+        """(len(src),) N of every src column, read off the extraction of these columns."""
+        rule = self._rule(self.A.row_totals(self.Q.arrays))
+        return self.A.backend.extracted_numerators(
+            entries.matrix, entries.selector, entries.rows, sources.src_ptr, rule
+        )
+
+    def _rule(self, totals: RowTotals) -> Numerators:
+        return frontier_rule(self.A.weighting, self.Q.arrays, totals, self.power, self.column_power)
+
+    def _sample_entries(self, draw: Draw) -> ColumnSample:
+        Q = self.Q.arrays
+        if self.A.weighting == "unweighted":
+            return self.A.draw_entries(Q, None, draw)
+        totals = self.A.row_totals(Q)
+        return self.A.draw_entries(Q, row_normalized_numerators(Q, totals, self._rule(totals)), draw)
+
+    def _sample_merged(self, draw: Draw) -> ColumnSample:
+        Q = self.Q.arrays
+        P = self.A.left_multiply(Q, self._rule(self.A.row_totals(Q)))
+        return self.A.backend.draw_columns(P, Q.batch_ids, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnNorms:
+    """Lazy row of squared column norms of A, the same for every batch: what FastGCN draws from."""
+
+    Q: RowSelector
+    A: GraphOperand
+
+    def sample(self, draw: Draw) -> ColumnSample:
+        """Draw columns for every batch (`its_sample`)."""
+        sample = self.A.draw_columns(self.Q.batch_ids, draw)
+        return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
+
+    def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
+        """(len(src),) N of every src column."""
+        return self.A.column_totals(sources.src)
+
+
+def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:
+    """Q of k minibatches stacked (equation 1 of the paper).
+
+    >>> stack([np.array([3, 1]), np.array([2])]).batch_ptr.tolist()
+    [0, 2, 3]
+    """
+    ptr = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
+    vertices = np.concatenate(batches) if batches else np.zeros(0, np.int32)
+    return RowSelector(ptr, vertices, first_batch + np.arange(len(batches), dtype=np.int64))
+
+
+def split(stacked: IntArray, ptr: Int64Array) -> list[IntArray]:
+    """The batches' parts of a stacked array, without a copy.
+
+    >>> [part.tolist() for part in split(np.array([3, 1, 2]), np.array([0, 2, 3]))]
+    [[3, 1], [2]]
+    """
+    return [stacked[lo:hi] for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)]

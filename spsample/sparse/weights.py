@@ -1,0 +1,80 @@
+"""The weights c_v of sampled columns (law, section 6): what makes a layer-wise estimate unbiased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import ColumnSample, Compaction
+from spsample.backends.protocol import Int64Array, UInt64Array
+
+Float64Array = NDArray[np.float64]
+
+
+def des_raj_weights(sample: ColumnSample, numerators: UInt64Array) -> Float64Array:
+    """Des Raj's ordered estimator: weight of the r-th of s' columns drawn without replacement.
+
+    Parameters
+    ----------
+    sample : ColumnSample
+        Columns in the order drawn.
+    numerators : uint64 array (len(sample.columns),)
+        N of each.
+
+    Returns
+    -------
+    float64 array (len(sample.columns),)
+        `((T - N_1 - ... - N_(r-1)) / N_r + s' - r) / s'`, and 1 in batches whose support was taken whole.
+
+    References
+    ----------
+    Des Raj, "Some estimators in sampling with varying probabilities without replacement", JASA 51 (1956).
+
+    >>> sample = ColumnSample(np.array([0, 2]), np.array([4, 7]), np.array([1, 1]), np.array([10], np.uint64), np.array([False]))
+    >>> des_raj_weights(sample, np.array([2, 4], np.uint64)).tolist()
+    [3.0, 1.0]
+    """
+    drawn = np.diff(sample.indptr)
+    size = np.repeat(drawn, drawn)
+    rank = np.arange(1, len(sample.columns) + 1) - np.repeat(sample.indptr[:-1], drawn)
+    remaining = np.concatenate(
+        [
+            total - np.concatenate([np.zeros(1, np.uint64), np.cumsum(numerators[lo : hi - 1], dtype=np.uint64)])[: hi - lo]
+            for total, lo, hi in zip(sample.totals, sample.indptr[:-1], sample.indptr[1:], strict=True)
+        ]
+        or [np.zeros(0, np.uint64)]
+    )
+    weights = (remaining.astype(np.float64) / numerators.astype(np.float64) + (size - rank)) / size
+    return np.where(np.repeat(sample.whole, drawn), 1.0, weights)
+
+
+def replacement_weights(sample: ColumnSample, numerators: UInt64Array, size: int) -> Float64Array:
+    """Hansen and Hurwitz' estimator of draws with replacement: `count T / (s N)`."""
+    totals = np.repeat(sample.totals, np.diff(sample.indptr)).astype(np.float64)
+    return (sample.counts.astype(np.float64) * totals) / (float(size) * numerators.astype(np.float64))
+
+
+def unbiased_source_weights(
+    sample: ColumnSample, sources: Compaction, num_targets: Int64Array, drawn_weights: Float64Array
+) -> Float64Array:
+    """(len(src),) c of every src column: 1 for the `num_targets` first of each batch, the drawn ones' weights for the rest."""
+    weights = np.ones(len(sources.src), np.float64)
+    drawn = np.diff(sample.indptr)
+    is_new = sources.local >= np.repeat(num_targets, drawn)
+    where = (np.repeat(sources.src_ptr[:-1], drawn) + sources.local)[is_new]
+    weights[where] = drawn_weights[is_new]
+    return weights
+
+
+def reference_source_weights(sample: ColumnSample, sources: Compaction, numerators: UInt64Array) -> Float64Array:
+    """(len(src),) `T / (s' N)` of every src column, as the authors of LADIES compute it; 0 where N is 0 (no entry uses it)."""
+    per_batch = np.diff(sources.src_ptr)
+    totals = np.repeat(sample.totals, per_batch).astype(np.float64)
+    size = np.repeat(np.diff(sample.indptr), per_batch).astype(np.float64)
+    denominator = size * numerators.astype(np.float64)
+    return np.divide(totals, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
+
+
+DrawnWeights = Callable[[ColumnSample, UInt64Array], Float64Array]

@@ -1,0 +1,7 @@
+"""Graphs in memory: :class:`Graph`, and checks of what users hand in (:mod:`spsample.store.validation`)."""
+
+from __future__ import annotations
+
+from spsample.store.graph import Graph
+
+__all__ = ["Graph"]
