@@ -1,5 +1,7 @@
 """Distributed, matrix-based bulk minibatch sampling for training graph neural networks.
 
+Examples
+--------
 >>> import spsample as sp
 >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
 >>> bulk = sp.bulk_sample(graph, seeds=[0, 1, 3], sampler=sp.GraphSAGE([2, 2]), batch_size=2)
@@ -14,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, MiniBatch, Sampler, bulk_sample
-from spsample.sparse import LAW_VERSION as law_version
 from spsample.sparse import CSRMatrix, shuffle
+from spsample.sparse.keys import LAW_VERSION
 from spsample.store import Graph
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from spsample.loading import BulkLoader
 
 __version__ = "0.1.0.dev0"
+law_version = LAW_VERSION
 
 _LAZY = {
     "BulkLoader": "spsample.loading",

@@ -139,8 +139,7 @@ class MissingDependencyError(SpSampleError, ImportError):
     def __init__(self, *, package: str, needed_for: str, extra: str | None = None) -> None:
         wanted = f'"spsample[{extra}]"' if extra else package
         super().__init__(
-            f"{needed_for} needs the package {package}, which is not installed; "
-            f"install it with: pip install {wanted}"
+            f"{needed_for} needs the package {package}, which is not installed; install it with: pip install {wanted}"
         )
         self.package = package
         self.needed_for = needed_for

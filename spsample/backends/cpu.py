@@ -1,7 +1,7 @@
-"""The `cpu` backend: the compiled kernels of `spsample._core` (C++17, OpenMP) behind the protocol's interface.
+"""The `cpu` backend: the compiled kernels of `spsample._core` (C++17, OpenMP) behind the backend protocol.
 
-The methods only unpack and pack tuples and make arrays contiguous; what is drawn is said in `docs/law.md`, and
-the kernels' source, under `kernels/`, states sizes, order and complexity above each one.
+The methods only unpack and pack tuples and make arrays contiguous; what is drawn is said in `docs/law.md`,
+and the kernels' source, under `kernels/`, states sizes, order and complexity above each one.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ def _extracted(rows: StackedRows, like: Array) -> tuple[Int64Array, Int64Array, 
     return _int64(rows.entry_ptr), _int64(rows.indptr), _same(rows.columns, like), positions
 
 
-def _compact(
-    Q: StackedSelector, entry_ptr: Int64Array, columns: IntArray, include_targets: bool
-) -> Compaction:
+def _compact(Q: StackedSelector, entry_ptr: Int64Array, columns: IntArray, include_targets: bool) -> Compaction:
     """src of each batch from its targets and the columns of its entries, and the entries' places in it."""
     selected = (_int64(Q.batch_ptr), _same(Q.vertices, columns))
     return Compaction(
@@ -95,8 +93,8 @@ def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
 class CpuBackend:
     """Compiled kernels on the CPU; every method is as in `spsample.backends.protocol.Backend`.
 
-    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or `spsample._core.set_num_threads`); no result
-    depends on it.
+    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or `spsample._core.set_num_threads`); no
+    result depends on it.
 
     Examples
     --------
@@ -128,9 +126,7 @@ class CpuBackend:
     # --- integer probabilities ------------------------------------------------------------------------
     def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
         """Per row the largest binary exponent (`frexp`) of its positive entries, or `NO_EXPONENT`."""
-        exponents: NDArray[np.int32] = _core.row_exponents(
-            _int64(A.indptr), _weights(A.data), bool(A.row_normalized)
-        )
+        exponents: NDArray[np.int32] = _core.row_exponents(_int64(A.indptr), _weights(A.data), bool(A.row_normalized))
         return exponents
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
@@ -153,9 +149,7 @@ class CpuBackend:
     def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
         selector = _selector(Q, A.indices)
-        arrays = _core.sample_rows_weighted(
-            *_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions)
-        )
+        arrays = _core.sample_rows_weighted(*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions))
         return StackedRows(selector[0], *arrays)
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
@@ -166,9 +160,7 @@ class CpuBackend:
     # --- entry law and column law ---------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
-        totals: Int64Array = _core.row_totals(
-            *_matrix(A), *_selector(Q, A.indices), *_excluded(exclude, A.indices)
-        )
+        totals: Int64Array = _core.row_totals(*_matrix(A), *_selector(Q, A.indices), *_excluded(exclude, A.indices))
         return totals
 
     def locate(
@@ -179,7 +171,7 @@ class CpuBackend:
         offsets: Int64Array,
         exclude: ColumnSample | None,
     ) -> IntArray:
-        """Column of the `offsets[j]`-th entry, not counting excluded columns, of the stacked row `rows[j]`."""
+        """Column of the `offsets[j]`-th entry outside the excluded columns of the stacked row `rows[j]`."""
         columns: IntArray = _core.locate(
             *_matrix(A),
             *_selector(Q, A.indices),
@@ -189,9 +181,7 @@ class CpuBackend:
         )
         return columns
 
-    def draw_entries(
-        self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw
-    ) -> ColumnSample:
+    def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
         q = None if numerators is None else np.ascontiguousarray(numerators, dtype=np.uint64)
         return ColumnSample(*_core.draw_entries(*_matrix(A), *_selector(Q, A.indices), q, *_draw(draw)))
@@ -200,9 +190,7 @@ class CpuBackend:
         """Column law on the k rows of P."""
         numerators = np.ascontiguousarray(P.numerators, dtype=np.uint64)
         columns = np.ascontiguousarray(P.columns)
-        return ColumnSample(
-            *_core.draw_columns(_int64(P.indptr), columns, numerators, _int64(batch_ids), *_draw(draw))
-        )
+        return ColumnSample(*_core.draw_columns(_int64(P.indptr), columns, numerators, _int64(batch_ids), *_draw(draw)))
 
     def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
@@ -221,9 +209,7 @@ class CpuBackend:
     def extract(self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
         """Rows Q of A restricted to each batch's src columns: local ids, A's order, with positions."""
         selector = _selector(Q, A.indices)
-        return StackedRows(
-            selector[0], *_core.extract(*_matrix(A), *selector, _int64(src_ptr), _same(src, A.indices))
-        )
+        return StackedRows(selector[0], *_core.extract(*_matrix(A), *selector, _int64(src_ptr), _same(src, A.indices)))
 
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators

@@ -1,6 +1,7 @@
 """What a backend is: the kernels of the sampling algebra over plain arrays.
 
-A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions, and all
+A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions, and
+all
 backends return equal bits (`docs/law.md`). Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k
 frontiers, batch by batch). Index type: int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
 """
@@ -25,7 +26,8 @@ NO_EXPONENT = -(2**31)
 class Matrix(NamedTuple):
     """A as CSR: row = target, columns = in-neighbours, entries in the law's order.
 
-    `data` is None (every entry 1) or float32/float64 (n entries' weights, >= 0). With `row_normalized` (only where `data`
+    `data` is None (every entry 1) or float32/float64 (n entries' weights, >= 0). With `row_normalized` (only where
+    `data`
     is None) an entry of a row of d entries is `1.0 / d`.
     """
 
@@ -36,9 +38,9 @@ class Matrix(NamedTuple):
 
 
 class StackedSelector(NamedTuple):
-    """Q of k stacked batches: batch i selects the rows `vertices[batch_ptr[i]:batch_ptr[i + 1]]` of A, distinct within a batch.
+    """Q of k stacked batches: batch i selects the rows `vertices[batch_ptr[i]:batch_ptr[i + 1]]` of A.
 
-    `batch_ids` (k,) int64 are the global batch ids that key the draws.
+    Vertices are distinct within a batch. `batch_ids` (k,) int64 are the global batch ids that key the draws.
     """
 
     batch_ptr: Int64Array
@@ -56,9 +58,9 @@ class Draw(NamedTuple):
 
 
 class Numerators(NamedTuple):
-    """From weights to integers: `max(1, rint(m^power 2^(power e + K)))` with one K per batch, summed by column, then `^column_power`.
+    """From weights to integers: `max(1, rint(m^power 2^(power e + K)))`, summed by column, then `^column_power`.
 
-    `shifts` (k,) int64 holds K; it is None where every entry counts 1 (unweighted graphs).
+    `shifts` (k,) int64 holds K, one per batch; it is None where every entry counts 1 (unweighted graphs).
     """
 
     shifts: Int64Array | None
@@ -69,7 +71,8 @@ class Numerators(NamedTuple):
 class StackedRows(NamedTuple):
     """k stacked sparse matrices, one per batch, m rows in all.
 
-    Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and the slice
+    Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and the
+    slice
     `[batch_ptr[i] + i : batch_ptr[i + 1] + i + 1]` of `indptr`, which starts at 0 for every batch. `positions` are the
     entries' positions in A (int64), or None where they were not asked for.
     """
@@ -82,7 +85,7 @@ class StackedRows(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """src vertices of k batches, stacked (`src[src_ptr[i]:src_ptr[i + 1]]`), and each entry's column as an index into its batch's."""
+    """src vertices of k batches, stacked, and for each entry (`local`) the index of its column in its batch's src."""
 
     src_ptr: Int64Array
     src: IntArray
@@ -90,7 +93,7 @@ class Compaction(NamedTuple):
 
 
 class ColumnMatrix(NamedTuple):
-    """P as k rows of integer probabilities: `columns` ascend in each row, `numerators` > 0 (uint64), row totals `totals` (k,)."""
+    """P as k rows of integer probabilities: `columns` ascend in each row, `numerators` > 0, `totals` (k,) the sums."""
 
     indptr: Int64Array
     columns: IntArray
@@ -101,8 +104,9 @@ class ColumnMatrix(NamedTuple):
 class ColumnSample(NamedTuple):
     """Columns drawn for k batches.
 
-    `columns[indptr[i]:indptr[i + 1]]` are distinct, in the order first drawn (ascending where `whole[i]`: the support was
-    taken whole); `counts` says how often each was drawn (1 without replacement); `totals` (k,) uint64 is T before any redraw.
+    `columns[indptr[i]:indptr[i + 1]]` are distinct, in the order first drawn, or ascending where `whole[i]`: without
+    replacement, a support that was taken whole (an empty one too). `counts` says how often each was drawn (1 without
+    replacement); `totals` (k,) is T before any redraw.
     """
 
     indptr: Int64Array
@@ -113,7 +117,7 @@ class ColumnSample(NamedTuple):
 
 
 class Backend(Protocol):
-    """The kernels. See `docs/law.md` for what each draws and `spsample.backends.reference` for the executable specification."""
+    """The kernels: `docs/law.md` says what each draws, `spsample.backends.reference` shows it in plain NumPy."""
 
     @property
     def name(self) -> str:
@@ -131,18 +135,18 @@ class Backend(Protocol):
 
     # --- integer probabilities -----------------------------------------------------------------------------------
     def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
-        """Per row of A the largest binary exponent (`frexp`) of its positive entries, `NO_EXPONENT` where there are none.
+        """Per row of A the largest binary exponent (`frexp`) of its positive entries; `NO_EXPONENT` without any.
 
         0 entries count as absent; an unweighted entry is 1 (exponent 1), a row-normalised one `1.0 / d`.
         """
         ...
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
-        """(n,) numerators of the graph rule: column sums over all rows of A (`rule.shifts` has one element or is None)."""
+        """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None."""
         ...
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
-        """Q A with one row per batch: numerators merged by column, ascending, then raised to `column_power`; zeros left out."""
+        """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out."""
         ...
 
     # --- row law -------------------------------------------------------------------------------------------------
@@ -169,9 +173,7 @@ class Backend(Protocol):
         """Column of the `offsets[j]`-th entry (not counting those in excluded columns) of the stacked row `rows[j]`."""
         ...
 
-    def draw_entries(
-        self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw
-    ) -> ColumnSample:
+    def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
         ...
 
@@ -180,7 +182,7 @@ class Backend(Protocol):
         ...
 
     def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,) uint64.
+        """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,).
 
         `columns` are int64.
         """
@@ -198,22 +200,28 @@ class Backend(Protocol):
         """
         ...
 
-    def extract(
-        self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray
-    ) -> StackedRows:
-        """Rows Q of A, restricted to each batch's src columns: `columns` are local ids, entries in A's order, with positions."""
+    def extract(self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
+        """Rows Q of A, restricted to each batch's src columns: local ids, entries in A's order, with positions."""
         ...
 
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
     ) -> UInt64Array:
-        """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators, to `column_power`."""
+        """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators."""
         ...
 
     def entry_values(
-        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        rows: StackedRows,
+        src_ptr: Int64Array,
+        weights: FloatArray,
+        normalize: bool,
     ) -> FloatArray:
-        """`A_iv weights[v]` per extracted entry (law, section 6): binary64, optionally row-normalised, then rounded once.
+        """`A_iv weights[v]` per extracted entry, in binary64, row-normalised where asked, then rounded once.
+
+        See section 6 of the law.
 
         `weights` (len(src),) float64; the result is float32, or float64 where `A.data` is.
         """
@@ -226,7 +234,9 @@ class Backend(Protocol):
         B: tuple[Int64Array, IntArray, Array],
         num_columns: int,
     ) -> tuple[Int64Array, IntArray, Array]:
-        """C = A B (CSR triples; data float32, float64, int64 or uint64, the same in both): columns ascending, zeros kept.
+        """C = A B: columns ascending, zeros kept.
+
+        CSR triples; data float32, float64, int64 or uint64, the same in both.
 
         Sums run in the order of A's row entries, starting from the first product.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -18,6 +18,8 @@ _CLASSES = {
 def available_backends() -> tuple[str, ...]:
     """Names of the backends that work here, fastest first.
 
+    Examples
+    --------
     >>> "reference" in available_backends()
     True
     """
@@ -35,6 +37,8 @@ def get_backend(name: str | None = None) -> Backend:
     BackendError
         If it exists but cannot be loaded here.
 
+    Examples
+    --------
     >>> get_backend("reference").name
     'reference'
     """
@@ -43,13 +47,14 @@ def get_backend(name: str | None = None) -> Backend:
     return _load(name or available_backends()[0])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
         backend: Backend = getattr(import_module(module), cls)()
     except ImportError as error:
         raise BackendError(
-            f"backend {name!r} cannot be loaded: {error}. Reinstall spsample with a C++ compiler present, or use backend='reference'."
+            f"backend {name!r} cannot be loaded: {error}. "
+            "Reinstall spsample with a C++ compiler present, or use backend='reference'."
         ) from error
     return backend

@@ -35,7 +35,10 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
-    """Subgraph layout: `torch_geometric.data.Data` with what NeighborLoader puts there (`edge_index, n_id, e_id, batch_size, num_sampled_*`)."""
+    """Subgraph layout: a `torch_geometric.data.Data` with what NeighborLoader puts there.
+
+    That is `edge_index, n_id, e_id, batch_size, num_sampled_nodes, num_sampled_edges`, and `edge_weight` if any.
+    """
     torch = _require("torch", "to_pyg", "pyg")
     data = _require("torch_geometric.data", "to_pyg", "pyg").Data
     layer = batch.layers[0]
@@ -82,7 +85,7 @@ def to_torch_sparse(batch: MiniBatch) -> list[Any]:
 
 
 def to_dgl(batch: MiniBatch) -> list[Any]:
-    """One DGL block per layer, layer 1 first: `srcdata[NID]`, `dstdata[NID]`, and `edata[EID]` / `edata["w"]` where there are any.
+    """One DGL block per layer, layer 1 first, with `srcdata[NID]`, `dstdata[NID]`, `edata[EID]` and `edata["w"]`.
 
     DGL requires dst vertices to be the first src vertices of a block, so `include_targets=True`. Note that DGL's own
     samplers list fanouts the other way round (farthest from the seeds first).

@@ -40,7 +40,7 @@ class SupportsSampling(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """A^l of one minibatch as CSR: `indptr` int64 (n_dst + 1,), `indices` local src ids, `data` or None, `shape` (n_dst, n_src)."""
+    """A^l of one minibatch as CSR: `indices` are local src ids, `shape` is (n_dst, n_src), `data` may be None."""
 
     indptr: Int64Array
     indices: IntArray
@@ -62,7 +62,7 @@ class Adjacency:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer of a minibatch: rows `dst_nodes`, columns `src_nodes` (global ids), and where asked `edge_ids` of the entries."""
+    """One layer of a minibatch: rows `dst_nodes`, columns `src_nodes` (global ids); `edge_ids` where asked."""
 
     adj: Adjacency
     dst_nodes: IntArray
@@ -71,7 +71,7 @@ class Layer:
 
 
 class MiniBatch:
-    """One minibatch: zero-copy views into its bulk. Layers are numbered from the input: a forward pass walks them in order.
+    """One minibatch: zero-copy views into its bulk. A forward pass walks `layers` in order.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class MiniBatch:
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
     def to_pyg(self) -> Any:
-        """Blocks: `(batch_size, n_id, adjs)` with one `EdgeIndex(edge_index, e_id, size)` per layer, layer 1 first. Subgraph: a PyG `Data`."""
+        """Blocks: `(batch_size, n_id, adjs)`, one `EdgeIndex(edge_index, e_id, size)` a layer. Subgraph: a `Data`."""
         sampler = self._bulk.sampler
         if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
             return adapters.to_pyg_data(self)
@@ -199,7 +199,7 @@ class BulkSample:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
 
 
-def bulk_sample(  # noqa: PLR0913 - the public face (design, section 5)
+def bulk_sample(  # the public face: design, section 5
     graph: SupportsSampling,
     seeds: Any,
     sampler: Sampler,
@@ -214,7 +214,8 @@ def bulk_sample(  # noqa: PLR0913 - the public face (design, section 5)
 ) -> BulkSample:
     """Sample all minibatches of `seeds` at once.
 
-    A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only (`docs/law.md`):
+    A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only
+    (`docs/law.md`):
     how many are sampled at once, on how many threads and by which backend never changes it.
 
     Parameters
@@ -233,7 +234,8 @@ def bulk_sample(  # noqa: PLR0913 - the public face (design, section 5)
     edge_ids : bool
         Also return each entry's position in the edges the user gave (8 bytes an entry).
     duplicates : {"merge", "error"}
-        What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or refuse.
+        What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or
+        refuse.
     backend : {None, "cpu", "reference"}
         None is the fastest available.
 
@@ -255,7 +257,9 @@ def bulk_sample(  # noqa: PLR0913 - the public face (design, section 5)
     (2, [0, 1], [0, 1, 2, 3])
     """
     if not isinstance(sampler, Sampler):
-        raise DTypeError(argument="sampler", given=repr(sampler), expected="a Sampler such as spsample.GraphSAGE([15, 10])")
+        raise DTypeError(
+            argument="sampler", given=repr(sampler), expected="a Sampler such as spsample.GraphSAGE([15, 10])"
+        )
     if not hasattr(graph, "operand"):
         raise DTypeError(
             argument="graph",

@@ -33,7 +33,8 @@ class Ranges:
 class BulkLayer:
     """One layer of k batches, stacked.
 
-    Batch i has dst vertices `dst[dst_ranges[i]]`, src vertices `src[src_ranges[i]]`, row pointers `indptr[indptr_ranges[i]]` (from 0) and
+    Batch i has dst vertices `dst[dst_ranges[i]]`, src vertices `src[src_ranges[i]]`, row pointers
+    `indptr[indptr_ranges[i]]` (from 0) and
     entries `[entry_ranges[i]]` of `indices` (local), `data` and `edge_ids`.
     """
 

@@ -38,6 +38,7 @@ class FastGCN(LayerwiseSampler):
     """
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+        """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(column_norms(Q, A))
         S = its_sample(P, draw)
         return extract_columns(P, draw, S, want, self.weights)

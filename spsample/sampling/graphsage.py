@@ -31,14 +31,16 @@ class GraphSAGE(Sampler):
     Parameters
     ----------
     fanouts : sequence of int
-        s of each layer, nearest to the seeds first, as in PyG (DGL lists them the other way round); -1 takes all neighbours.
+        s of each layer, nearest to the seeds first, as in PyG (DGL lists them the other way round); -1 takes all
+        neighbours.
     replace : bool
         With replacement: exactly s entries from each non-empty row, repeats kept.
     weighted : bool or None
         Draw in proportion to the edge weights; None does so where the graph has weights. False draws uniformly; the
         weights are still in `adj.data`.
     layout : {"blocks", "subgraph"}
-        "blocks": every layer draws its whole frontier anew (as DGL). "subgraph": each vertex is drawn once, at the hop that found it,
+        "blocks": every layer draws its whole frontier anew (as DGL). "subgraph": each vertex is drawn once, at the
+        hop that found it,
         and a layer's matrix is the union of the hops it uses (as PyG's NeighborLoader).
     include_targets : bool
         Put each layer's dst vertices first among its src vertices.
@@ -75,11 +77,15 @@ class GraphSAGE(Sampler):
             require_sizes("fanouts", fanouts, whole_rows=True), replace=replace, include_targets=include_targets
         )
         if weighted not in (None, True, False):
-            raise DTypeError(argument="weighted", given=repr(weighted), expected="True, False or None (follow the graph)")
+            raise DTypeError(
+                argument="weighted", given=repr(weighted), expected="True, False or None (follow the graph)"
+            )
         require_choice("layout", layout, ("blocks", "subgraph"))
         if layout == "subgraph" and not include_targets:
             raise InputError(
-                argument="include_targets", given="False", expected="True with layout='subgraph', whose vertex list starts with the seeds"
+                argument="include_targets",
+                given="False",
+                expected="True with layout='subgraph', whose vertex list starts with the seeds",
             )
         self.weighted = weighted
         self.layout: Layout = layout
@@ -95,14 +101,17 @@ class GraphSAGE(Sampler):
         return Q @ (pattern(A) if self.weighted is False else A)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+        """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw, edge_ids=want.edge_ids)
         return extract_rows(P, S, want)
 
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
+        """A^1 .. A^L of all batches of Q, layer 1 first, in the layout asked for."""
         if self.layout == "subgraph":
             return run_subgraph(self, A, Q, key, edge_ids)
         return super().run(A, Q, key, edge_ids)
 
     def options(self) -> dict[str, Any]:
+        """Keyword options that make the same sampler again."""
         return {**super().options(), "weighted": self.weighted, "layout": self.layout}

@@ -21,7 +21,8 @@ class LayerwiseSampler(Sampler):
     layer_sizes : sequence of int
         s of each layer, nearest to the seeds first.
     values : {"unbiased", "reference"}
-        "unbiased": `A^l x` estimates `A x` without bias (Des Raj's ordered estimator; edges into targets have weight 1).
+        "unbiased": `A^l x` estimates `A x` without bias (Des Raj's ordered estimator; edges into targets have weight
+        1).
         "reference": `A_iv / (s p_v)` with rows normalised, as the authors of LADIES compute it; biased.
     replace : bool
         Draw with replacement; repeats are merged into one column of weight `count / (s p_v)`.
@@ -41,16 +42,21 @@ class LayerwiseSampler(Sampler):
         include_targets: bool = True,
     ) -> None:
         super().__init__(
-            require_sizes("layer_sizes", layer_sizes, whole_rows=False), replace=replace, include_targets=include_targets
+            require_sizes("layer_sizes", layer_sizes, whole_rows=False),
+            replace=replace,
+            include_targets=include_targets,
         )
         require_choice("values", values, ("unbiased", "reference"))
         if values == "reference" and replace:
             raise InputError(
-                argument="values", given="'reference' with replace=True", expected="'unbiased' when drawing with replacement"
+                argument="values",
+                given="'reference' with replace=True",
+                expected="'unbiased' when drawing with replacement",
             )
         self.values: Values = values
         self.normalize_rows = require_bool("normalize_rows", normalize_rows)
         self.weights = ReferenceWeights() if values == "reference" else UnbiasedWeights(self.normalize_rows)
 
     def options(self) -> dict[str, Any]:
+        """Keyword options that make the same sampler again."""
         return {**super().options(), "values": self.values, "normalize_rows": self.normalize_rows}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 class EdgeIndex(NamedTuple):
     """One block: `edge_index` (2, E) of local (source, target), `e_id` or None, `size = (n_src, n_dst)`.
 
+    Examples
+    --------
     >>> edge_index, e_id, size = EdgeIndex("edges", None, (3, 2))
     >>> size
     (3, 2)

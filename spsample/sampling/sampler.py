@@ -20,7 +20,8 @@ MAX_SIZE = 2**29
 class Sampler(ABC):
     """A sampling algorithm: one `layer` step, repeated from the seeds outwards (algorithm 1 of the paper).
 
-    A new sampler states `layer` in the words of `spsample.sparse`; bulks, threads, ranks and backends are not its concern.
+    A new sampler states `layer` in the words of `spsample.sparse`; bulks, threads, ranks and backends are not its
+    concern.
 
     Parameters
     ----------
@@ -62,13 +63,19 @@ class Sampler(ABC):
 def require_sizes(argument: str, sizes: Sequence[int], *, whole_rows: bool) -> tuple[int, ...]:
     """`sizes` as a tuple of ints >= 1 (or -1 where `whole_rows`), at most 255 of them.
 
+    Examples
+    --------
     >>> require_sizes("fanouts", [15, -1], whole_rows=True)
     (15, -1)
     """
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Sequence, np.ndarray)):
-        raise DTypeError(argument=argument, given=repr(sizes), expected="a list of integers, one per layer, such as [15, 10, 5]")
+        raise DTypeError(
+            argument=argument, given=repr(sizes), expected="a list of integers, one per layer, such as [15, 10, 5]"
+        )
     if not 1 <= len(sizes) <= MAX_LAYERS:
-        raise InputError(argument=argument, given=f"{len(sizes)} layers", expected=f"1 to {MAX_LAYERS}, one integer each")
+        raise InputError(
+            argument=argument, given=f"{len(sizes)} layers", expected=f"1 to {MAX_LAYERS}, one integer each"
+        )
     checked = tuple(
         require_int(f"{argument}[{i}]", size, minimum=-1 if whole_rows else 1, maximum=MAX_SIZE)
         for i, size in enumerate(sizes)

@@ -16,7 +16,8 @@ from spsample.sparse import RowSelector, split, stack
 class SeedBatches:
     """Seeds cut into batches.
 
-    `selector` holds each batch's distinct seeds in order of first appearance; `inverse[inverse_ptr[i]:inverse_ptr[i + 1]]`
+    `selector` holds each batch's distinct seeds in order of first appearance; `inverse[inverse_ptr[i]:inverse_ptr[i +
+    1]]`
     maps each seed given for batch i to its place among them.
     """
 
@@ -28,8 +29,10 @@ class SeedBatches:
 def make_batches(
     seeds: Int64Array, batch_size: int, first_batch: int, dtype: np.dtype[np.signedinteger], duplicates: str
 ) -> SeedBatches:
-    """Consecutive batches of `batch_size` seeds; a seed repeated in its batch is merged, or refused with duplicates="error".
+    """Consecutive batches of `batch_size` seeds; a seed repeated in its batch is merged, or refused ("error").
 
+    Examples
+    --------
     >>> batches = make_batches(np.array([4, 2, 4, 7]), 3, 0, np.dtype(np.int32), "merge")
     >>> batches.selector.vertices.tolist(), batches.inverse.tolist()
     ([4, 2, 7], [0, 1, 0, 0])
@@ -41,7 +44,9 @@ def make_batches(
         _refuse_duplicates(seeds, ptr, [inverse for _, inverse in merged])
     selector = stack([unique.astype(dtype) for unique, _ in merged], first_batch)
     inverse = np.concatenate([inverse for _, inverse in merged]) if merged else np.zeros(0, np.int64)
-    return SeedBatches(RowSelector(selector.batch_ptr, selector.vertices.astype(dtype), selector.batch_ids), inverse, ptr)
+    return SeedBatches(
+        RowSelector(selector.batch_ptr, selector.vertices.astype(dtype), selector.batch_ids), inverse, ptr
+    )
 
 
 def _merge(seeds: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -1,7 +1,8 @@
-"""The subgraph layout: each vertex is drawn once, at the hop that found it, and a layer is the union of the hops it uses."""
+"""The subgraph layout: each vertex is drawn once, at the hop that found it; layers are unions of hops."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,5 +106,5 @@ class _Interleaving:
 def _restarting_sums(lengths: Int64Array, batch_ptr: Int64Array) -> Int64Array:
     """Row pointers that start at 0 in every batch, (rows + k,)."""
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    parts = [ends[lo : hi + 1] - ends[lo] for lo, hi in zip(batch_ptr[:-1], batch_ptr[1:], strict=True)]
+    parts = [ends[lo : hi + 1] - ends[lo] for lo, hi in pairwise(batch_ptr)]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -66,14 +66,18 @@ View = TypeVar("View", RowView, BatchProduct, ColumnNorms)
 def normalize_rows(matrix: Any) -> Any:
     """NORM: divide each row by its sum.
 
-    Lazy products keep integer numerators whose total is the denominator, so they are normalised already and come back as they are. A
-    `CSRMatrix` of weights becomes a `ProbabilityMatrix`: each row's weights are quantised under the row rule (law, section 2).
+    Lazy products keep integer numerators whose total is the denominator, so they are normalised already and come back
+    as they are. A
+    `CSRMatrix` of weights becomes a `ProbabilityMatrix`: each row's weights are quantised under the row rule (law,
+    section 2).
 
     Raises
     ------
     InputError
         If a weight of a `CSRMatrix` is negative or not finite.
 
+    Examples
+    --------
     >>> W = CSRMatrix(np.array([0, 2]), np.array([1, 0], np.int32), np.array([3.0, 1.0]), (1, 2))
     >>> normalize_rows(W).to_scipy().toarray().tolist()
     [[0.25, 0.75]]
@@ -111,7 +115,7 @@ def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
 
 @singledispatch
 def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
-    """SAMPLE: inverse transform sampling, `draw.size` distinct outcomes per row of P, by the law that fits P (law, section 3).
+    """SAMPLE: inverse transform sampling, `draw.size` distinct outcomes per row, by the law that fits P.
 
     Parameters
     ----------
@@ -122,6 +126,8 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     draw : Draw
         Size, replacement and the counter's key and hop.
 
+    Examples
+    --------
     >>> W = CSRMatrix(np.array([0, 3]), np.array([0, 1, 2], np.int32), np.array([1.0, 0.0, 2.0]), (1, 3))
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
@@ -157,7 +163,8 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
     Returns
     -------
     CSRMatrix
-        Columns ascend within each row; entries that sum to 0 are kept; the order of sums is fixed, so that every backend
+        Columns ascend within each row; entries that sum to 0 are kept; the order of sums is fixed, so that every
+        backend
         returns the same bits.
 
     Raises
@@ -165,6 +172,8 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
     InputError
         If the shapes or the types do not fit.
 
+    Examples
+    --------
     >>> A = CSRMatrix(np.array([0, 2]), np.array([0, 1], np.int32), np.array([1.0, 2.0]), (1, 2))
     >>> B = CSRMatrix(np.array([0, 1, 2]), np.array([1, 1], np.int32), np.array([5.0, 7.0]), (2, 3))
     >>> spgemm(A, B).data.tolist()
@@ -172,12 +181,15 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
     """
     if A.shape[1] != B.shape[0]:
         raise InputError(
-            argument="B", given=f"shape {B.shape}", expected=f"{A.shape[1]} rows, as many as A (shape {A.shape}) has columns"
+            argument="B",
+            given=f"shape {B.shape}",
+            expected=f"{A.shape[1]} rows, as many as A (shape {A.shape}) has columns",
         )
     dtype = _product_dtype(A, B)
     indices = np.result_type(A.indices.dtype, B.indices.dtype)
     left, right = (
-        (M.indptr, M.indices.astype(indices, copy=False), np.ones(M.nnz, dtype) if M.data is None else M.data) for M in (A, B)
+        (M.indptr, M.indices.astype(indices, copy=False), np.ones(M.nnz, dtype) if M.data is None else M.data)
+        for M in (A, B)
     )
     return CSRMatrix(*get_backend(backend).spgemm(left, right, B.shape[1]), (A.shape[0], B.shape[1]))
 
@@ -196,11 +208,15 @@ def _product_dtype(A: CSRMatrix, B: CSRMatrix) -> np.dtype[Any]:
 def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> CSRMatrix:
     """A[rows], each row's entries in their order: what a `RowSelector` times A is when written out.
 
+    Examples
+    --------
     >>> A = CSRMatrix(np.array([0, 1, 3]), np.array([1, 0, 1], np.int32), None, (2, 2))
     >>> select_rows(A, np.array([1, 1])).indices.tolist()
     [0, 1, 0, 1]
     """
-    if len(rows) and not (0 <= rows.min() and rows.max() < A.shape[0]):
-        raise InputError(argument="rows", given=f"ids from {rows.min()} to {rows.max()}", expected=f"rows in [0, {A.shape[0]})")
+    if len(rows) and not (rows.min() >= 0 and rows.max() < A.shape[0]):
+        raise InputError(
+            argument="rows", given=f"ids from {rows.min()} to {rows.max()}", expected=f"rows in [0, {A.shape[0]})"
+        )
     triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows)
     return CSRMatrix(*triple, (len(rows), A.shape[1]))

@@ -56,10 +56,13 @@ class CSRMatrix:
         )
         if len(self.indices):
             low, high = int(self.indices.min()), int(self.indices.max())
-            _require(0 <= low and high < columns, "indices", f"ids from {low} to {high}", f"columns in [0, {columns})")
+            _require(low >= 0 and high < columns, "indices", f"ids from {low} to {high}", f"columns in [0, {columns})")
         if self.data is not None:
             _require(
-                len(self.data) == len(self.indices), "data", f"{len(self.data)} values", f"{len(self.indices)}, one per index"
+                len(self.data) == len(self.indices),
+                "data",
+                f"{len(self.data)} values",
+                f"{len(self.indices)}, one per index",
             )
 
     @property
@@ -71,6 +74,8 @@ class CSRMatrix:
     def from_scipy(cls, matrix: Any) -> CSRMatrix:
         """The same matrix from any SciPy sparse matrix or array.
 
+        Examples
+        --------
         >>> import scipy.sparse
         >>> CSRMatrix.from_scipy(scipy.sparse.eye_array(3)).nnz
         3

@@ -1,4 +1,4 @@
-"""The entry law composed of `row_totals` and `locate`: the way it runs where rows lie on other ranks (law, section 3)."""
+"""The entry law composed of `row_totals` and `locate`: the way it runs where rows lie on other ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
-from spsample.backends.protocol import Int64Array, UInt64Array
+from spsample.backends.protocol import UInt64Array
 from spsample.backends.reference.random import NARROW_LIMIT, Stream
 from spsample.sparse.operand import GraphOperand
 
@@ -51,7 +51,7 @@ def draw_entries(A: GraphOperand, Q: StackedSelector, numerators: UInt64Array | 
     return _stack(chosen, A, initial, np.array([not t.any() for t in totals], np.bool_))
 
 
-def _round(  # the state of one round of draws  # noqa: PLR0913
+def _round(
     A: GraphOperand,
     Q: StackedSelector,
     q: UInt64Array,

@@ -24,7 +24,8 @@ from spsample.sparse.weights import (
 class StackedLayer:
     """A^l of k stacked minibatches.
 
-    `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` are aligned with them, or None.
+    `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` are aligned with them, or
+    None.
     """
 
     dst: RowSelector
@@ -71,7 +72,10 @@ def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None
 def row_lengths(rows: StackedRows) -> Int64Array:
     """(m,) number of entries of each stacked row.
 
-    >>> row_lengths(StackedRows(np.array([0, 2]), np.array([0, 3]), np.array([0, 2, 3]), np.zeros(3, np.int32), None)).tolist()
+    Examples
+    --------
+    >>> rows = StackedRows(np.array([0, 2]), np.array([0, 3]), np.array([0, 2, 3]), np.zeros(3, np.int32), None)
+    >>> row_lengths(rows).tolist()
     [2, 1]
     """
     lengths = np.diff(rows.indptr)
@@ -82,9 +86,14 @@ def row_lengths(rows: StackedRows) -> Int64Array:
 class SourceWeights(Protocol):
     """How the values of a layer-wise sample weigh its columns: c_v of the law's section 6."""
 
-    normalize: bool
+    @property
+    def normalize(self) -> bool:
+        """Whether rows are rescaled to sum 1 afterwards."""
+        ...
 
-    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+    def __call__(
+        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
+    ) -> Float64Array:
         """(len(src),) float64 weights; `num_targets` (k,) first src columns of each batch are targets."""
         ...
 
@@ -98,7 +107,10 @@ class UnbiasedWeights:
 
     normalize: bool = False
 
-    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+    def __call__(
+        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
+    ) -> Float64Array:
+        """c of every src column."""
         drawn = N[np.repeat(sources.src_ptr[:-1], np.diff(sample.indptr)) + sources.local]
         weights = replacement_weights(sample, drawn, draw.size) if draw.replace else des_raj_weights(sample, drawn)
         return unbiased_source_weights(sample, sources, num_targets, weights)
@@ -110,23 +122,25 @@ class ReferenceWeights:
 
     normalize: bool = True
 
-    def __call__(self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array) -> Float64Array:
+    def __call__(
+        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
+    ) -> Float64Array:
+        """c of every src column."""
         return reference_source_weights(sample, sources, N)
 
 
 def extract_columns(
     P: BatchProduct | ColumnNorms, draw: Draw, sample: ColumnSample, want: Extraction, weights: SourceWeights
 ) -> StackedLayer:
-    """EXTRACT for layer-wise samplers: rows Q of A, restricted to each batch's columns by a membership lookup, with values.
+    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values.
 
-    The published system multiplies by a block-diagonal column selector instead, in many small products (section 4.2.4).
+    Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
+    instead, in many small products (section 4.2.4).
     """
     A, Q = P.A, P.Q
     sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
     num_targets = np.diff(Q.batch_ptr) if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
     c = weights(draw, sample, sources, num_targets, P.source_numerators(sources, entries))
-    data = A.backend.entry_values(
-        entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize
-    )
+    data = A.backend.entry_values(entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize)
     return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)

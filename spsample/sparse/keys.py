@@ -15,6 +15,8 @@ SAMPLING, SHUFFLING = 1, 2
 def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """Two 32-bit key words for one epoch and purpose; both arguments in [0, 2^64).
 
+    Examples
+    --------
     >>> derive_key(0, 0, SAMPLING) != derive_key(0, 0, SHUFFLING)
     True
     """
@@ -26,6 +28,8 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
 def shuffle(count: int, random_seed: int = 0, epoch: int = 0, *, backend: str | None = None) -> Int64Array:
     """Positions 0 .. count-1 in an order that depends on the seed and the epoch only (int64).
 
+    Examples
+    --------
     >>> shuffle(5, random_seed=1).tolist() == shuffle(5, random_seed=1).tolist()
     True
     >>> sorted(shuffle(5, epoch=3).tolist())

@@ -34,6 +34,8 @@ class LocalOperand(GraphOperand):
     backend : Backend
         The kernels.
 
+    Examples
+    --------
     >>> from spsample.backends import get_backend
     >>> A = Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32))
     >>> operand = LocalOperand(A, None, get_backend("reference"))
@@ -95,7 +97,8 @@ class LocalOperand(GraphOperand):
 
     def column_totals(self, columns: IntArray) -> UInt64Array:
         before = np.concatenate([np.zeros(1, np.uint64), self._cumulative])
-        return before[columns.astype(np.int64) + 1] - before[columns]
+        totals: UInt64Array = before[columns.astype(np.int64) + 1] - before[columns]
+        return totals
 
     def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         return self._entries(self.backend.extract(self.matrix, Q, src_ptr, src), Q, edge_ids)

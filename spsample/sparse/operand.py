@@ -25,7 +25,7 @@ RowRule = Literal["uniform", "weighted", "whole"]
 
 
 class RowTotals(NamedTuple):
-    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights (law, section 2)."""
+    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
 
     counts: Int64Array
     exponents: NDArray[np.int32]
@@ -34,7 +34,8 @@ class RowTotals(NamedTuple):
 class Entries(NamedTuple):
     """Stacked rows of entries of A together with the matrix that their positions point into.
 
-    `rows.positions` index the entries of `matrix`, `selector` the rows of `matrix` that `rows` came from; `edge_ids` are
+    `rows.positions` index the entries of `matrix`, `selector` the rows of `matrix` that `rows` came from; `edge_ids`
+    are
     positions in the user's input, or None where they were not asked for. On a distributed graph `matrix` holds the
     received entries only.
     """
@@ -48,7 +49,8 @@ class Entries(NamedTuple):
 class GraphOperand(ABC):
     """A, as the sampling algebra sees it: local, replicated or partitioned.
 
-    Every method takes the whole bulk (Q stacks k batches and m rows), is collective on a distributed graph, allows empty
+    Every method takes the whole bulk (Q stacks k batches and m rows), is collective on a distributed graph, allows
+    empty
     input, and returns the same bits wherever A lies. Vertex ids are original ids throughout.
     """
 
@@ -79,7 +81,7 @@ class GraphOperand(ABC):
 
     @abstractmethod
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
-        """Entry counts (without the columns that `exclude` holds for the row's batch) and exponents of the selected rows."""
+        """Entry counts of the selected rows, without the columns that `exclude` holds for the batch, and exponents."""
 
     @abstractmethod
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
@@ -89,7 +91,7 @@ class GraphOperand(ABC):
     def locate(
         self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
     ) -> IntArray:
-        """From positions to columns: the column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
+        """The column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
 
     @abstractmethod
     def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,8 @@ def frontier_rule(
     CapacityError
         If column_power is 2 and a batch's frontier has more than 2^31 entries.
 
+    Examples
+    --------
     >>> Q = StackedSelector(np.array([0, 2]), np.array([0, 1]), np.array([0]))
     >>> rule = frontier_rule("weighted", Q, RowTotals(np.array([3, 2]), np.array([1, 4])), 1, 1)
     >>> rule.shifts.tolist()     # 62 - 4 - ceil(log2 5)
@@ -57,12 +61,14 @@ def graph_rule(weighting: Weighting, totals: RowTotals) -> Numerators:
 def row_normalized_numerators(Q: StackedSelector, totals: RowTotals, rule: Numerators) -> UInt64Array:
     """q of each selected row of a row-normalised graph: numerator of `(1/d)^a` under the batch's K; 0 for an empty row.
 
+    Examples
+    --------
     >>> Q = StackedSelector(np.array([0, 2]), np.array([0, 1]), np.array([0]))
-    >>> row_normalized_numerators(Q, RowTotals(np.array([1, 2]), np.array([1, 0])), Numerators(np.array([4]), 2, 1)).tolist()
+    >>> totals = RowTotals(np.array([1, 2]), np.array([1, 0]))
+    >>> row_normalized_numerators(Q, totals, Numerators(np.array([4]), 2, 1)).tolist()
     [16, 4]
     """
-    assert rule.shifts is not None
-    shift = np.repeat(rule.shifts, np.diff(Q.batch_ptr))
+    shift = np.repeat(cast("Int64Array", rule.shifts), np.diff(Q.batch_ptr))
     m, e = np.frexp(1.0 / np.maximum(totals.counts, 1))
     scaled = np.rint(np.ldexp(m if rule.power == 1 else m * m, (rule.power * e + shift).astype(np.int32)))
     return np.where(totals.counts > 0, np.maximum(scaled, 1.0), 0.0).astype(np.uint64)
@@ -83,11 +89,13 @@ def _check_headroom(entries: Int64Array, column_power: int) -> None:
 
 def _segment_sums(values: Int64Array, ptr: Int64Array) -> Int64Array:
     ends = np.concatenate([[0], np.cumsum(values)])
-    return (ends[ptr[1:]] - ends[ptr[:-1]]).astype(np.int64)
+    sums: Int64Array = (ends[ptr[1:]] - ends[ptr[:-1]]).astype(np.int64)
+    return sums
 
 
 def _segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
     """Maximum of each segment; 0 where it is empty or has no exponent (nothing is drawn there)."""
     padded = np.append(values.astype(np.int64), NO_EXPONENT)
     maxima = np.maximum.reduceat(padded, ptr[:-1]) if len(ptr) > 1 else padded[:0]
-    return np.where((ptr[1:] == ptr[:-1]) | (maxima == NO_EXPONENT), 0, maxima)
+    maxima[(ptr[1:] == ptr[:-1]) | (maxima == NO_EXPONENT)] = 0
+    return maxima

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,7 +28,8 @@ class RowSelector:
 
     Notes
     -----
-    `Q @ A` is a lazy view of the selected rows (GraphSAGE's Q A, equation 1 of the paper). `Q.per_batch() @ A` adds up each
+    `Q @ A` is a lazy view of the selected rows (GraphSAGE's Q A, equation 1 of the paper). `Q.per_batch() @ A` adds
+    up each
     batch's rows (LADIES' Q A, one row per batch).
     """
 
@@ -93,7 +95,8 @@ class RowView:
 class BatchProduct:
     """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
 
-    Where the entries of a row of A weigh the same and nothing is squared after the sum, drawing an entry draws its column
+    Where the entries of a row of A weigh the same and nothing is squared after the sum, drawing an entry draws its
+    column
     with the right probability and Q A is not formed (entry law); else columns are merged first (column law).
     """
 
@@ -151,6 +154,8 @@ class ColumnNorms:
 def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:
     """Q of k minibatches stacked (equation 1 of the paper).
 
+    Examples
+    --------
     >>> stack([np.array([3, 1]), np.array([2])]).batch_ptr.tolist()
     [0, 2, 3]
     """
@@ -162,7 +167,9 @@ def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:
 def split(stacked: IntArray, ptr: Int64Array) -> list[IntArray]:
     """The batches' parts of a stacked array, without a copy.
 
+    Examples
+    --------
     >>> [part.tolist() for part in split(np.array([3, 1, 2]), np.array([0, 2, 3]))]
     [[3, 1], [2]]
     """
-    return [stacked[lo:hi] for lo, hi in zip(ptr[:-1], ptr[1:], strict=True)]
+    return [stacked[lo:hi] for lo, hi in pairwise(ptr)]

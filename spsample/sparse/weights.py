@@ -32,7 +32,10 @@ def des_raj_weights(sample: ColumnSample, numerators: UInt64Array) -> Float64Arr
     ----------
     Des Raj, "Some estimators in sampling with varying probabilities without replacement", JASA 51 (1956).
 
-    >>> sample = ColumnSample(np.array([0, 2]), np.array([4, 7]), np.array([1, 1]), np.array([10], np.uint64), np.array([False]))
+    Examples
+    --------
+    >>> totals, whole = np.array([10], np.uint64), np.array([False])
+    >>> sample = ColumnSample(np.array([0, 2]), np.array([4, 7]), np.array([1, 1]), totals, whole)
     >>> des_raj_weights(sample, np.array([2, 4], np.uint64)).tolist()
     [3.0, 1.0]
     """
@@ -41,7 +44,8 @@ def des_raj_weights(sample: ColumnSample, numerators: UInt64Array) -> Float64Arr
     rank = np.arange(1, len(sample.columns) + 1) - np.repeat(sample.indptr[:-1], drawn)
     remaining = np.concatenate(
         [
-            total - np.concatenate([np.zeros(1, np.uint64), np.cumsum(numerators[lo : hi - 1], dtype=np.uint64)])[: hi - lo]
+            total
+            - np.concatenate([np.zeros(1, np.uint64), np.cumsum(numerators[lo : hi - 1], dtype=np.uint64)])[: hi - lo]
             for total, lo, hi in zip(sample.totals, sample.indptr[:-1], sample.indptr[1:], strict=True)
         ]
         or [np.zeros(0, np.uint64)]
@@ -59,7 +63,7 @@ def replacement_weights(sample: ColumnSample, numerators: UInt64Array, size: int
 def unbiased_source_weights(
     sample: ColumnSample, sources: Compaction, num_targets: Int64Array, drawn_weights: Float64Array
 ) -> Float64Array:
-    """(len(src),) c of every src column: 1 for the `num_targets` first of each batch, the drawn ones' weights for the rest."""
+    """(len(src),) c of every src column: 1 for the first `num_targets` of a batch, else its weight as drawn."""
     weights = np.ones(len(sources.src), np.float64)
     drawn = np.diff(sample.indptr)
     is_new = sources.local >= np.repeat(num_targets, drawn)
@@ -69,7 +73,7 @@ def unbiased_source_weights(
 
 
 def reference_source_weights(sample: ColumnSample, sources: Compaction, numerators: UInt64Array) -> Float64Array:
-    """(len(src),) `T / (s' N)` of every src column, as the authors of LADIES compute it; 0 where N is 0 (no entry uses it)."""
+    """(len(src),) `T / (s' N)` of every src column, as the authors of LADIES compute it; 0 where N is 0."""
     per_batch = np.diff(sources.src_ptr)
     totals = np.repeat(sample.totals, per_batch).astype(np.float64)
     size = np.repeat(np.diff(sample.indptr), per_batch).astype(np.float64)

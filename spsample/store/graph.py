@@ -83,9 +83,7 @@ class Graph:
     # ------------------------------------------------------------------------------------------- construction
 
     @classmethod
-    def from_edge_index(
-        cls, edge_index: Any, *, num_nodes: int | None = None, edge_weight: Any = None
-    ) -> Graph:
+    def from_edge_index(cls, edge_index: Any, *, num_nodes: int | None = None, edge_weight: Any = None) -> Graph:
         """Make a graph from a list of edges, in PyG's convention: row 0 = source, row 1 = target.
 
         The edges are reordered to (target, source, input position); ``edge_ids`` holds their positions in
@@ -408,9 +406,7 @@ class Graph:
         if bad.any():
             at = int(np.argmax(bad))
             given = f"{values[at]} at entry {at}, to be divided by {divisor[at]}"
-            raise CapacityError(
-                argument="data", given=given, expected=f"a quotient that {self.dtype} can hold"
-            )
+            raise CapacityError(argument="data", given=given, expected=f"a quotient that {self.dtype} can hold")
         return self._from_parts(self._indptr, self._indices, data, self._edge_ids, "weighted")
 
     def with_self_loops(self) -> Graph:
@@ -506,9 +502,7 @@ def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
             expected="length n + 1 with n at least 1: a graph needs at least one vertex",
         )
     if n > validation.MAX_NODES:
-        raise CapacityError(
-            argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices"
-        )
+        raise CapacityError(argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices")
     if dtype == np.int32 and n > validation.INT32_NODES:
         given = f"int32 for {n} vertices"
         raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")

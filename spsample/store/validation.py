@@ -79,9 +79,7 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     """
     expected = _expected_int(minimum, maximum)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise DTypeError(
-            argument=argument, given=f"{_short(value)} of type {type(value).__name__}", expected=expected
-        )
+        raise DTypeError(argument=argument, given=f"{_short(value)} of type {type(value).__name__}", expected=expected)
     number = int(value)
     if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
         raise InputError(argument=argument, given=str(number), expected=expected)
@@ -143,13 +141,9 @@ def check_num_nodes(argument: str, value: Any) -> int:
     """
     number = require_int(argument, value)
     if number < 1:
-        raise InputError(
-            argument=argument, given=str(number), expected="a graph of at least one vertex (1 or more)"
-        )
+        raise InputError(argument=argument, given=str(number), expected="a graph of at least one vertex (1 or more)")
     if number > MAX_NODES:
-        raise CapacityError(
-            argument=argument, given=str(number), expected=f"at most 2**48 = {MAX_NODES} vertices"
-        )
+        raise CapacityError(argument=argument, given=str(number), expected=f"at most 2**48 = {MAX_NODES} vertices")
     return number
 
 
@@ -222,9 +216,7 @@ def _refuse_tensors(argument: str, value: Any) -> None:
         return
     if value.layout != torch.strided:
         given = f"a sparse tensor of layout {value.layout}"
-        raise DTypeError(
-            argument=argument, given=given, expected="a dense array", hint="Pass its indices and values."
-        )
+        raise DTypeError(argument=argument, given=given, expected="a dense array", hint="Pass its indices and values.")
     if value.requires_grad:
         raise DTypeError(
             argument=argument,
@@ -440,9 +432,7 @@ def check_length(argument: str, array: NDArray[Any], length: int, what: str) -> 
     spsample.errors.InputError: data: got length 3; expected length 4, one per entry of indices
     """
     if len(array) != length:
-        raise InputError(
-            argument=argument, given=f"length {len(array)}", expected=f"length {length}, one per {what}"
-        )
+        raise InputError(argument=argument, given=f"length {len(array)}", expected=f"length {length}, one per {what}")
 
 
 def check_ids(argument: str, ids: NDArray[Any], num_nodes: int, hint: str = "") -> None:
@@ -473,9 +463,7 @@ def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
     spsample.errors.InputError: indptr: got 2 at position 2, after 3; expected row starts that never fall
     """
     if int(indptr[0]) != 0:
-        raise InputError(
-            argument=argument, given=f"{indptr[0]} at position 0", expected="0 as the first entry"
-        )
+        raise InputError(argument=argument, given=f"{indptr[0]} at position 0", expected="0 as the first entry")
     falls = indptr[1:] < indptr[:-1]
     if falls.any():
         at = int(np.argmax(falls)) + 1

@@ -8,6 +8,8 @@ from spsample.backends.reference import algebra, columns, extraction, probabilit
 class ReferenceBackend:
     """Backend `reference`: what the other backends must equal bit for bit.
 
+    Examples
+    --------
     >>> ReferenceBackend().shuffle(4, (1, 2)).tolist()
     [3, 2, 0, 1]
     """

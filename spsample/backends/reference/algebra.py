@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +18,7 @@ def spgemm(
     """C = A B by rows (Gustavson 1978): products of a row in the order of its entries, added up by column."""
     indices, data, lengths = [], [], []
     for lo, hi in zip(A[0][:-1], A[0][1:], strict=True):
-        columns, values = select_rows(B, A[1][lo:hi])[1:]
-        assert values is not None
+        columns, values = cast("tuple[IntArray, Any]", select_rows(B, A[1][lo:hi])[1:])
         scale = np.repeat(A[2][lo:hi], np.diff(B[0])[A[1][lo:hi]])
         merged, first, where = np.unique(columns, return_index=True, return_inverse=True)
         products = scale * values

@@ -24,9 +24,7 @@ Int64Array = NDArray[np.int64]
 
 def draw_columns(P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
     """Column law on each row of P."""
-    rows = [
-        (P.columns[lo:hi], P.numerators[lo:hi]) for lo, hi in zip(P.indptr[:-1], P.indptr[1:], strict=True)
-    ]
+    rows = [(P.columns[lo:hi], P.numerators[lo:hi]) for lo, hi in zip(P.indptr[:-1], P.indptr[1:], strict=True)]
     return _draw_distributions(rows, batch_ids, draw, P.columns)
 
 
@@ -37,9 +35,7 @@ def draw_shared(cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> C
     return _draw_distributions([row] * len(batch_ids), batch_ids, draw, columns)
 
 
-def draw_entries(
-    A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw
-) -> ColumnSample:
+def draw_entries(A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
     """Entry law: draw entries of the frontier's rows, keep their distinct columns."""
     q = np.ones(len(Q.vertices), np.uint64) if numerators is None else numerators
     drawn, totals, whole = [], [], []
@@ -49,7 +45,7 @@ def draw_entries(
         entry_numerators = np.repeat(q[lo:hi], [len(r) for r in rows])
         total = int(entry_numerators.sum(dtype=np.uint64))
         stream = Stream(draw.key, 0, draw.hop, int(Q.batch_ids[i]))
-        support = np.unique(entry_columns)
+        support = np.unique(entry_columns[entry_numerators > 0])
         take_all = not draw.replace and len(support) <= draw.size
         if take_all:
             columns = support
@@ -111,7 +107,7 @@ def _draw_distributions(
         sample = its_with_replacement if draw.replace else first_distinct
         drawn.append(columns[sample(stream, numerators, draw.size)])
         totals.append(int(numerators.sum(dtype=np.uint64)))
-        whole.append(not draw.replace and np.count_nonzero(numerators) <= draw.size)
+        whole.append(not draw.replace and int(np.count_nonzero(numerators)) <= draw.size)
     return _stack(drawn, totals, whole, like)
 
 

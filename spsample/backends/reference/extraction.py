@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,8 @@ Int64Array = NDArray[np.int64]
 def source_order(dst: IntArray, columns: IntArray, include_targets: bool) -> IntArray:
     """dst first, then the other columns ascending; without targets all columns ascending.
 
+    Examples
+    --------
     >>> source_order(np.array([5, 2]), np.array([7, 2, 3, 7]), True).tolist()
     [5, 2, 3, 7]
     """
@@ -72,12 +76,12 @@ def entry_values(
     A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
 ) -> FloatArray:
     """A_iv weights[v] of each extracted entry, rounded once."""
-    assert rows.positions is not None
+    positions = cast("Int64Array", rows.positions)
     values = np.zeros(len(rows.columns), np.float64)
     for i, begin, indptr in stacked_batches(rows):
         for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
             vertex = int(Q.vertices[Q.batch_ptr[i] + r])
-            a = entry_weights(A, vertex)[rows.positions[lo:hi] - A.indptr[vertex]]
+            a = entry_weights(A, vertex)[positions[lo:hi] - A.indptr[vertex]]
             row = a * weights[src_ptr[i] + rows.columns[lo:hi]]
             values[lo:hi] = normalize_row(row) if normalize else row
     return values.astype(np.float32 if A.data is None else A.data.dtype)
@@ -86,6 +90,8 @@ def entry_values(
 def normalize_row(row: NDArray[np.float64]) -> NDArray[np.float64]:
     """A row divided by its sum, added up in entry order; as it is where the sum is 0.
 
+    Examples
+    --------
     >>> normalize_row(np.array([1.0, 3.0])).tolist()
     [0.25, 0.75]
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,8 @@ NARROW_PRECISION = 2.0**11
 def ceil_log2(count: int) -> int:
     """Bit length of `count - 1`.
 
+    Examples
+    --------
     >>> [ceil_log2(c) for c in (1, 2, 3, 4, 5)]
     [0, 1, 2, 2, 3]
     """
@@ -31,6 +35,8 @@ def ceil_log2(count: int) -> int:
 def quantize(weights: NDArray[np.floating], shift: int, power: int = 1) -> UInt64Array:
     """N(w) = max(1, rint(m^power 2^(power e + shift))), 0 for w = 0.
 
+    Examples
+    --------
     >>> quantize(np.array([0.0, 1.0, 1e-9, 0.75]), 4).tolist()
     [0, 16, 1, 12]
     """
@@ -42,6 +48,8 @@ def quantize(weights: NDArray[np.floating], shift: int, power: int = 1) -> UInt6
 def row_numerators(weights: NDArray[np.floating]) -> UInt64Array:
     """Numerators of one row under the row rule.
 
+    Examples
+    --------
     >>> row_numerators(np.array([1.0, 3.0])).tolist()    # E = 2, D = 2, K = 29
     [536870912, 1610612736]
     """
@@ -114,12 +122,12 @@ def extracted_numerators(
     A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: NDArray[np.int64], rule: Numerators
 ) -> UInt64Array:
     """N_v of each src column from the entries of the extraction."""
-    assert rows.positions is not None
+    positions = cast("NDArray[np.int64]", rows.positions)
     sums = np.zeros(src_ptr[-1], np.uint64)
     for i, begin, indptr in stacked_batches(rows):
         for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
             vertex = int(Q.vertices[Q.batch_ptr[i] + r])
-            values = entry_numerators(A, vertex, rule, i)[rows.positions[lo:hi] - A.indptr[vertex]]
+            values = entry_numerators(A, vertex, rule, i)[positions[lo:hi] - A.indptr[vertex]]
             np.add.at(sums, src_ptr[i] + rows.columns[lo:hi], values)
     return sums**rule.column_power
 

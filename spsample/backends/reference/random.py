@@ -21,6 +21,8 @@ LAST_ATTEMPT = 255
 def philox(counters: UInt32Array, key: tuple[int, int]) -> UInt32Array:
     """Philox4x32 with 10 rounds of each row of `counters` (r, 4).
 
+    Examples
+    --------
     >>> [hex(w) for w in philox(np.zeros((1, 4), np.uint32), (0, 0))[0]]
     ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
@@ -42,14 +44,16 @@ class Stream(NamedTuple):
     batch: ArrayLike
 
     def integers(self, j: ArrayLike, total: ArrayLike, wide: ArrayLike) -> UInt64Array:
-        """Draw number `j` as an integer in [0, total); `wide` picks 64-bit words. All broadcast; attempts as the law says."""
+        """Draw number `j` as an integer in [0, total); `wide` picks 64-bit words. All arguments broadcast."""
         vertex, batch, j, total, wide = np.broadcast_arrays(
             *(np.asarray(a) for a in (self.vertex, self.batch, j, total, wide))
         )
         result = np.zeros(j.shape, np.uint64)
         pending = np.arange(j.size)
         for attempt in range(LAST_ATTEMPT + 1):
-            word = _words(self._replace(vertex=vertex[pending], batch=batch[pending]), j[pending], wide[pending], attempt)
+            word = _words(
+                self._replace(vertex=vertex[pending], batch=batch[pending]), j[pending], wide[pending], attempt
+            )
             high, accepted = _lemire(word, total[pending].astype(np.uint64), wide[pending])
             accepted |= attempt == LAST_ATTEMPT
             result[pending[accepted]] = high[accepted]
@@ -71,7 +75,8 @@ def _words(stream: Stream, j: NDArray[np.int64], wide: NDArray[np.bool_], attemp
     w = philox(counters, stream.key).astype(np.uint64)
     row, slot = np.arange(len(number)), (number % per_block).astype(np.int64)
     low = w[row, np.where(wide, 2 * slot, slot)]
-    return np.where(wide, low | w[row, np.where(wide, 2 * slot + 1, 0)] << HALF, low)
+    words: UInt64Array = np.where(wide, low | w[row, np.where(wide, 2 * slot + 1, 0)] << HALF, low)
+    return words
 
 
 def _lemire(word: UInt64Array, total: UInt64Array, wide: NDArray[np.bool_]) -> tuple[UInt64Array, NDArray[np.bool_]]:
@@ -88,13 +93,16 @@ def _lemire(word: UInt64Array, total: UInt64Array, wide: NDArray[np.bool_]) -> t
 def multiply_high(a: UInt64Array, b: UInt64Array) -> UInt64Array:
     """High 64 bits of the 128-bit product.
 
+    Examples
+    --------
     >>> multiply_high(np.array([2**63], np.uint64), np.array([6], np.uint64)).tolist()
     [3]
     """
     a0, a1, b0, b1 = a & LOW, a >> HALF, b & LOW, b >> HALF
     middle = a1 * b0 + (a0 * b0 >> HALF)
     other = a0 * b1 + (middle & LOW)
-    return a1 * b1 + (middle >> HALF) + (other >> HALF)
+    high: UInt64Array = a1 * b1 + (middle >> HALF) + (other >> HALF)
+    return high
 
 
 def shuffle(count: int, key: tuple[int, int]) -> NDArray[np.int64]:

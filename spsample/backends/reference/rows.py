@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector, UInt64Array
+from spsample.backends.protocol import Draw, FloatArray, Matrix, StackedRows, StackedSelector, UInt64Array
 from spsample.backends.reference.probability import row_numerators
 from spsample.backends.reference.random import NARROW_LIMIT, Stream
 
@@ -26,11 +28,11 @@ def sample_rows_uniform(A: Matrix, Q: StackedSelector, draw: Draw, positions: bo
 
 def sample_rows_weighted(A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
     """Row law, weighted: ITS over the row's entries."""
-    assert A.data is not None
+    data = cast("FloatArray", A.data)
     stream, _ = _row_streams(A, Q, draw)
     offsets = []
     for r, vertex in enumerate(Q.vertices):
-        numerators = row_numerators(A.data[A.indptr[vertex] : A.indptr[vertex + 1]])
+        numerators = row_numerators(data[A.indptr[vertex] : A.indptr[vertex + 1]])
         if draw.replace:
             offsets.append(its_with_replacement(stream(r), numerators, draw.size))
         else:
@@ -65,6 +67,8 @@ def _uniform_with_replacement(stream: Stream, degree: int, size: int) -> Int64Ar
 def its(numerators: UInt64Array, x: UInt64Array) -> Int64Array:
     """Inverse transform sampling: the first outcome whose inclusive prefix sum exceeds x.
 
+    Examples
+    --------
     >>> its(np.array([2, 0, 1], np.uint64), np.array([0, 1, 2], np.uint64)).tolist()
     [0, 0, 2]
     """
@@ -80,7 +84,7 @@ def its_with_replacement(stream: Stream, numerators: UInt64Array, size: int) -> 
 
 
 def first_distinct(stream: Stream, numerators: UInt64Array, size: int) -> Int64Array:
-    """The first `size` distinct outcomes of draws 0, 1, 2, ..., redrawn in rounds; the support where it is no larger."""
+    """The first `size` distinct outcomes of draws 0, 1, 2, ..., in rounds; the support where it is no larger."""
     support = np.flatnonzero(numerators)
     if len(support) <= size:
         return support.astype(np.int64)
@@ -112,7 +116,9 @@ def _gather(A: Matrix, Q: StackedSelector, offsets: list[Int64Array], positions:
     """Stack the rows whose drawn entries have the given offsets within the row."""
     where = [A.indptr[v] + o for v, o in zip(Q.vertices, offsets, strict=True)]
     flat = np.concatenate([*where, np.zeros(0, np.int64)]).astype(np.int64)
-    return stack_rows(Q.batch_ptr, np.array([len(o) for o in offsets], np.int64), A.indices[flat], flat if positions else None)
+    return stack_rows(
+        Q.batch_ptr, np.array([len(o) for o in offsets], np.int64), A.indices[flat], flat if positions else None
+    )
 
 
 def stack_rows(
@@ -120,7 +126,5 @@ def stack_rows(
 ) -> StackedRows:
     """`StackedRows` from the rows' lengths."""
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    indptr = [ends[lo : hi + 1] - ends[lo] for lo, hi in zip(batch_ptr[:-1], batch_ptr[1:], strict=True)]
-    return StackedRows(
-        batch_ptr, ends[batch_ptr], np.concatenate([*indptr, np.zeros(0, np.int64)]), columns, positions
-    )
+    indptr = [ends[lo : hi + 1] - ends[lo] for lo, hi in pairwise(batch_ptr)]
+    return StackedRows(batch_ptr, ends[batch_ptr], np.concatenate([*indptr, np.zeros(0, np.int64)]), columns, positions)

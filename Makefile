@@ -1,0 +1,100 @@
+# Each target works alone on a machine that has Python (>= 3.10, with venv), a C++ compiler and make: it creates .venv,
+# installs what it needs there (CMake and Ninja too), builds the core and runs. Stamp files make a second run fast; the
+# core is rebuilt when kernels/, CMakeLists.txt or pyproject.toml change.
+#
+#   make demo PYTHON=python3.12                                          another interpreter
+#   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu           torch without CUDA, on Linux
+#   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
+
+PYTHON         ?= python3
+VENV           ?= .venv
+TORCH_INDEX    ?=
+PYTEST_WORKERS ?= 2
+PYTEST_ARGS    ?=
+BENCH_ARGS     ?=
+
+BIN   := $(VENV)/bin
+PY    := $(BIN)/python
+PIP   := $(PY) -m pip --disable-pip-version-check
+STAMP := $(VENV)/stamps
+CORE  := $(shell find kernels -type f) CMakeLists.txt pyproject.toml
+# Editable: Python sources are read where they lie. The build folder is kept, so that only what changed is compiled.
+EDITABLE := $(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings=build-dir=build/dev -e
+
+# Compiled by CMake with the compiler of CXX, where the user set one.
+ifneq ($(origin CXX),default)
+export CXX
+endif
+# Waiting OpenMP threads must not spin where tests share cores.
+export OMP_WAIT_POLICY ?= passive
+# mkdocs-material's notice about its successor.
+export NO_MKDOCS_2_WARNING ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs docs-serve sanitize package build clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP)/demo  ## train a GNN on a real graph (scikit-learn's digits), from bulk-sampled minibatches
+	$(BIN)/spsample train digits
+
+test: $(STAMP)/dev  ## all tests and the doctests
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PY) -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)/dev  ## the measurements of bench/
+	$(PY) bench/run.py $(BENCH_ARGS)
+
+docs: $(STAMP)/docs  ## the documentation site, into site/
+	$(BIN)/mkdocs build --strict
+
+docs-serve: $(STAMP)/docs  ## the documentation site, live on http://127.0.0.1:8000
+	$(BIN)/mkdocs serve
+
+sanitize: $(STAMP)/dev  ## the tests of the compiled core under AddressSanitizer and UBSan
+	.ci/sanitize $(VENV)
+
+package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh environment without torch
+	.ci/package $(VENV)
+
+build: $(STAMP)/core  ## the compiled core, installed in .venv (editable)
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ------------------------------------------------------------------------------------------------------- stamps
+
+$(STAMP)/venv: constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "spsample needs Python 3.10 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
+	@mkdir -p $(STAMP) && touch $@
+
+# First of all that depends on it: else another package's wide range could bring another torch.
+$(STAMP)/torch: $(STAMP)/venv
+	$(PIP) install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
+	@touch $@
+
+$(STAMP)/core: $(STAMP)/venv $(CORE)
+	$(EDITABLE) .
+	@touch $@
+
+$(STAMP)/demo: $(STAMP)/torch $(STAMP)/core
+	$(EDITABLE) ".[pyg,data]"
+	@touch $@
+
+$(STAMP)/dev: $(STAMP)/torch $(STAMP)/core
+	$(EDITABLE) ".[dev]"
+	@touch $@
+
+$(STAMP)/docs: $(STAMP)/core
+	$(EDITABLE) ".[docs]"
+	@touch $@

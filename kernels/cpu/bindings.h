@@ -1,0 +1,170 @@
+// What the files of this folder share: array types of the interface, owned output buffers, checks and type dispatch.
+//
+// Every kernel file follows one pattern: take arrays, check lengths, release the GIL, fill `Buffer`s, take the GIL again
+// and hand the buffers to NumPy with `to_numpy`. Index types are dispatched by overloads (one template instance each for
+// int32 and int64; arrays are never converted), weights by `with_weights`.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "parallel.h"
+#include "spsample/philox.h"
+#include "spsample/views.h"
+
+namespace nb = nanobind;
+
+namespace spsample {
+
+// One-dimensional, contiguous, read-only NumPy array of T.
+template <class T>
+using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The same of any element type; its dtype is looked at at run time.
+using AnyIn = nb::ndarray<nb::ro, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A new array that owns its memory.
+template <class T>
+using Out = nb::ndarray<T, nb::numpy, nb::ndim<1>, nb::c_contig>;
+
+// Uninitialised memory of `size` elements that becomes a NumPy array in the end. std::bad_alloc becomes MemoryError.
+template <class T>
+class Buffer {
+public:
+    Buffer() = default;
+    explicit Buffer(int64_t size) : memory_(allocate(size)), size_(size) {}
+
+    T* data() { return memory_.get(); }
+    const T* data() const { return memory_.get(); }
+    int64_t size() const { return size_; }
+    T& operator[](int64_t i) { return memory_[static_cast<size_t>(i)]; }
+    const T& operator[](int64_t i) const { return memory_[static_cast<size_t>(i)]; }
+    T* release() { return memory_.release(); }
+
+private:
+    static T* allocate(int64_t size) {
+        if (size < 0 || static_cast<uint64_t>(size) > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) throw std::bad_alloc();
+        return new T[static_cast<size_t>(size > 0 ? size : 1)];
+    }
+    std::unique_ptr<T[]> memory_;
+    int64_t size_ = 0;
+};
+
+// Gives the buffer's memory to a NumPy array. Needs the GIL.
+template <class T>
+Out<T> to_numpy(Buffer<T>&& buffer) {
+    const size_t size = static_cast<size_t>(buffer.size());
+    T* memory = buffer.data() ? buffer.release() : new T[1];
+    nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return Out<T>(memory, {size}, owner);
+}
+
+// --- sizes and checks -------------------------------------------------------------------------------------------------
+
+inline int64_t checked_product(int64_t a, int64_t b) {
+    int64_t product = 0;
+    if (__builtin_mul_overflow(a, b, &product)) throw std::overflow_error("a product of sizes passes 2^63");
+    return product;
+}
+
+inline int64_t checked_sum(int64_t a, int64_t b) {
+    int64_t sum = 0;
+    if (__builtin_add_overflow(a, b, &sum)) throw std::overflow_error("a sum of sizes passes 2^63");
+    return sum;
+}
+
+// ValueError "name: message" unless `condition`.
+inline void require(bool condition, const char* name, const char* message) {
+    if (!condition) throw std::invalid_argument(std::string(name) + ": " + message);
+}
+
+// `pointers` must start at 0, not descend, and end at `total`.
+inline void require_pointers(const In<int64_t>& pointers, int64_t total, const char* name) {
+    const int64_t size = static_cast<int64_t>(pointers.size());
+    require(size >= 1, name, "needs at least one element");
+    const int64_t* p = pointers.data();
+    require(p[0] == 0, name, "must start at 0");
+    require(p[size - 1] == total, name, "must end at the number of elements it points into");
+    for (int64_t i = 1; i < size; ++i) require(p[i - 1] <= p[i], name, "must not descend");
+}
+
+// --- views of the arguments -------------------------------------------------------------------------------------------
+
+// Checks lengths and the last pointer only (O(1)): A is validated where the graph is built.
+template <class Index>
+CsrView<Index> csr_view(const In<int64_t>& indptr, const In<Index>& indices) {
+    require(indptr.size() >= 1, "indptr", "needs at least one element");
+    const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
+    const int64_t num_entries = static_cast<int64_t>(indices.size());
+    require(indptr.data()[0] == 0 && indptr.data()[num_rows] == num_entries, "indptr", "must run from 0 to len(indices)");
+    return {indptr.data(), indices.data(), num_rows, num_entries};
+}
+
+// Checks the pointers of k batches (O(k)) and that every selected vertex is a row of A (O(m)).
+template <class Index>
+SelectorView<Index> selector_view(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, int64_t num_graph_rows) {
+    const int64_t num_rows = static_cast<int64_t>(vertices.size());
+    require_pointers(batch_ptr, num_rows, "batch_ptr");
+    require(batch_ids.size() + 1 == batch_ptr.size(), "batch_ids", "needs one element per batch");
+    using Unsigned = std::make_unsigned_t<Index>;
+    for (int64_t r = 0; r < num_rows; ++r) {
+        const bool inside = static_cast<uint64_t>(static_cast<Unsigned>(vertices.data()[r])) < static_cast<uint64_t>(num_graph_rows);
+        require(inside, "vertices", "a vertex is not a row of the matrix");
+    }
+    return {batch_ptr.data(), vertices.data(), batch_ids.data(), static_cast<int64_t>(batch_ids.size()), num_rows};
+}
+
+// --- type dispatch ----------------------------------------------------------------------------------------------------
+
+// Calls body(weights) with the weight functor (views.h) that `data` and `row_normalized` stand for.
+template <class Body>
+decltype(auto) with_weights(const std::optional<AnyIn>& data, bool row_normalized, int64_t num_entries, Body&& body) {
+    if (!data) {
+        if (row_normalized) return body(RowNormalizedWeights{});
+        return body(UnitWeights{});
+    }
+    require(static_cast<int64_t>(data->size()) == num_entries, "data", "needs one element per entry");
+    if (data->dtype() == nb::dtype<float>()) return body(ArrayWeights<float>{static_cast<const float*>(data->data())});
+    require(data->dtype() == nb::dtype<double>(), "data", "must be float32 or float64");
+    return body(ArrayWeights<double>{static_cast<const double*>(data->data())});
+}
+
+// --- how to draw ------------------------------------------------------------------------------------------------------
+
+struct DrawArguments {
+    PhiloxKey key;
+    uint32_t hop;
+    int64_t size;
+    bool replace;
+};
+
+inline DrawArguments draw_arguments(uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace) {
+    require(hop >= 0 && hop < 256, "hop", "must be in [0, 256)");
+    require(size >= 0, "size", "must not be negative");
+    return {{key0, key1}, static_cast<uint32_t>(hop), size, replace};
+}
+
+// --- one function per file --------------------------------------------------------------------------------------------
+
+void bind_random(nb::module_& m);
+void bind_rows(nb::module_& m);
+void bind_columns(nb::module_& m);
+void bind_probability(nb::module_& m);
+void bind_extraction(nb::module_& m);
+void bind_algebra(nb::module_& m);
+
+}  // namespace spsample

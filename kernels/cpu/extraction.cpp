@@ -1,0 +1,424 @@
+// From drawn columns to compact minibatches (docs/law.md, sections 4 and 6): src vertices in their order, local column
+// ids, restriction of A's rows to src, and the values of the entries.
+#include <type_traits>
+#include <vector>
+
+#include "bindings.h"
+#include "numbering.h"
+#include "parallel.h"
+#include "stacked.h"
+
+namespace spsample {
+namespace {
+
+constexpr int64_t kRowChunk = 64;
+constexpr int64_t kAhead = 8;
+
+// --- src vertices --------------------------------------------------------------------------------------------------
+
+// src of k batches, each batch's still in a vector of its own.
+template <class Index>
+struct Sources {
+    Buffer<int64_t> src_ptr;
+    Buffer<Index> src;
+};
+
+template <class Index>
+Sources<Index> concatenate(const std::vector<std::vector<Index>>& batches) {
+    const int64_t k = static_cast<int64_t>(batches.size());
+    Sources<Index> all{Buffer<int64_t>(k + 1), {}};
+    all.src_ptr[0] = 0;
+    for (int64_t i = 0; i < k; ++i) {
+        all.src_ptr[i + 1] = checked_sum(all.src_ptr[i], static_cast<int64_t>(batches[static_cast<size_t>(i)].size()));
+    }
+    all.src = Buffer<Index>(all.src_ptr[k]);
+    parallel_chunks(k, 1, [&](int64_t i, int64_t) {
+        const auto& batch = batches[static_cast<size_t>(i)];
+        std::copy(batch.begin(), batch.end(), all.src.data() + all.src_ptr[i]);
+    });
+    return all;
+}
+
+template <class Index>
+struct SourceScratch {
+    Numbering<Index> vertices;
+    std::vector<Numbered<Index>> order, spare;
+    std::vector<Index> rank;  // of the vertices after the targets, by their number
+};
+
+// Numbers the targets of a batch 0, 1, ... where they are to come first. Returns how many there are.
+template <class Index>
+int64_t number_targets(const SelectorView<Index>& Q, int64_t batch, bool include_targets, Numbering<Index>& vertices) {
+    if (!include_targets) return 0;
+    const int64_t num_targets = Q.batch_ptr[batch + 1] - Q.batch_ptr[batch];
+    for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) vertices.number(Q.vertices[r]);
+    require(vertices.size() == num_targets, "vertices", "must be distinct within a batch");
+    return num_targets;
+}
+
+// The targets, then the other vertices ascending.
+template <class Index>
+std::vector<Index> ordered_sources(int64_t num_targets, SourceScratch<Index>& scratch) {
+    ascending(scratch.vertices, num_targets, scratch.order, scratch.spare);
+    const std::vector<Index>& keys = scratch.vertices.keys();
+    std::vector<Index> src(keys.begin(), keys.begin() + num_targets);
+    src.reserve(keys.size());
+    for (const Numbered<Index>& vertex : scratch.order) src.push_back(vertex.key);
+    return src;
+}
+
+// --- compact -------------------------------------------------------------------------------------------------------
+
+// src of one batch; local: its entries' columns as indices into src. O(targets + entries + sort of the new vertices).
+template <class Index>
+std::vector<Index> compact_batch(
+    const SelectorView<Index>& Q, int64_t batch, const Index* columns, int64_t num_entries, bool include_targets,
+    SourceScratch<Index>& scratch, Index* local) {
+    const int64_t num_rows = Q.batch_ptr[batch + 1] - Q.batch_ptr[batch];
+    scratch.vertices.reset(num_rows + num_entries / 2);
+    const int64_t num_targets = number_targets(Q, batch, include_targets, scratch.vertices);
+    for (int64_t e = 0; e < num_entries; ++e) local[e] = scratch.vertices.number(columns[e]);
+    std::vector<Index> src = ordered_sources(num_targets, scratch);
+    scratch.rank.resize(scratch.order.size());
+    for (size_t i = 0; i < scratch.order.size(); ++i) {
+        const size_t found = static_cast<size_t>(scratch.order[i].number - num_targets);
+        scratch.rank[found] = static_cast<Index>(num_targets + static_cast<int64_t>(i));
+    }
+    for (int64_t e = 0; e < num_entries; ++e) {
+        if (local[e] >= num_targets) local[e] = scratch.rank[static_cast<size_t>(local[e] - num_targets)];
+    }
+    return src;
+}
+
+// The batches of Q where A is not at hand: its vertices are not checked.
+template <class Index>
+SelectorView<Index> batches_view(const In<int64_t>& batch_ptr, const In<Index>& vertices) {
+    const int64_t num_rows = static_cast<int64_t>(vertices.size());
+    require_pointers(batch_ptr, num_rows, "batch_ptr");
+    return {batch_ptr.data(), vertices.data(), nullptr, static_cast<int64_t>(batch_ptr.size()) - 1, num_rows};
+}
+
+// Hash keys must not be negative.
+template <class Index>
+void require_ids(const In<Index>& ids, const char* name) {
+    for (size_t i = 0; i < ids.size(); ++i) require(ids.data()[i] >= 0, name, "must not be negative");
+}
+
+// Serves merge_targets too: there the columns of a batch are those drawn, each once.
+template <class Index>
+nb::tuple compact(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const In<Index>& columns,
+    bool include_targets) {
+    const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
+    require(entry_ptr.size() == batch_ptr.size(), "entry_ptr", "needs one element per batch and one more");
+    require_pointers(entry_ptr, static_cast<int64_t>(columns.size()), "entry_ptr");
+    require_ids(vertices, "vertices");
+    require_ids(columns, "columns");
+    Buffer<Index> local(static_cast<int64_t>(columns.size()));
+    Sources<Index> sources;
+    {
+        nb::gil_scoped_release release;
+        std::vector<std::vector<Index>> batches(static_cast<size_t>(Q.num_batches));
+        const auto make_scratch = [] { return SourceScratch<Index>(); };
+        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
+            const int64_t begin = entry_ptr.data()[i];
+            const int64_t count = entry_ptr.data()[i + 1] - begin;
+            batches[static_cast<size_t>(i)] =
+                compact_batch(Q, i, columns.data() + begin, count, include_targets, scratch, local.data() + begin);
+        });
+        sources = concatenate(batches);
+    }
+    return nb::make_tuple(
+        to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)), to_numpy(std::move(local)));
+}
+
+// --- extract -------------------------------------------------------------------------------------------------------
+
+// Entries found by one chunk of stacked rows, in order.
+template <class Index>
+struct Found {
+    std::vector<Index> local;
+    std::vector<int64_t> positions;
+};
+
+template <class Index>
+struct Extraction {
+    StackedPointers pointers;
+    Buffer<Index> columns;
+    Buffer<int64_t> positions;
+};
+
+// Looks every entry of the selected rows up in its batch's src. counts: per stacked row. O(src + entries of the rows).
+template <class Index>
+std::vector<Found<Index>> find_entries(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src,
+    Buffer<int64_t>& counts) {
+    BatchTables<Index> tables(src_ptr, src, Q.num_batches);
+    std::vector<Found<Index>> found(static_cast<size_t>((Q.num_rows + kRowChunk - 1) / kRowChunk));
+    parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
+        const HashMap<Index, Index> locals = tables.batch(batch);
+        Found<Index>& out = found[static_cast<size_t>(begin / kRowChunk)];
+        for (int64_t r = begin; r < end; ++r) {
+            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
+            const size_t before = out.local.size();
+            for (int64_t p = A.indptr[Q.vertices[r]]; p < A.indptr[Q.vertices[r] + 1]; ++p) {
+                const int64_t slot = locals.find(A.indices[p]);
+                if (slot < 0) continue;
+                out.local.push_back(locals.values[slot]);
+                out.positions.push_back(p);
+            }
+            counts[r] = static_cast<int64_t>(out.local.size() - before);
+        }
+    });
+    return found;
+}
+
+template <class Index>
+Extraction<Index> extract_rows(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src) {
+    Buffer<int64_t> counts(Q.num_rows);
+    const std::vector<Found<Index>> found = find_entries(A, Q, src_ptr, src, counts);
+    Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, counts.data()), {}, {}};
+    const int64_t num_entries = result.pointers.entry_ptr[Q.num_batches];
+    result.columns = Buffer<Index>(num_entries);
+    result.positions = Buffer<int64_t>(num_entries);
+    std::vector<int64_t> starts(found.size() + 1, 0);
+    for (size_t c = 0; c < found.size(); ++c) starts[c + 1] = starts[c] + static_cast<int64_t>(found[c].local.size());
+    parallel_chunks(static_cast<int64_t>(found.size()), 1, [&](int64_t c, int64_t) {
+        const Found<Index>& chunk = found[static_cast<size_t>(c)];
+        const int64_t start = starts[static_cast<size_t>(c)];
+        std::copy(chunk.local.begin(), chunk.local.end(), result.columns.data() + start);
+        std::copy(chunk.positions.begin(), chunk.positions.end(), result.positions.data() + start);
+    });
+    return result;
+}
+
+template <class Index>
+nb::tuple extract(
+    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
+    const In<int64_t>& batch_ids, const In<int64_t>& src_ptr, const In<Index>& src) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    require_pointers(src_ptr, static_cast<int64_t>(src.size()), "src_ptr");
+    require_ids(src, "src");
+    Extraction<Index> result;
+    {
+        nb::gil_scoped_release release;
+        result = extract_rows(A, Q, src_ptr.data(), src.data());
+    }
+    return nb::make_tuple(
+        to_numpy(std::move(result.pointers.entry_ptr)), to_numpy(std::move(result.pointers.indptr)),
+        to_numpy(std::move(result.columns)), to_numpy(std::move(result.positions)));
+}
+
+// --- row_totals and locate -----------------------------------------------------------------------------------------
+
+// Tables of the excluded columns of k batches, or none. The pointers and columns outlive the tables.
+template <class Index>
+std::optional<BatchTables<Index>> excluded_tables(
+    const SelectorView<Index>& Q, const std::optional<In<int64_t>>& column_ptr,
+    const std::optional<In<Index>>& columns) {
+    if (!column_ptr || !columns) return std::nullopt;
+    require(static_cast<int64_t>(column_ptr->size()) == Q.num_batches + 1, "exclude", "needs one row per batch");
+    require_pointers(*column_ptr, static_cast<int64_t>(columns->size()), "exclude");
+    require_ids(*columns, "exclude");
+    return BatchTables<Index>(column_ptr->data(), columns->data(), Q.num_batches);
+}
+
+// totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
+template <class Index>
+Out<int64_t> row_totals(
+    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
+    const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& excluded_ptr,
+    const std::optional<In<Index>>& excluded) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    Buffer<int64_t> totals(Q.num_rows);
+    {
+        nb::gil_scoped_release release;
+        auto tables = excluded_tables(Q, excluded_ptr, excluded);
+        parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
+            for (int64_t r = begin; r < end; ++r) {
+                totals[r] = A.degree(Q.vertices[r]);
+                if (!tables) continue;
+                const HashMap<Index, Index> chosen = tables->batch(batch);
+                const Index* row = A.indices + A.begin(Q.vertices[r]);
+                totals[r] -= std::count_if(row, row + totals[r], [&](Index v) { return chosen.contains(v); });
+            }
+        });
+    }
+    return to_numpy(std::move(totals));
+}
+
+constexpr const char* kOffsetOutside = "an offset is not below the number of entries of its row";
+
+// Column of the offset-th entry of a row whose column is not in `chosen`. O(degree).
+template <class Index>
+Index locate_unchosen(const Index* row, int64_t degree, int64_t offset, const HashMap<Index, Index>& chosen) {
+    for (int64_t p = 0; p < degree; ++p) {
+        if (chosen.contains(row[p])) continue;
+        if (offset == 0) return row[p];
+        --offset;
+    }
+    require(false, "offsets", kOffsetOutside);
+    return row[0];
+}
+
+// columns: one per pair (rows[j], offsets[j]). O(1) each, or O(degree) with excluded columns.
+template <class Index>
+Out<Index> locate(
+    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
+    const In<int64_t>& batch_ids, const In<int64_t>& rows, const In<int64_t>& offsets,
+    const std::optional<In<int64_t>>& excluded_ptr, const std::optional<In<Index>>& excluded) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    require(rows.size() == offsets.size(), "offsets", "needs one element per row");
+    const int64_t count = static_cast<int64_t>(rows.size());
+    Buffer<Index> columns(count);
+    {
+        nb::gil_scoped_release release;
+        auto tables = excluded_tables(Q, excluded_ptr, excluded);
+        parallel_chunks(count, kRowChunk, [&](int64_t begin, int64_t end) {
+            for (int64_t j = begin; j < end; ++j) {
+                const int64_t r = rows.data()[j];
+                require(r >= 0 && r < Q.num_rows, "rows", "not a stacked row");
+                const Index* row = A.indices + A.begin(Q.vertices[r]);
+                const int64_t degree = A.degree(Q.vertices[r]);
+                const int64_t offset = offsets.data()[j];
+                require(offset >= 0 && offset < degree, "offsets", kOffsetOutside);
+                const int64_t* last = Q.batch_ptr + Q.num_batches + 1;
+                const int64_t batch = std::upper_bound(Q.batch_ptr, last, r) - Q.batch_ptr - 1;
+                columns[j] = tables ? locate_unchosen(row, degree, offset, tables->batch(batch)) : row[offset];
+            }
+        });
+    }
+    return to_numpy(std::move(columns));
+}
+
+// --- entry_values --------------------------------------------------------------------------------------------------
+
+// One row: A_iv c_v in binary64, then optionally divided by their sum from 0.0 in entry order (left where that is 0),
+// then rounded once to Real. scratch holds the row.
+template <class Real, class Weights>
+void row_values(
+    const Weights& weights, int64_t degree, const int64_t* positions, const double* factors, int64_t count,
+    bool normalize, double* scratch, Real* values) {
+    double sum = 0.0;
+    for (int64_t e = 0; e < count; ++e) {
+        scratch[e] = weights(positions ? positions[e] : 0, degree) * factors[e];
+        sum += scratch[e];
+    }
+    for (int64_t e = 0; e < count; ++e) {
+        const double value = normalize && sum != 0.0 ? scratch[e] / sum : scratch[e];
+        values[e] = static_cast<Real>(value);
+    }
+}
+
+// The arrays of an entry_values call.
+template <class Index>
+struct ValueArguments {
+    CsrView<Index> A;
+    SelectorView<Index> Q;
+    StackedView<Index> rows;
+    const int64_t* src_ptr;
+    const double* factors;  // c_v: one per src vertex
+    bool normalize;
+};
+
+// values: one per extracted entry. O(entries).
+template <class Real, class Index, class Weights>
+Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weights) {
+    Buffer<Real> values(in.rows.num_entries);
+    struct Scratch {
+        std::vector<double> factors, products;
+    };
+    const auto make_scratch = [] { return Scratch(); };
+    const auto fill = [&](Scratch& scratch, int64_t batch, int64_t begin, int64_t end) {
+        const double* factors = in.factors + in.src_ptr[batch];
+        const uint64_t num_src = static_cast<uint64_t>(in.src_ptr[batch + 1] - in.src_ptr[batch]);
+        for (int64_t r = begin; r < end; ++r) {
+            const int64_t first = in.rows.begin(batch, r);
+            const int64_t count = in.rows.end(batch, r) - first;
+            scratch.factors.resize(static_cast<size_t>(count));
+            scratch.products.resize(static_cast<size_t>(count));
+            for (int64_t e = 0; e < count; ++e) {
+                const uint64_t column = static_cast<uint64_t>(in.rows.columns[first + e]);
+                require(column < num_src, "columns", "a local column is not below the batch's src");
+                scratch.factors[static_cast<size_t>(e)] = factors[column];
+            }
+            const int64_t* positions = in.rows.positions ? in.rows.positions + first : nullptr;
+            row_values(weights, in.A.degree(in.Q.vertices[r]), positions, scratch.factors.data(), count, in.normalize,
+                       scratch.products.data(), values.data() + first);
+        }
+    };
+    parallel_rows(in.Q.batch_ptr, in.Q.num_batches, kRowChunk, make_scratch, fill);
+    return values;
+}
+
+template <class Index>
+nb::object entry_values(
+    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
+    const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
+    const In<int64_t>& src_ptr, const In<double>& factors, bool normalize) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    const StackedView<Index> rows = stacked_view<Index>(batch_ptr, entry_ptr, stacked_indptr, columns, positions);
+    require_positions(rows, data.has_value(), A.num_entries);
+    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    require_pointers(src_ptr, static_cast<int64_t>(factors.size()), "src_ptr");
+    const ValueArguments<Index> in{A, Q, rows, src_ptr.data(), factors.data(), normalize};
+    return with_weights(data, row_normalized, A.num_entries, [&](auto weights) -> nb::object {
+        using Real = std::conditional_t<std::is_same_v<decltype(weights), ArrayWeights<double>>, double, float>;
+        Buffer<Real> values;
+        {
+            nb::gil_scoped_release release;
+            values = compute_values<Real>(in, weights);
+        }
+        return nb::cast(to_numpy(std::move(values)));
+    });
+}
+
+// --- bindings ------------------------------------------------------------------------------------------------------
+
+template <class Index>
+void bind_graph_kernels(nb::module_& m) {
+    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indices = nb::arg("indices").noconvert();
+    const auto batch_ptr = nb::arg("batch_ptr").noconvert();
+    const auto vertices = nb::arg("vertices").noconvert();
+    const auto batch_ids = nb::arg("batch_ids").noconvert();
+    const auto src_ptr = nb::arg("src_ptr").noconvert();
+    const auto excluded_ptr = nb::arg("excluded_ptr").noconvert().none();
+    const auto excluded = nb::arg("excluded").noconvert().none();
+    m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
+          nb::arg("src").noconvert(), "(entry_ptr, indptr, columns, positions) of the rows Q of A restricted to src.");
+    m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
+          "Number of entries of each selected row outside the excluded columns.");
+    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows").noconvert(),
+          nb::arg("offsets").noconvert(), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
+    m.def("entry_values", &entry_values<Index>, indptr, indices, nb::arg("data").noconvert().none(),
+          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(),
+          nb::arg("stacked_indptr").noconvert(), nb::arg("columns").noconvert(),
+          nb::arg("positions").noconvert().none(), src_ptr, nb::arg("weights").noconvert(), nb::arg("normalize"),
+          "Values of the extracted entries.");
+}
+
+template <class Index>
+void bind_compact(nb::module_& m) {
+    m.def("compact", &compact<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
+          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
+          "(src_ptr, src, local) of the columns of k batches.");
+}
+
+}  // namespace
+
+void bind_extraction(nb::module_& m) {
+    bind_graph_kernels<int32_t>(m);
+    bind_graph_kernels<int64_t>(m);
+    bind_compact<int32_t>(m);
+    bind_compact<int64_t>(m);
+}
+
+}  // namespace spsample

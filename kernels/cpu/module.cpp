@@ -1,0 +1,77 @@
+// The extension module spsample._core: what it was built with, and the bindings of the other files of this folder.
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "bindings.h"
+
+namespace {
+
+const char* compiler_name() {
+#if defined(__clang__)
+    return "clang";
+#elif defined(__GNUC__)
+    return "gcc";
+#elif defined(_MSC_VER)
+    return "msvc";
+#else
+    return "unknown";
+#endif
+}
+
+const char* compiler_version() {
+#if defined(__VERSION__)
+    return __VERSION__;
+#else
+    return "unknown";
+#endif
+}
+
+// The OpenMP specification date (e.g. 201511), or 0 in a build without OpenMP.
+long openmp_version() {
+#ifdef _OPENMP
+    return _OPENMP;
+#else
+    return 0;
+#endif
+}
+
+// Number of threads of later parallel loops of the calling thread; no result depends on it.
+void set_num_threads(int threads) {
+    spsample::require(threads >= 1, "threads", "must be at least 1");
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#endif
+}
+
+nb::dict build_info() {
+    nb::dict info;
+    info["version"] = SPSAMPLE_VERSION;
+    info["build_type"] = SPSAMPLE_BUILD_TYPE;
+    info["compiler"] = compiler_name();
+    info["compiler_version"] = compiler_version();
+    info["cxx_standard"] = static_cast<long>(__cplusplus);
+    info["openmp"] = openmp_version() != 0;
+    info["openmp_version"] = openmp_version();
+    info["max_threads"] = spsample::thread_limit();
+    info["sanitizers"] = SPSAMPLE_SANITIZERS;
+    return info;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "Compiled kernels of spsample. Internal: use spsample.backends.";
+    m.attr("__version__") = SPSAMPLE_VERSION;
+    m.def("build_info", &build_info,
+          "What this extension was built with: version, build_type, compiler, compiler_version, cxx_standard,\n"
+          "openmp, openmp_version, max_threads (now), sanitizers.");
+    m.def("set_num_threads", &set_num_threads, nb::arg("threads"), "Number of threads of later calls from this thread.");
+    m.def("get_num_threads", &spsample::thread_limit, "Number of threads that a call from this thread would use.");
+    spsample::bind_random(m);
+    spsample::bind_rows(m);
+    spsample::bind_columns(m);
+    spsample::bind_probability(m);
+    spsample::bind_extraction(m);
+    spsample::bind_algebra(m);
+}

@@ -1,0 +1,74 @@
+// Loops over chunks with OpenMP. No exception leaves a parallel region: the first one is kept and thrown after it.
+#pragma once
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+
+namespace spsample {
+
+// How many threads a parallel loop uses; 1 in a build without OpenMP.
+inline int thread_limit() {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+// Keeps the first exception thrown by any thread.
+class ExceptionSlot {
+public:
+    template <class Body>
+    void run(Body&& body) noexcept {
+        try {
+            body();
+        } catch (...) {
+            const std::lock_guard<std::mutex> lock(mutex_);
+            if (!first_) first_ = std::current_exception();
+        }
+    }
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::exception_ptr first_;
+};
+
+// Calls body(scratch, begin, end) for the chunks of [0, count), in any order, each once. Every thread has its own
+// `scratch`, made by make_scratch() in the thread. Results must not depend on which thread gets which chunk.
+template <class MakeScratch, class Body>
+void parallel_chunks(int64_t count, int64_t chunk, MakeScratch&& make_scratch, Body&& body) {
+    if (count <= 0) return;
+    const int64_t num_chunks = (count - 1) / chunk + 1;
+    ExceptionSlot slot;
+    std::atomic<int64_t> next{0};
+    [[maybe_unused]] const int threads = static_cast<int>(std::min<int64_t>(num_chunks, thread_limit()));
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads) if (threads > 1)
+#endif
+    slot.run([&] {
+        auto scratch = make_scratch();
+        for (int64_t c = next++; c < num_chunks; c = next++) {
+            body(scratch, c * chunk, std::min(count, (c + 1) * chunk));
+        }
+    });
+    slot.rethrow();
+}
+
+// Same without scratch: body(begin, end).
+template <class Body>
+void parallel_chunks(int64_t count, int64_t chunk, Body&& body) {
+    parallel_chunks(
+        count, chunk, [] { return 0; }, [&](int, int64_t begin, int64_t end) { body(begin, end); });
+}
+
+}  // namespace spsample

@@ -1,0 +1,314 @@
+// Integer probabilities (docs/law.md, section 2): exponents, numerators and their sums by column.
+//
+// All sums are of unsigned integers: exact, and the same in any order and on any number of threads. The caller chooses
+// the exponent K so that no sum passes 2^62 (the frontier rule's headroom).
+#include <type_traits>
+#include <vector>
+
+#include "bindings.h"
+#include "numbering.h"
+#include "parallel.h"
+#include "stacked.h"
+#include "spsample/quantize.h"
+
+namespace spsample {
+namespace {
+
+constexpr int64_t kRowChunk = 1024;
+constexpr int64_t kAhead = 8;
+
+// How weights become integers: with K = shift and entry power a = power, or 1 for every entry without shifts.
+struct Rule {
+    const int64_t* shifts;  // num_batches elements, or null
+    int32_t power;
+    int32_t column_power;
+};
+
+uint64_t raise(uint64_t sum, int32_t column_power) { return column_power == 2 ? sum * sum : sum; }
+
+// Calls body(position, numerator) for the entries of a row of A in order. Rows whose entries weigh the same (all but
+// those of ArrayWeights) are quantised once.
+template <class Index, class Weights, class Body>
+void for_each_numerator(
+    const CsrView<Index>& A, const Weights& weights, const Rule& rule, int64_t batch, int64_t row, Body&& body) {
+    const int64_t begin = A.indptr[row];
+    const int64_t end = A.indptr[row + 1];
+    if (rule.shifts == nullptr) {
+        for (int64_t p = begin; p < end; ++p) body(p, uint64_t(1));
+        return;
+    }
+    const int64_t shift = rule.shifts[batch];
+    if constexpr (std::is_same_v<Weights, UnitWeights> || std::is_same_v<Weights, RowNormalizedWeights>) {
+        const uint64_t numerator = begin < end ? quantize(weights(begin, end - begin), shift, rule.power) : 0;
+        for (int64_t p = begin; p < end; ++p) body(p, numerator);
+    } else {
+        for (int64_t p = begin; p < end; ++p) body(p, quantize(weights(p, end - begin), shift, rule.power));
+    }
+}
+
+// --- row_exponents -------------------------------------------------------------------------------------------------
+
+template <class Weights>
+int32_t row_exponent(const Weights& weights, int64_t begin, int64_t end) {
+    if (begin == end) return kNoExponent;
+    return decompose(weights(begin, end - begin)).exponent;
+}
+
+template <class Real>
+int32_t row_exponent(const ArrayWeights<Real>& weights, int64_t begin, int64_t end) {
+    return exponent_range(weights.data + begin, end - begin).largest;
+}
+
+// exponents: num_rows elements. O(rows + entries).
+Out<int32_t> row_exponents(const In<int64_t>& indptr, const std::optional<AnyIn>& data, bool row_normalized) {
+    require(indptr.size() >= 1, "indptr", "needs at least one element");
+    const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
+    const int64_t* pointers = indptr.data();
+    Buffer<int32_t> exponents(num_rows);
+    with_weights(data, row_normalized, pointers[num_rows], [&](auto weights) {
+        nb::gil_scoped_release release;
+        parallel_chunks(num_rows, 4 * kRowChunk, [&](int64_t begin, int64_t end) {
+            for (int64_t r = begin; r < end; ++r) exponents[r] = row_exponent(weights, pointers[r], pointers[r + 1]);
+        });
+    });
+    return to_numpy(std::move(exponents));
+}
+
+// --- column_totals -------------------------------------------------------------------------------------------------
+
+void zero(Buffer<uint64_t>& values) {
+    parallel_chunks(values.size(), 1 << 16, [&](int64_t begin, int64_t end) {
+        std::fill(values.data() + begin, values.data() + end, uint64_t(0));
+    });
+}
+
+// totals: n elements; every entry of A is added to its column's. O(n + entries).
+template <class Index, class Weights>
+void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& rule, Buffer<uint64_t>& totals) {
+    zero(totals);
+    uint64_t* sums = totals.data();
+    parallel_chunks(A.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+            for_each_numerator(A, weights, rule, 0, r, [&](int64_t position, uint64_t numerator) {
+                uint64_t& sum = sums[A.indices[position]];
+#pragma omp atomic
+                sum += numerator;
+            });
+        }
+    });
+    parallel_chunks(totals.size(), 1 << 16, [&](int64_t begin, int64_t end) {
+        for (int64_t v = begin; v < end; ++v) sums[v] = raise(sums[v], rule.column_power);
+    });
+}
+
+// Checks the rule and that it has `count` shifts, or none.
+Rule make_rule(const std::optional<In<int64_t>>& shifts, int power, int column_power, int64_t count) {
+    require(power == 1 || power == 2, "power", "must be 1 or 2");
+    require(column_power == 1 || column_power == 2, "column_power", "must be 1 or 2");
+    if (!shifts) return {nullptr, power, column_power};
+    require(static_cast<int64_t>(shifts->size()) == count, "shifts", "needs one element per batch (graph rule: one)");
+    return {shifts->data(), power, column_power};
+}
+
+template <class Index>
+Out<uint64_t> column_totals(
+    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
+    const std::optional<In<int64_t>>& shifts, int power, int column_power) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const Rule rule = make_rule(shifts, power, column_power, 1);
+    Buffer<uint64_t> totals(A.num_rows);
+    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+        nb::gil_scoped_release release;
+        sum_columns(A, weights, rule, totals);
+    });
+    return to_numpy(std::move(totals));
+}
+
+// --- merge_columns -------------------------------------------------------------------------------------------------
+
+// One row of P while the others are still being made.
+template <class Index>
+struct MergedRow {
+    std::vector<Index> columns;
+    std::vector<uint64_t> numerators;
+    uint64_t total = 0;
+};
+
+template <class Index>
+struct MergeScratch {
+    Numbering<Index> columns;
+    std::vector<uint64_t> sums;
+    std::vector<Numbered<Index>> order, spare;
+};
+
+template <class Index>
+void prefetch_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t r, int64_t end) {
+    if (r + 2 * kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + 2 * kAhead]);
+    if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.indptr[Q.vertices[r + kAhead]]);
+}
+
+// The merged row of one batch: O(entries of its rows + sort of its distinct columns).
+template <class Index, class Weights>
+MergedRow<Index> merge_batch(
+    const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const Rule& rule, int64_t batch,
+    MergeScratch<Index>& scratch) {
+    scratch.columns.reset(Q.batch_ptr[batch + 1] - Q.batch_ptr[batch]);
+    scratch.sums.clear();
+    for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) {
+        prefetch_rows(A, Q, r, Q.batch_ptr[batch + 1]);
+        for_each_numerator(A, weights, rule, batch, Q.vertices[r], [&](int64_t position, uint64_t numerator) {
+            const size_t number = static_cast<size_t>(scratch.columns.number(A.indices[position]));
+            if (number == scratch.sums.size()) scratch.sums.push_back(0);
+            scratch.sums[number] += numerator;
+        });
+    }
+    ascending(scratch.columns, 0, scratch.order, scratch.spare);
+    MergedRow<Index> row;
+    row.columns.reserve(scratch.order.size());
+    row.numerators.reserve(scratch.order.size());
+    for (const Numbered<Index>& column : scratch.order) {
+        const uint64_t numerator = raise(scratch.sums[static_cast<size_t>(column.number)], rule.column_power);
+        if (numerator == 0) continue;
+        row.columns.push_back(column.key);
+        row.numerators.push_back(numerator);
+        row.total += numerator;
+    }
+    return row;
+}
+
+template <class Index>
+struct MergedRows {
+    Buffer<int64_t> indptr;
+    Buffer<Index> columns;
+    Buffer<uint64_t> numerators, totals;
+};
+
+template <class Index>
+MergedRows<Index> concatenate(const std::vector<MergedRow<Index>>& rows) {
+    const int64_t k = static_cast<int64_t>(rows.size());
+    MergedRows<Index> merged{Buffer<int64_t>(k + 1), {}, {}, Buffer<uint64_t>(k)};
+    merged.indptr[0] = 0;
+    for (int64_t i = 0; i < k; ++i) {
+        const auto& row = rows[static_cast<size_t>(i)];
+        merged.indptr[i + 1] = checked_sum(merged.indptr[i], static_cast<int64_t>(row.columns.size()));
+        merged.totals[i] = row.total;
+    }
+    merged.columns = Buffer<Index>(merged.indptr[k]);
+    merged.numerators = Buffer<uint64_t>(merged.indptr[k]);
+    parallel_chunks(k, 1, [&](int64_t i, int64_t) {
+        const auto& row = rows[static_cast<size_t>(i)];
+        std::copy(row.columns.begin(), row.columns.end(), merged.columns.data() + merged.indptr[i]);
+        std::copy(row.numerators.begin(), row.numerators.end(), merged.numerators.data() + merged.indptr[i]);
+    });
+    return merged;
+}
+
+template <class Index>
+nb::tuple merge_columns(
+    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids,
+    const std::optional<In<int64_t>>& shifts, int power, int column_power) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
+    MergedRows<Index> merged;
+    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+        nb::gil_scoped_release release;
+        std::vector<MergedRow<Index>> rows(static_cast<size_t>(Q.num_batches));
+        const auto make_scratch = [] { return MergeScratch<Index>(); };
+        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
+            rows[static_cast<size_t>(i)] = merge_batch(A, weights, Q, rule, i, scratch);
+        });
+        merged = concatenate(rows);
+    });
+    return nb::make_tuple(
+        to_numpy(std::move(merged.indptr)), to_numpy(std::move(merged.columns)), to_numpy(std::move(merged.numerators)),
+        to_numpy(std::move(merged.totals)));
+}
+
+// --- extracted_numerators ------------------------------------------------------------------------------------------
+
+// numerators: src_ptr[num_batches] elements. rows: the extraction, its local columns and positions (positions may be
+// null where the weights do not look at them). O(src + extracted entries); batches in parallel, one thread per batch.
+template <class Index, class Weights>
+void sum_extracted(
+    const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const StackedView<Index>& rows,
+    const int64_t* src_ptr, const Rule& rule, Buffer<uint64_t>& numerators) {
+    parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
+        uint64_t* sums = numerators.data() + src_ptr[i];
+        const int64_t num_src = src_ptr[i + 1] - src_ptr[i];
+        std::fill(sums, sums + num_src, uint64_t(0));
+        for (int64_t r = Q.batch_ptr[i]; r < Q.batch_ptr[i + 1]; ++r) {
+            const int64_t degree = A.degree(Q.vertices[r]);
+            for (int64_t e = rows.begin(i, r); e < rows.end(i, r); ++e) {
+                const uint64_t column = static_cast<uint64_t>(rows.columns[e]);
+                const bool inside = column < static_cast<uint64_t>(num_src);
+                require(inside, "columns", "a local column is not below the batch's src");
+                const double weight = weights(rows.positions ? rows.positions[e] : 0, degree);
+                sums[column] += rule.shifts ? quantize(weight, rule.shifts[i], rule.power) : 1;
+            }
+        }
+        for (int64_t v = 0; v < num_src; ++v) sums[v] = raise(sums[v], rule.column_power);
+    });
+}
+
+template <class Index>
+Out<uint64_t> extracted_numerators(
+    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
+    const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
+    const In<int64_t>& src_ptr, const std::optional<In<int64_t>>& shifts, int power, int column_power) {
+    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
+    const StackedView<Index> rows = stacked_view<Index>(batch_ptr, entry_ptr, stacked_indptr, columns, positions);
+    require_positions(rows, data.has_value(), A.num_entries);
+    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    require_pointers(src_ptr, src_ptr.data()[Q.num_batches], "src_ptr");
+    Buffer<uint64_t> numerators(src_ptr.data()[Q.num_batches]);
+    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+        nb::gil_scoped_release release;
+        sum_extracted(A, weights, Q, rows, src_ptr.data(), rule, numerators);
+    });
+    return to_numpy(std::move(numerators));
+}
+
+// --- bindings ------------------------------------------------------------------------------------------------------
+
+template <class Index>
+void bind_probability_for(nb::module_& m) {
+    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indices = nb::arg("indices").noconvert();
+    const auto data = nb::arg("data").noconvert().none();
+    const auto batch_ptr = nb::arg("batch_ptr").noconvert();
+    const auto vertices = nb::arg("vertices").noconvert();
+    const auto batch_ids = nb::arg("batch_ids").noconvert();
+    const auto shifts = nb::arg("shifts").noconvert().none();
+    m.def("column_totals", &column_totals<Index>, indptr, indices, data, nb::arg("row_normalized"), shifts,
+          nb::arg("power"), nb::arg("column_power"), "Column sums of all entries' numerators, to column_power.");
+    m.def("merge_columns", &merge_columns<Index>, indptr, indices, data, nb::arg("row_normalized"), batch_ptr, vertices,
+          batch_ids, shifts, nb::arg("power"), nb::arg("column_power"),
+          "(indptr, columns, numerators, totals) of Q A.");
+    m.def("extracted_numerators", &extracted_numerators<Index>, indptr, indices, data, nb::arg("row_normalized"),
+          batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(), nb::arg("stacked_indptr").noconvert(),
+          nb::arg("columns").noconvert(), nb::arg("positions").noconvert().none(), nb::arg("src_ptr").noconvert(),
+          shifts, nb::arg("power"), nb::arg("column_power"), "Numerator of every src column, from an extraction.");
+}
+
+}  // namespace
+
+void bind_probability(nb::module_& m) {
+    m.def("row_exponents", &row_exponents, nb::arg("indptr").noconvert(), nb::arg("data").noconvert().none(),
+          nb::arg("row_normalized"), "Largest binary exponent of each row's positive entries.");
+    m.def(
+        "quantize", [](double w, int64_t shift, int power) { return quantize(w, shift, power); }, nb::arg("weight"),
+        nb::arg("shift"), nb::arg("power"), "Numerator of one weight under exponent K = shift and entry power 1 or 2.");
+    m.def(
+        "row_shift",
+        [](const In<double>& weights) { return row_shift(weights.data(), static_cast<int64_t>(weights.size())); },
+        nb::arg("weights").noconvert(), "The row rule's exponent K of one row of weights.");
+    bind_probability_for<int32_t>(m);
+    bind_probability_for<int64_t>(m);
+}
+
+}  // namespace spsample

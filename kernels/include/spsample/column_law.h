@@ -1,0 +1,120 @@
+// The column law and the entry law for one batch (docs/law.md, section 3). For host and device.
+#pragma once
+
+#include "spsample/its.h"
+#include "spsample/views.h"
+
+namespace spsample {
+
+// --- column law ---------------------------------------------------------------------------------------------------------
+
+// `size` draws with replacement: distinct positions in the order first drawn into `chosen`, how often each into `counts`
+// (both empty, with room for min(size, row.count)). O(size log count).
+SPSAMPLE_HD inline void its_counted(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, int64_t* counts) {
+    for (int64_t draw = 0; draw < size; ++draw) {
+        const int64_t known = chosen.count;
+        const int64_t number = chosen.add(its_draw(row, draws, draw));
+        counts[number] = number < known ? counts[number] + 1 : 1;
+    }
+}
+
+// Whether at most `size` positions have a positive numerator. Stops as soon as there are more.
+SPSAMPLE_HD inline bool support_within(const PrefixRow& row, int64_t size) {
+    int64_t support = 0;
+    for (int64_t position = 0; position < row.count && support <= size; ++position) {
+        support += row.numerator(position) > 0 ? 1 : 0;
+    }
+    return support <= size;
+}
+
+// --- entry law ----------------------------------------------------------------------------------------------------------
+
+// The frontier of one batch: `count` rows of A; every entry of row number i has the numerator q(i).
+template <class Index>
+struct Frontier {
+    CsrView<Index> A;
+    const Index* rows;
+    const uint64_t* numerators;  // `count` elements, or null where all are 1
+    int64_t count;
+
+    SPSAMPLE_HD uint64_t q(int64_t i) const { return numerators ? numerators[i] : 1; }
+    SPSAMPLE_HD int64_t degree(int64_t i) const { return A.degree(rows[i]); }
+    SPSAMPLE_HD const Index* columns(int64_t i) const { return A.indices + A.begin(rows[i]); }
+};
+
+// Number of stored entries of the frontier's rows. O(count).
+template <class Index>
+SPSAMPLE_HD inline int64_t frontier_entries(const Frontier<Index>& frontier) {
+    int64_t entries = 0;
+    for (int64_t i = 0; i < frontier.count; ++i) entries += frontier.degree(i);
+    return entries;
+}
+
+// Inclusive prefix sums of the row totals t_i = q_i d_i into `inclusive` (`count` elements). O(count).
+template <class Index>
+SPSAMPLE_HD inline void frontier_totals(const Frontier<Index>& frontier, uint64_t* inclusive) {
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < frontier.count; ++i) {
+        sum += frontier.q(i) * static_cast<uint64_t>(frontier.degree(i));
+        inclusive[i] = sum;
+    }
+}
+
+// Whether the frontier has at most `size` distinct columns of positive numerator. `found` (empty, room for
+// min(size + 1, entries)) gets them in the order met, size + 1 of them where there are more. Reads entries until then.
+template <class Index>
+SPSAMPLE_HD inline bool support_within(const Frontier<Index>& frontier, int64_t size, Chosen& found) {
+    for (int64_t i = 0; i < frontier.count; ++i) {
+        if (frontier.q(i) == 0) continue;
+        const Index* columns = frontier.columns(i);
+        const int64_t degree = frontier.degree(i);
+        for (int64_t e = 0; e < degree; ++e) {
+            found.add(columns[e]);
+            if (found.count > size) return false;
+        }
+    }
+    return true;
+}
+
+// The column of unit x of [0, T): the row by upper bound, then entry number y div q. O(log count).
+template <class Index>
+SPSAMPLE_HD inline int64_t frontier_column(const Frontier<Index>& frontier, const PrefixRow& totals, uint64_t x) {
+    const int64_t i = upper_bound(totals.inclusive, totals.count, x);
+    return frontier.columns(i)[(x - totals.before(i)) / frontier.q(i)];
+}
+
+// The entries whose columns are unchosen, for the later rounds: those of frontier row i are
+// columns[ptr[i]] .. columns[ptr[i + 1] - 1], in A's order; totals as frontier_totals, over these.
+// Memory: ptr count + 1, columns the frontier's entries, inclusive count.
+template <class Index>
+struct Unchosen {
+    int64_t* ptr;
+    Index* columns;
+    uint64_t* inclusive;
+
+    // O(entries).
+    SPSAMPLE_HD void rebuild(const Frontier<Index>& frontier, const Chosen& chosen) {
+        int64_t kept = 0;
+        uint64_t sum = 0;
+        ptr[0] = 0;
+        for (int64_t i = 0; i < frontier.count; ++i) {
+            const Index* row = frontier.columns(i);
+            const int64_t degree = frontier.degree(i);
+            for (int64_t e = 0; e < degree; ++e) {
+                if (!chosen.contains(row[e])) columns[kept++] = row[e];
+            }
+            ptr[i + 1] = kept;
+            sum += frontier.q(i) * static_cast<uint64_t>(kept - ptr[i]);
+            inclusive[i] = sum;
+        }
+    }
+
+    // As frontier_column, counting unchosen entries only.
+    SPSAMPLE_HD int64_t column(const Frontier<Index>& frontier, uint64_t x) const {
+        const PrefixRow totals{inclusive, frontier.count};
+        const int64_t i = upper_bound(inclusive, frontier.count, x);
+        return columns[ptr[i] + static_cast<int64_t>((x - totals.before(i)) / frontier.q(i))];
+    }
+};
+
+}  // namespace spsample

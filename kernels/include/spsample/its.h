@@ -1,0 +1,87 @@
+// Inverse transform sampling (ITS) over one row of integer probabilities, "the first s distinct" with redraws
+// (docs/law.md, section 3). Serves the weighted row law and the column law. For host and device.
+#pragma once
+
+#include "spsample/chosen.h"
+#include "spsample/philox.h"
+
+namespace spsample {
+
+// A row as inclusive prefix sums of its numerators: `count` elements, not descending. total = the last one, 0 where empty.
+struct PrefixRow {
+    const uint64_t* inclusive;
+    int64_t count;
+
+    SPSAMPLE_HD uint64_t total() const { return count > 0 ? inclusive[count - 1] : 0; }
+    SPSAMPLE_HD uint64_t before(int64_t position) const { return position > 0 ? inclusive[position - 1] : 0; }
+    SPSAMPLE_HD uint64_t numerator(int64_t position) const { return inclusive[position] - before(position); }
+};
+
+// First position whose element exceeds x; `count` where none does. values: not descending. O(log count).
+SPSAMPLE_HD inline int64_t upper_bound(const uint64_t* values, int64_t count, uint64_t x) {
+    int64_t first = 0;
+    while (count > 0) {
+        const int64_t half = count / 2;
+        if (values[first + half] <= x) {
+            first += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return first;
+}
+
+// The intervals of chosen positions, taken out of [0, T). Memory: `limit` elements each.
+//   positions  the chosen positions, ascending
+//   start      where the position's interval would begin if all intervals before it were taken out
+//   removed    sum of numerators of this position and those before it
+struct TakenOut {
+    int64_t* positions;
+    uint64_t* start;
+    uint64_t* removed;
+    int64_t count;
+
+    // Takes out what is chosen by now. O(c log c).
+    SPSAMPLE_HD void rebuild(const PrefixRow& row, const Chosen& chosen) {
+        count = chosen.count;
+        for (int64_t j = 0; j < count; ++j) positions[j] = chosen.outcomes[j];
+        sort_ascending(positions, count);
+        uint64_t sum = 0;
+        for (int64_t j = 0; j < count; ++j) {
+            start[j] = row.before(positions[j]) - sum;
+            sum += row.numerator(positions[j]);
+            removed[j] = sum;
+        }
+    }
+
+    SPSAMPLE_HD uint64_t total() const { return count > 0 ? removed[count - 1] : 0; }
+
+    // From [0, T - total()) to the x-th unit of [0, T) outside the intervals. O(log count).
+    SPSAMPLE_HD uint64_t shift(uint64_t x) const {
+        const int64_t passed = upper_bound(start, count, x);
+        return passed > 0 ? x + removed[passed - 1] : x;
+    }
+};
+
+// Position of one draw in the whole row.
+SPSAMPLE_HD inline int64_t its_draw(const PrefixRow& row, DrawStream& draws, int64_t draw) {
+    return upper_bound(row.inclusive, row.count, draws.below(draw, row.total()));
+}
+
+// The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`. The row must have more than `size` positions
+// of positive numerator; chosen and taken must be empty, with room for `size`. Expected O(size log count).
+SPSAMPLE_HD inline void its_distinct(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
+    const int64_t round = 4 * size;
+    uint64_t rest = row.total();
+    for (int64_t draw = 0; chosen.count < size; ++draw) {
+        if (draw > 0 && draw % round == 0) {
+            taken.rebuild(row, chosen);
+            rest = row.total() - taken.total();
+        }
+        const uint64_t x = taken.shift(draws.below(draw, rest));
+        chosen.add(upper_bound(row.inclusive, row.count, x));
+    }
+}
+
+}  // namespace spsample

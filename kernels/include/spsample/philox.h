@@ -1,0 +1,114 @@
+// Random bits (docs/law.md, section 1): Philox4x32-10, the counter's fields, and integers in [0, t) by draw number.
+// Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC'11; Lemire, Fast random integer generation
+// in an interval, 2019.
+#pragma once
+
+#include "spsample/config.h"
+
+namespace spsample {
+
+struct PhiloxKey {
+    uint32_t word0;
+    uint32_t word1;
+};
+
+struct PhiloxWords {
+    uint32_t w[4];
+};
+
+// Ten rounds. Known answers: tests/unit/test_cpu_kernels_random.py.
+SPSAMPLE_HD inline PhiloxWords philox4x32_10(PhiloxWords c, PhiloxKey key) {
+    for (int round = 0; round < 10; ++round) {
+        const uint64_t product0 = uint64_t(0xD2511F53) * c.w[0];
+        const uint64_t product1 = uint64_t(0xCD9E8D57) * c.w[2];
+        c = {{static_cast<uint32_t>(product1 >> 32) ^ c.w[1] ^ key.word0, static_cast<uint32_t>(product1),
+              static_cast<uint32_t>(product0 >> 32) ^ c.w[3] ^ key.word1, static_cast<uint32_t>(product0)}};
+        key.word0 += 0x9E3779B9u;
+        key.word1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+SPSAMPLE_HD inline uint64_t wide_word(uint32_t low, uint32_t high) { return low + (uint64_t(high) << 32); }
+
+// High 64 bits of a * b; the low ones are the ordinary product.
+SPSAMPLE_HD inline uint64_t multiply_high(uint64_t a, uint64_t b) {
+#if defined(__CUDA_ARCH__)
+    return __umul64hi(a, b);
+#else
+    const uint64_t a0 = a & 0xFFFFFFFFu, a1 = a >> 32, b0 = b & 0xFFFFFFFFu, b1 = b >> 32;
+    const uint64_t middle = a1 * b0 + ((a0 * b0) >> 32);
+    const uint64_t carry = a0 * b1 + (middle & 0xFFFFFFFFu);
+    return a1 * b1 + (middle >> 32) + (carry >> 32);
+#endif
+}
+
+// Totals up to this one use 32-bit words.
+constexpr uint64_t kNarrowLimit = uint64_t(1) << 32;
+constexpr uint32_t kLastAttempt = 255;
+
+// The draws 0, 1, 2, ... of one row, or of one batch and layer (vertex 0). Draws may be asked for in any order; asked
+// for in ascending order, one block of bits is computed for 4 narrow or 2 wide draws.
+class DrawStream {
+public:
+    // The width holds for all draws of the stream: wide exactly where `initial_total` exceeds 2^32.
+    SPSAMPLE_HD DrawStream(PhiloxKey key, uint64_t vertex, uint32_t hop, int64_t batch_id, uint64_t initial_total)
+        : key_(key),
+          vertex_low_(static_cast<uint32_t>(vertex)),
+          vertex_high_and_hop_((static_cast<uint32_t>(vertex >> 32) & 0xFFFFu) | ((hop & 0xFFu) << 16)),
+          batch_id_(static_cast<uint32_t>(batch_id)),
+          wide_(initial_total > kNarrowLimit) {}
+
+    // Integer in [0, t) from a draw, 0 < t <= the initial total.
+    SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t) { return wide_ ? below_wide(draw, t) : below_narrow(draw, t); }
+
+private:
+    SPSAMPLE_HD PhiloxWords block(int64_t number, uint32_t attempt) const {
+        return philox4x32_10(
+            {{vertex_low_, vertex_high_and_hop_ | (attempt << 24), static_cast<uint32_t>(number), batch_id_}}, key_);
+    }
+
+    SPSAMPLE_HD const PhiloxWords& first_attempt(int64_t number) {
+        if (number != cached_number_) {
+            cached_ = block(number, 0);
+            cached_number_ = number;
+        }
+        return cached_;
+    }
+
+    SPSAMPLE_HD uint64_t below_narrow(int64_t draw, uint64_t t) {
+        const int position = static_cast<int>(draw & 3);
+        uint64_t product = first_attempt(draw >> 2).w[position] * t;
+        if (static_cast<uint32_t>(product) < t) {
+            const uint64_t rejected_below = kNarrowLimit % t;
+            for (uint32_t attempt = 1; static_cast<uint32_t>(product) < rejected_below && attempt <= kLastAttempt; ++attempt) {
+                product = block(draw >> 2, attempt).w[position] * t;
+            }
+        }
+        return product >> 32;
+    }
+
+    SPSAMPLE_HD uint64_t below_wide(int64_t draw, uint64_t t) {
+        const int position = 2 * static_cast<int>(draw & 1);
+        const PhiloxWords& words = first_attempt(draw >> 1);
+        uint64_t word = wide_word(words.w[position], words.w[position + 1]);
+        if (word * t < t) {
+            const uint64_t rejected_below = (uint64_t(0) - t) % t;
+            for (uint32_t attempt = 1; word * t < rejected_below && attempt <= kLastAttempt; ++attempt) {
+                const PhiloxWords again = block(draw >> 1, attempt);
+                word = wide_word(again.w[position], again.w[position + 1]);
+            }
+        }
+        return multiply_high(word, t);
+    }
+
+    PhiloxKey key_;
+    uint32_t vertex_low_;
+    uint32_t vertex_high_and_hop_;
+    uint32_t batch_id_;
+    bool wide_;
+    int64_t cached_number_ = -1;
+    PhiloxWords cached_ = {{0, 0, 0, 0}};
+};
+
+}  // namespace spsample

@@ -1,0 +1,46 @@
+// Plain views of the caller's arrays, as the kernels take them. They own nothing.
+#pragma once
+
+#include "spsample/config.h"
+
+namespace spsample {
+
+// A in CSR: row = target. indptr has num_rows + 1 elements, indices num_entries = indptr[num_rows].
+template <class Index>
+struct CsrView {
+    const int64_t* indptr;
+    const Index* indices;
+    int64_t num_rows;
+    int64_t num_entries;
+
+    SPSAMPLE_HD int64_t begin(int64_t row) const { return indptr[row]; }
+    SPSAMPLE_HD int64_t degree(int64_t row) const { return indptr[row + 1] - indptr[row]; }
+};
+
+// Q of k stacked batches: batch i selects the rows vertices[batch_ptr[i]] .. vertices[batch_ptr[i + 1] - 1] of A.
+// batch_ptr has num_batches + 1 elements, vertices num_rows = batch_ptr[num_batches], batch_ids num_batches.
+template <class Index>
+struct SelectorView {
+    const int64_t* batch_ptr;
+    const Index* vertices;
+    const int64_t* batch_ids;
+    int64_t num_batches;
+    int64_t num_rows;
+};
+
+// The weight of an entry, as binary64, from its position in A and the number of entries of its row.
+struct UnitWeights {
+    SPSAMPLE_HD double operator()(int64_t, int64_t) const { return 1.0; }
+};
+
+struct RowNormalizedWeights {
+    SPSAMPLE_HD double operator()(int64_t, int64_t degree) const { return 1.0 / static_cast<double>(degree); }
+};
+
+template <class Real>
+struct ArrayWeights {
+    const Real* data;
+    SPSAMPLE_HD double operator()(int64_t position, int64_t) const { return static_cast<double>(data[position]); }
+};
+
+}  // namespace spsample

@@ -1,0 +1,3 @@
+"""The command ``spsample``."""
+
+from __future__ import annotations

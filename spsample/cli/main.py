@@ -1,0 +1,56 @@
+"""Entry point of the command ``spsample``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import spsample
+from spsample.cli.train import train
+from spsample.errors import SpSampleError
+
+__all__ = ["app"]
+
+
+class _Group(TyperGroup):
+    """A group of commands that ends with one line and exit code 2 on an error of the project's own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except SpSampleError as error:
+            print(f"spsample: error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Matrix-based bulk sampling of minibatches for graph neural networks.",
+)
+app.command()(train)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"spsample {spsample.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Take the options that come before the command."""
+
+
+if __name__ == "__main__":
+    app()

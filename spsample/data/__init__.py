@@ -1,0 +1,10 @@
+"""Data sets: real ones from files, generators with known answers, and the digits of scikit-learn."""
+
+from __future__ import annotations
+
+from spsample.data.dataset import Dataset, Features
+from spsample.data.planted import planted, rewire
+from spsample.data.registry import load_dataset
+from spsample.data.scaling import scale_features
+
+__all__ = ["Dataset", "Features", "load_dataset", "planted", "rewire", "scale_features"]

@@ -1,0 +1,123 @@
+"""The common form of every data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+import numpy as np
+
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy import sparse
+
+    from spsample.store import Graph
+
+__all__ = ["Dataset", "Features", "Split", "random_split"]
+
+Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A graph with what is needed to train on it.
+
+    Attributes
+    ----------
+    name
+        Short name, the key of the training presets.
+    graph
+        The graph, row = target vertex.
+    x
+        Features, one row per vertex: float array or SciPy CSR; None where the source has none.
+    y
+        int64 labels in ``[0, num_classes)``, -1 where unlabelled.
+    train_idx, val_idx, test_idx
+        int64 vertex ids, disjoint.
+    num_classes
+        Number of classes, 0 without labels.
+    metric
+        ``"accuracy"`` or ``"roc_auc"``: what results on this data set are given in.
+    split, num_splits
+        Which of the published splits this is, and how many there are.
+    meta
+        Whatever else the source says, e.g. ``bayes_rate``.
+    """
+
+    name: str
+    graph: Graph
+    x: Features | None
+    y: NDArray[np.int64]
+    train_idx: NDArray[np.int64]
+    val_idx: NDArray[np.int64]
+    test_idx: NDArray[np.int64]
+    num_classes: int
+    metric: str = "accuracy"
+    split: int = 0
+    num_splits: int = 1
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def require_training_data(self) -> Features:
+        """Return the features, if there is everything that training needs.
+
+        Raises
+        ------
+        InputError
+            If features, labels or one of the three index sets are missing.
+        """
+        if self.x is None:
+            raise self._refusal("no features", "a data set with features")
+        if self.num_classes < 2:
+            raise self._refusal(f"{self.num_classes} classes", "labels of at least 2 classes")
+        for part in ("train_idx", "val_idx", "test_idx"):
+            ids = getattr(self, part)
+            if len(ids) == 0:
+                raise self._refusal(f"an empty {part}", "training, validation and test vertices")
+            if self.y[ids].min() < 0:
+                at = int(np.argmax(self.y[ids] < 0))
+                raise self._refusal(f"vertex {ids[at]} without a label in {part}", "labels from 0 on")
+        return self.x
+
+    def _refusal(self, given: str, expected: str) -> InputError:
+        return InputError(
+            argument="dataset",
+            given=f"{given} in {self.name!r}",
+            expected=expected,
+            hint="The graph can be sampled, but not trained on.",
+        )
+
+    def __repr__(self) -> str:
+        dim = 0 if self.x is None else self.x.shape[1]
+        return (
+            f"Dataset({self.name!r}, {self.graph.num_nodes:,} vertices, {self.graph.num_edges:,} edges, "
+            f"{dim} features, {self.num_classes} classes, "
+            f"split {len(self.train_idx)}/{len(self.val_idx)}/{len(self.test_idx)})"
+        )
+
+
+class Split(TypedDict):
+    """The three index sets, as keyword arguments of :class:`Dataset`."""
+
+    train_idx: NDArray[np.int64]
+    val_idx: NDArray[np.int64]
+    test_idx: NDArray[np.int64]
+
+
+def random_split(permutation: NDArray[np.int64], train: float = 0.6, val: float = 0.2) -> Split:
+    """Cut a permutation of the vertices into ``train_idx``, ``val_idx`` and ``test_idx``, each ascending.
+
+    Examples
+    --------
+    >>> parts = random_split(np.arange(10)[::-1])
+    >>> parts["val_idx"].tolist()
+    [2, 3]
+    """
+    n = len(permutation)
+    first, second = round(n * train), round(n * (train + val))
+    return {
+        "train_idx": np.sort(permutation[:first]),
+        "val_idx": np.sort(permutation[first:second]),
+        "test_idx": np.sort(permutation[second:]),
+    }

@@ -1,0 +1,237 @@
+"""Data sets from ``.npz`` files.
+
+The arrays: ``indptr``, ``indices`` (CSR, row = target vertex, columns = its in-neighbours), optionally
+``data`` (edge weights); features dense as ``x`` or as the CSR parts ``x_indptr, x_indices, x_data, x_shape``;
+``y`` int64, -1 where unlabelled; ``train_idx, val_idx, test_idx`` or, for several splits, boolean
+``train_masks, val_masks, test_masks`` of shape ``(splits, vertices)``; ``meta``, a JSON string. All but the
+graph may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from spsample.data.dataset import Dataset, Features, Split
+from spsample.errors import DataError, InputError
+from spsample.store import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["load_npz"]
+
+_PARTS = ("train", "val", "test")
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError)
+
+
+class _Archive:
+    """The arrays of one file; every complaint names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.arrays = _read(path)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.arrays
+
+    def refuse(self, given: str, expected: str, hint: str = "") -> DataError:
+        return DataError(argument=str(self.path), given=given, expected=expected, hint=hint)
+
+    def get(self, key: str, kinds: str, ndim: int) -> NDArray[Any]:
+        """Return an array after a check of its presence, its kind of dtype and its dimensions."""
+        if key not in self.arrays:
+            raise self.refuse(f"no array {key!r}", "the arrays " + _FORM)
+        array = self.arrays[key]
+        if array.dtype.kind not in kinds or array.ndim != ndim:
+            raise self.refuse(
+                f"{key} of dtype {array.dtype} and shape {array.shape}",
+                f"{key} with {ndim} dimension(s) of {_kind_names(kinds)}",
+            )
+        return array
+
+    def check_length(self, key: str, length: int, axis: int = 0) -> None:
+        shape = self.arrays[key].shape
+        if shape[axis] != length:
+            raise self.refuse(f"{key} of shape {shape}", f"length {length} along dimension {axis}")
+
+
+_FORM = "indptr, indices and, for training, x (or x_indptr, ...), y, train_idx, val_idx, test_idx"
+
+
+def load_npz(path: str | Path, split: int = 0) -> Dataset:
+    """Load a data set from an ``.npz`` file of the form above.
+
+    Parameters
+    ----------
+    path
+        The file.
+    split
+        Which of its published splits, from 0.
+
+    Returns
+    -------
+    Dataset
+        Without features (``x`` is None) where the file holds a graph alone.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, unreadable or not of the form expected.
+    InputError
+        If it has no split of that number.
+    """
+    archive = _Archive(Path(path))
+    graph = _graph(archive)
+    n = graph.num_nodes
+    y = _labels(archive, n)
+    splits = _splits(archive, n)
+    if not 0 <= split < len(splits):
+        raise InputError(
+            argument="split",
+            given=str(split),
+            expected=f"an integer in [0, {len(splits)}) for {archive.path}",
+        )
+    _check_disjoint(archive, splits[split], n)
+    meta = _meta(archive)
+    return Dataset(
+        name=archive.path.stem,
+        graph=graph,
+        x=_features(archive, n),
+        y=y,
+        num_classes=int(y.max(initial=-1)) + 1,
+        metric="roc_auc" if str(meta.get("metric", "")).upper() == "ROC AUC" else "accuracy",
+        split=split,
+        num_splits=len(splits),
+        meta=meta,
+        **splits[split],
+    )
+
+
+def _read(path: Path) -> Mapping[str, NDArray[Any]]:
+    expected = "an .npz file with the arrays " + _FORM
+    if not path.is_file():
+        raise DataError(argument=str(path), given="no such file", expected=expected)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except _UNREADABLE as error:
+        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+    except (AttributeError, TypeError) as error:  # a lone array: no archive
+        raise DataError(argument=str(path), given="a single array", expected=expected) from error
+
+
+def _graph(archive: _Archive) -> Graph:
+    indptr = archive.get("indptr", "iu", 1)
+    indices = archive.get("indices", "iu", 1)
+    data = archive.get("data", "fiub", 1) if "data" in archive else None
+    try:
+        return Graph(indptr, indices, data)
+    except InputError as error:
+        raise archive.refuse(f"{error.argument} with {error.given}", error.expected, error.hint) from error
+
+
+def _features(archive: _Archive, n: int) -> Features | None:
+    if "x" in archive:
+        x = archive.get("x", "fiub", 2)
+        archive.check_length("x", n)
+        _check_finite(archive, "x")
+        return x if x.dtype == np.float32 else x.astype(np.float32)
+    if "x_data" not in archive:
+        return None
+    return _sparse_features(archive, n)
+
+
+def _sparse_features(archive: _Archive, n: int) -> sparse.csr_array:
+    data, indices = archive.get("x_data", "fiub", 1), archive.get("x_indices", "iu", 1)
+    indptr, shape = archive.get("x_indptr", "iu", 1), archive.get("x_shape", "iu", 1)
+    _check_finite(archive, "x_data")
+    if len(shape) != 2 or shape[0] != n:
+        raise archive.refuse(f"x_shape {shape.tolist()}", f"x_shape ({n}, number of features)")
+    try:
+        matrix = sparse.csr_array((data, indices, indptr), shape=(int(shape[0]), int(shape[1])))
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        given = f"a broken CSR matrix x ({error})"
+        raise archive.refuse(given, "valid x_indptr, x_indices, x_data") from error
+    return matrix
+
+
+def _check_finite(archive: _Archive, key: str) -> None:
+    array = archive.arrays[key]
+    if array.dtype.kind != "f":
+        return
+    finite = np.isfinite(array)
+    if not finite.all():
+        place = np.unravel_index(int(np.argmin(finite)), array.shape)
+        position = ", ".join(str(int(i)) for i in place)
+        raise archive.refuse(f"{key} with {array[place]} at position ({position})", "finite features")
+
+
+def _labels(archive: _Archive, n: int) -> NDArray[np.int64]:
+    if "y" not in archive:
+        return np.full(n, -1, dtype=np.int64)
+    y = archive.get("y", "iu", 1).astype(np.int64)
+    archive.check_length("y", n)
+    if len(y) and y.min() < -1:
+        at = int(np.argmax(y < -1))
+        raise archive.refuse(f"y with {y[at]} at position {at}", "labels from 0 on, -1 where unlabelled")
+    return y
+
+
+def _splits(archive: _Archive, n: int) -> list[Split]:
+    if "train_masks" in archive:
+        masks = {part: archive.get(f"{part}_masks", "b", 2) for part in _PARTS}
+        for part in _PARTS:
+            archive.check_length(f"{part}_masks", n, axis=1)
+            archive.check_length(f"{part}_masks", len(masks["train"]))
+        return [_split(*(np.flatnonzero(masks[part][i]) for part in _PARTS)) for i in range(len(masks["train"]))]
+    if "train_idx" in archive:
+        return [_split(*(_vertex_ids(archive, f"{part}_idx", n) for part in _PARTS))]
+    return [_split(*(np.empty(0, dtype=np.int64) for _ in _PARTS))]
+
+
+def _split(train: NDArray[Any], val: NDArray[Any], test: NDArray[Any]) -> Split:
+    return {"train_idx": train, "val_idx": val, "test_idx": test}
+
+
+def _vertex_ids(archive: _Archive, key: str, n: int) -> NDArray[np.int64]:
+    ids = archive.get(key, "iu", 1).astype(np.int64)
+    bad = (ids < 0) | (ids >= n)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise archive.refuse(f"{key} with {ids[at]} at position {at}", f"vertex ids in [0, {n})")
+    return ids
+
+
+def _check_disjoint(archive: _Archive, split: Split, n: int) -> None:
+    parts = (split["train_idx"], split["val_idx"], split["test_idx"])
+    times = np.bincount(np.concatenate(parts), minlength=n)
+    if times.max(initial=0) > 1:
+        given = f"vertex {int(np.argmax(times > 1))} more than once in its split"
+        raise archive.refuse(given, "disjoint training, validation and test vertices")
+
+
+def _meta(archive: _Archive) -> dict[str, Any]:
+    if "meta" not in archive:
+        return {}
+    try:
+        meta = json.loads(str(archive.arrays["meta"]))
+    except json.JSONDecodeError as error:
+        raise archive.refuse(f"meta that is not JSON ({error})", "a JSON object") from error
+    if not isinstance(meta, dict):
+        raise archive.refuse(f"meta holding a {type(meta).__name__}", "a JSON object")
+    return meta
+
+
+def _kind_names(kinds: str) -> str:
+    names = {"i": "integers", "u": "unsigned integers", "f": "floats", "b": "booleans"}
+    return " or ".join(names[kind] for kind in kinds)

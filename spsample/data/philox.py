@@ -1,0 +1,53 @@
+"""Random arrays for the generators, the same on every machine and for every NumPy version.
+
+NumPy promises that the raw words of a bit generator stay as they are (NEP 19), but not what ``Generator``
+makes of them; so the few conversions the generators need are written here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spsample.store.validation import require_int
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PhiloxStream"]
+
+
+class PhiloxStream:
+    """A stream of random arrays from Philox4x64-10.
+
+    Parameters
+    ----------
+    seed
+        Any non-negative integer.
+
+    Examples
+    --------
+    >>> PhiloxStream(0).permutation(5).tolist() == PhiloxStream(0).permutation(5).tolist()
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.Philox(require_int("random_seed", seed, minimum=0))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """``count`` random 64-bit words."""
+        result: NDArray[np.uint64] = self._bits.random_raw(count)
+        return result
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """``count`` multiples of 2**-53 in [0, 1)."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, bound: int, count: int) -> NDArray[np.int64]:
+        """``count`` integers in [0, bound), uniform up to a relative error of ``bound / 2**53``."""
+        return (self.uniform(count) * bound).astype(np.int64)
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        """A random order of ``0 .. count - 1``: positions sorted by their random word."""
+        return np.argsort(self.words(count), kind="stable").astype(np.int64)

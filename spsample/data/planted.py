@@ -1,0 +1,166 @@
+"""A planted problem that only neighbours can teach, with its Bayes rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spsample.data.dataset import Dataset, random_split
+from spsample.data.philox import PhiloxStream
+from spsample.errors import InputError
+from spsample.store import Graph
+from spsample.store.validation import INT32_NODES, require_int
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["planted", "rewire"]
+
+
+def planted(
+    num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
+) -> Dataset:
+    """Return a random graph whose labels are the noisy majority of the neighbours' colours.
+
+    Construction:
+
+    1. every vertex gets ``degree`` distinct in-neighbours other than itself, uniformly at random;
+    2. every vertex gets a colour, uniform on the ``num_classes`` classes, independent of all else; its
+    feature is
+       the colour, one-hot;
+    3. the majority ``m_v`` is the most frequent colour among the in-neighbours of v; a tie is broken
+    uniformly
+       among the tied colours;
+    4. the label is ``m_v`` with probability ``1 - noise``, else one of the other classes, uniformly.
+
+    A vertex's own feature is independent of its label: what is known of it without its edges leaves all
+    classes equally likely. Labels of different vertices are independent given the colours and the graph, so
+    that neither other labels nor farther vertices help.
+
+    **Bayes rate.** Given the features and the graph, with ``t`` colours tied at v, a tied class is the label
+    of v with probability ``(1 - noise) / t + (t - 1) / t * noise / (num_classes - 1)`` and any other class
+    with ``noise / (num_classes - 1)``. The best classifier is right at v with the larger of the two;
+    ``meta["bayes_rate"]`` is the mean of that over the test vertices, exact for this very graph; the accuracy
+    that a perfect classifier shows on the test labels differs from it only by the coin flips of steps 3 and
+    4.
+
+    Parameters
+    ----------
+    num_nodes
+        Number of vertices, more than ``degree``.
+    degree
+        In-degree of every vertex, at least 1.
+    num_classes
+        Number of classes and colours, at least 2.
+    noise
+        Probability that a label is not the majority, in [0, 1].
+    random_seed
+        Seed of the generator.
+
+    Raises
+    ------
+    InputError
+        If a parameter is outside its range.
+
+    Examples
+    --------
+    >>> dataset = planted(200, degree=5, num_classes=2, noise=0.1)
+    >>> round(dataset.meta["bayes_rate"], 12)  # an odd degree and two classes: no ties
+    0.9
+    """
+    _check(num_nodes, degree, num_classes, noise)
+    stream = PhiloxStream(random_seed)
+    indices = _distinct_neighbours(num_nodes, degree, stream)
+    colours = stream.below(num_classes, num_nodes)
+    tied = _most_frequent(colours[indices], num_classes)
+    majority = _pick_one(tied, stream)
+    y = _replace_some(majority, num_classes, noise, stream)
+    split = random_split(stream.permutation(num_nodes))
+    rates = _bayes_rates(tied.sum(axis=1), num_classes, noise)
+    return Dataset(
+        name="planted",
+        graph=Graph(np.arange(num_nodes + 1, dtype=np.int64) * degree, indices.astype(np.int32).ravel()),
+        x=np.eye(num_classes, dtype=np.float32)[colours],
+        y=y,
+        num_classes=num_classes,
+        meta={
+            "bayes_rate": float(rates[split["test_idx"]].mean()),
+            "degree": degree,
+            "noise": noise,
+            "random_seed": random_seed,
+        },
+        **split,
+    )
+
+
+def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
+    """Return the data set with the sources of all edges permuted at random: the control experiment.
+
+    Every vertex keeps its in-degree and its out-degree; everything else stays. On a :func:`planted` graph no
+    classifier does better than chance then, ``1 / num_classes``. Self-loops and multi-edges may arise.
+
+    Examples
+    --------
+    >>> dataset = planted(100, degree=5)
+    >>> control = rewire(dataset)
+    >>> bool((np.sort(control.graph.indices) == np.sort(dataset.graph.indices)).all())
+    True
+    """
+    graph = dataset.graph
+    order = PhiloxStream(random_seed).permutation(graph.num_edges)
+    shuffled = Graph(graph.indptr, graph.indices[order], graph.data)
+    meta = {key: value for key, value in dataset.meta.items() if key != "bayes_rate"}
+    return replace(dataset, name=f"{dataset.name}-rewired", graph=shuffled, meta=meta)
+
+
+def _check(num_nodes: int, degree: int, num_classes: int, noise: float) -> None:
+    require_int("degree", degree, minimum=1)
+    require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
+    require_int("num_classes", num_classes, minimum=2)
+    if not 0.0 <= noise <= 1.0:
+        raise InputError(argument="noise", given=str(noise), expected="a probability in [0, 1]")
+
+
+def _distinct_neighbours(num_nodes: int, degree: int, stream: PhiloxStream) -> NDArray[np.int64]:
+    """Choose ``degree`` other vertices for every vertex, ascending: Floyd's algorithm, all rows at once."""
+    chosen = np.empty((num_nodes, degree), dtype=np.int64)
+    for step, last in enumerate(range(num_nodes - 1 - degree, num_nodes - 1)):
+        draw = stream.below(last + 1, num_nodes)
+        repeated = (chosen[:, :step] == draw[:, None]).any(axis=1)
+        chosen[:, step] = np.where(repeated, last, draw)
+    chosen += chosen >= np.arange(num_nodes)[:, None]
+    chosen.sort(axis=1)
+    return chosen
+
+
+def _most_frequent(colours: NDArray[np.int64], num_classes: int) -> NDArray[np.bool_]:
+    """Mark, per row, the colours that no other colour outnumbers: shape ``(rows, num_classes)``."""
+    counts = np.stack([(colours == c).sum(axis=1) for c in range(num_classes)], axis=1)
+    most: NDArray[np.bool_] = counts == counts.max(axis=1, keepdims=True)
+    return most
+
+
+def _pick_one(marked: NDArray[np.bool_], stream: PhiloxStream) -> NDArray[np.int64]:
+    """Return one marked column per row, each with the same probability."""
+    rank = np.floor(stream.uniform(len(marked)) * marked.sum(axis=1)).astype(np.int64)
+    hit = marked & (np.cumsum(marked, axis=1) == rank[:, None] + 1)
+    result: NDArray[np.int64] = np.argmax(hit, axis=1)
+    return result
+
+
+def _replace_some(labels: NDArray[np.int64], num_classes: int, noise: float, stream: PhiloxStream) -> NDArray[np.int64]:
+    """Return the labels, each replaced with probability ``noise`` by a uniformly random other class."""
+    replaced = stream.uniform(len(labels)) < noise
+    shift = 1 + stream.below(num_classes - 1, len(labels))
+    result: NDArray[np.int64] = np.where(replaced, (labels + shift) % num_classes, labels)
+    return result
+
+
+def _bayes_rates(num_tied: NDArray[np.int64], num_classes: int, noise: float) -> NDArray[np.float64]:
+    """Return each vertex's probability of being classified rightly by the best classifier."""
+    other = noise / (num_classes - 1)
+    tied = (1 - noise) / num_tied + (num_tied - 1) / num_tied * other
+    # with every colour tied there is no other class, and tied = 1 / num_classes is not below `other` there
+    return np.where(num_tied < num_classes, np.maximum(tied, other), tied)

@@ -1,0 +1,83 @@
+"""Data sets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spsample.data.dataset import Dataset
+from spsample.data.digits import digits
+from spsample.data.npz import load_npz
+from spsample.data.planted import planted
+from spsample.data.rmat import rmat
+from spsample.errors import InputError
+
+__all__ = ["load_dataset"]
+
+
+@dataclass(frozen=True)
+class _Generator:
+    """A generator that is called by ``name:ARG,ARG,...``."""
+
+    make: Callable[..., Dataset]
+    form: str
+    types: tuple[type, ...]
+    required: int
+
+
+_GENERATORS = {
+    "rmat": _Generator(rmat, "rmat:SCALE,EDGE_FACTOR", (int, int), 2),
+    "planted": _Generator(planted, "planted:NODES[,DEGREE[,CLASSES[,NOISE]]]", (int, int, int, float), 1),
+}
+_FORMS = "'digits', a path ending in .npz, " + " or ".join(g.form for g in _GENERATORS.values())
+
+
+def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
+    """Load or generate a data set.
+
+    Parameters
+    ----------
+    spec
+        ``"digits"``; a path that ends in ``.npz`` (:mod:`spsample.data.npz` has its form);
+        ``"rmat:SCALE,EDGE_FACTOR"`` (:func:`~spsample.data.rmat.rmat`);
+        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (:func:`~spsample.data.planted.planted`).
+    split
+        Which of a file's published splits; the others have one, number 0.
+    random_seed
+        Seed of the generators; files and the digits do not depend on it.
+
+    Raises
+    ------
+    InputError
+        If the name or an argument is not understood, or there is no such split.
+    DataError
+        If a file cannot be used.
+    MissingDependencyError
+        If the digits are wanted and scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> load_dataset("planted:300,5,3")
+    Dataset('planted', 300 vertices, 1,500 edges, 3 features, 3 classes, split 180/60/60)
+    """
+    if spec.endswith(".npz"):
+        return load_npz(spec, split)
+    if split != 0:
+        raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
+    if spec == "digits":
+        return digits()
+    name, _, arguments = spec.partition(":")
+    if name not in _GENERATORS:
+        raise InputError(argument="dataset", given=repr(spec), expected=_FORMS)
+    generator = _GENERATORS[name]
+    return generator.make(*_parse(spec, arguments, generator), random_seed=random_seed)
+
+
+def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:
+    words = arguments.split(",") if arguments else []
+    if not generator.required <= len(words) <= len(generator.types):
+        raise InputError(argument="dataset", given=repr(spec), expected=generator.form)
+    try:
+        return [convert(word) for convert, word in zip(generator.types, words, strict=False)]
+    except ValueError as error:
+        raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None

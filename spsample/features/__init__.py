@@ -1,0 +1,8 @@
+"""Where minibatches get their features from."""
+
+from __future__ import annotations
+
+from spsample.features.memory import FeatureStore
+from spsample.features.protocol import FeatureSource
+
+__all__ = ["FeatureSource", "FeatureStore"]

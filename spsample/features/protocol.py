@@ -1,0 +1,31 @@
+"""What everything that holds features has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["FeatureSource"]
+
+
+@runtime_checkable
+class FeatureSource(Protocol):
+    """Rows of features by vertex id. Stores, caches and exchanges compose by wrapping one another."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Number of features per vertex."""
+        ...
+
+    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the features of the vertices ``ids``: float32, C order, shape ``(len(ids), dim)``."""
+        ...

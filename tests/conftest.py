@@ -1,0 +1,44 @@
+"""Markers, hypothesis profiles and fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+MARKERS = {
+    "slow": "takes more than some ten seconds",
+    "realdata": "reads the real graphs of ../shared/data (or of the folder SPSAMPLE_DATA)",
+    "sanitize": "also run against the core built with ASan and UBSan; must not need torch",
+    "statistical": "compares sampled frequencies with an exact law",
+}
+
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of the backends `sanitize`; .ci/sanitize collects the same files."""
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        if path.startswith(("tests/conformance/", "tests/unit/backends/", "tests/unit/test_cpu_")):
+            item.add_marker(pytest.mark.sanitize)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of the real graphs; the test is skipped where it is missing."""
+    path = Path(os.environ.get("SPSAMPLE_DATA", ROOT.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"no real graphs: {path} is missing (set SPSAMPLE_DATA to their folder)")
+    return path

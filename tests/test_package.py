@@ -1,0 +1,43 @@
+"""The package as it is installed: light to import, and with its compiled core."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+IMPORT_WITHOUT_OPTIONAL = """
+import sys
+for name in ("torch", "torch_geometric", "mpi4py", "cupy", "sklearn", "matplotlib"):
+    sys.modules[name] = None  # any import of it raises ImportError
+import spsample
+print(spsample.__version__)
+"""
+
+
+@pytest.mark.sanitize
+def test_imports_without_optional_packages():
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT_OPTIONAL], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.sanitize
+def test_core_says_what_it_was_built_with():
+    from spsample import _core
+
+    info = _core.build_info()
+    assert info["version"] == _core.__version__
+    assert info["cxx_standard"] >= 201703
+    assert info["openmp"] is (info["openmp_version"] > 0)
+    assert info["max_threads"] >= 1
+
+
+def test_core_has_the_version_of_the_package():
+    import spsample
+    from spsample import _core
+
+    assert _core.__version__ == spsample.__version__

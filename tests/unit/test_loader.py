@@ -1,0 +1,164 @@
+"""The loader: order, batch ids, independence of bulk size, resumption, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import spsample as sp
+from spsample.data import planted
+from spsample.errors import InputError
+from spsample.features import FeatureStore
+from spsample.loading import BulkLoader
+from spsample.sparse import keys
+
+DATA = planted(300, degree=6, random_seed=1)
+SEEDS = np.arange(0, 300, 3)
+
+
+def make(**changes):
+    options = {"batch_size": 16, "bulk_size": 3, "features": DATA.x, "labels": DATA.y, "random_seed": 5}
+    options.update(changes)
+    sampler = options.pop("sampler", sp.GraphSAGE([3, 2]))
+    return BulkLoader(DATA.graph, options.pop("seeds", SEEDS), sampler, **options)
+
+
+def fingerprint(batch):
+    """Everything a batch consists of, as plain lists."""
+    layers = [
+        [layer.adj.indptr.tolist(), layer.adj.indices.tolist(), layer.src_nodes.tolist()]
+        for layer in batch.layers
+    ]
+    return [batch.batch_id, batch.seeds.tolist(), batch.src_nodes.tolist(), batch.y.tolist(), layers]
+
+
+def epoch_of(loader):
+    return [fingerprint(batch) for batch in loader]
+
+
+def test_an_epoch_visits_every_seed_once():
+    loader = make()
+    batches = list(loader)
+    assert len(loader) == len(batches) == 7
+    assert [batch.batch_id for batch in batches] == list(range(7))
+    assert [len(batch.seeds) for batch in batches] == [16] * 6 + [4]
+    assert sorted(np.concatenate([batch.seeds for batch in batches])) == SEEDS.tolist()
+
+
+def test_order_is_that_of_the_shuffling_law():
+    seeds = np.concatenate([batch.seeds for batch in make()])
+    assert seeds.tolist() == SEEDS[keys.shuffle(len(SEEDS), 5, 0)].tolist()
+
+
+def test_without_shuffling_seeds_come_as_given():
+    loader = make(shuffle=False)
+    first, second = epoch_of(loader), epoch_of(loader)
+    for epoch in (first, second):
+        assert [seed for batch in epoch for seed in batch[1]] == SEEDS.tolist()
+    assert first != second  # the samples are new
+
+
+def test_features_and_labels_belong_to_the_vertices():
+    for batch in make():
+        assert batch.x.dtype == np.float32
+        assert np.array_equal(batch.x, DATA.x[batch.src_nodes])
+        assert np.array_equal(batch.y, DATA.y[batch.seeds])
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([20, 20]), sp.FastGCN([20, 20])])
+def test_bulk_size_changes_nothing(sampler):
+    expected = epoch_of(make(sampler=sampler, bulk_size=1))
+    for bulk_size in (2, 7, 100):
+        assert epoch_of(make(sampler=sampler, bulk_size=bulk_size)) == expected
+
+
+def test_epochs_advance_and_can_be_chosen():
+    loader = make()
+    epochs = [epoch_of(loader) for _ in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    loader.set_epoch(1)
+    assert epoch_of(loader) == epochs[1]
+    assert loader.epoch == 2
+
+
+def test_a_pass_left_early_starts_again():
+    loader = make()
+    first = fingerprint(next(iter(loader)))
+    assert fingerprint(next(iter(loader))) == first
+
+
+@pytest.mark.parametrize("delivered", [0, 1, 3, 5, 7])
+def test_resumption(delivered):
+    expected = [batch for epoch in range(2) for batch in epoch_of_epoch(epoch)]
+    loader = make()
+    batches = iter(loader)
+    seen = [fingerprint(next(batches)) for _ in range(delivered)]
+    resumed = make(bulk_size=4)
+    resumed.load_state_dict(loader.state_dict())
+    rest = epoch_of(resumed) + epoch_of(resumed)
+    assert seen + rest == expected
+
+
+def epoch_of_epoch(epoch):
+    loader = make()
+    loader.set_epoch(epoch)
+    return epoch_of(loader)
+
+
+def test_state_of_another_loader_is_refused():
+    state = make().state_dict()
+    with pytest.raises(InputError, match=r"^state: got .*'batch_size': 16"):
+        make(batch_size=8).load_state_dict(state)
+    with pytest.raises(InputError, match=r"^next_batch"):
+        make().load_state_dict({**state, "next_batch": 8})
+
+
+def test_features_may_be_a_store_sparse_or_missing():
+    for features in (FeatureStore(DATA.x), sparse.csr_array(DATA.x)):
+        batch = next(iter(make(features=features)))
+        assert np.array_equal(batch.x, DATA.x[batch.src_nodes])
+    batch = next(iter(make(features=None, labels=None)))
+    assert batch.x is None
+    assert batch.y is None
+
+
+def test_duplicate_seeds_are_merged_in_a_batch():
+    batch = next(iter(make(seeds=[7, 3, 7, 3], shuffle=False)))
+    assert batch.seeds.tolist() == [7, 3]
+    assert batch.y.tolist() == DATA.y[[7, 3]].tolist()
+    assert batch.minibatch.seed_inverse.tolist() == [0, 1, 0, 1]
+
+
+def test_no_seeds_no_batches():
+    loader = make(seeds=np.empty(0, dtype=np.int64))
+    assert len(loader) == 0
+    assert list(loader) == []
+
+
+def test_time_is_taken():
+    loader = make()
+    list(loader)
+    assert loader.seconds["sampling"] > 0
+    assert loader.seconds["features"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument", "words"),
+    [
+        ({"seeds": [0, 300]}, "seeds", "300 at position 1"),
+        ({"seeds": [0.5]}, "seeds", "float64"),
+        ({"batch_size": 0}, "batch_size", "0"),
+        ({"bulk_size": 0}, "bulk_size", "0"),
+        ({"bulk_size": "auto"}, "bulk_size", "'auto'"),
+        ({"bulk_size": 2.0}, "bulk_size", "2.0"),
+        ({"features": DATA.x[:-1]}, "features", "299 rows"),
+        ({"labels": DATA.y[:-1]}, "labels", "(299,)"),
+        ({"labels": DATA.x}, "labels", "(300, 4)"),
+    ],
+)
+def test_bad_arguments(changes, argument, words):
+    with pytest.raises(InputError) as caught:
+        make(**changes)
+    assert caught.value.argument == argument
+    assert words in caught.value.given
