@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 import statistics
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -145,7 +146,7 @@ def bulk_size(
 ) -> None:
     """Time per batch against the bulk size k, for each sampler."""
     graph = sp.load_dataset(dataset).graph
-    console = Console()
+    console = Console(width=140) if not sys.stdout.isatty() else Console()
     console.print(graph)
     results = [r for work in workloads(dataset) for r in measure(graph, work, batches, rounds, budget)]
     out.mkdir(parents=True, exist_ok=True)

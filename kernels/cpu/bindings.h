@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "memory.h"
 #include "parallel.h"
 #include "spsample/philox.h"
 #include "spsample/views.h"
@@ -45,31 +46,54 @@ template <class T>
 class Buffer {
 public:
     Buffer() = default;
-    explicit Buffer(int64_t size) : memory_(allocate(size)), size_(size) {}
+    explicit Buffer(int64_t size) : block_(take_block(bytes(size))), size_(size) {}
+    Buffer(Buffer&& other) noexcept : block_(other.release()), size_(std::exchange(other.size_, 0)) {}
+    Buffer& operator=(Buffer&& other) noexcept {
+        std::swap(block_, other.block_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~Buffer() {
+        if (block_.memory) give_block(block_);
+    }
 
-    T* data() { return memory_.get(); }
-    const T* data() const { return memory_.get(); }
+    T* data() { return static_cast<T*>(block_.memory); }
+    const T* data() const { return static_cast<const T*>(block_.memory); }
     int64_t size() const { return size_; }
-    T& operator[](int64_t i) { return memory_[static_cast<size_t>(i)]; }
-    const T& operator[](int64_t i) const { return memory_[static_cast<size_t>(i)]; }
-    T* release() { return memory_.release(); }
+    T& operator[](int64_t i) { return data()[i]; }
+    const T& operator[](int64_t i) const { return data()[i]; }
+
+    // The memory, which is the caller's to give back from now on.
+    Block release() { return std::exchange(block_, Block{nullptr, 0}); }
 
 private:
-    static T* allocate(int64_t size) {
+    static size_t bytes(int64_t size) {
         if (size < 0 || static_cast<uint64_t>(size) > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) throw std::bad_alloc();
-        return new T[static_cast<size_t>(size > 0 ? size : 1)];
+        return static_cast<size_t>(size) * sizeof(T);
     }
-    std::unique_ptr<T[]> memory_;
+    Block block_{nullptr, 0};
     int64_t size_ = 0;
 };
+
+// What keeps the buffer's memory alive as long as a NumPy array of it lives. Needs the GIL.
+template <class T>
+nb::capsule to_owner(Buffer<T>&& buffer) {
+    auto block = std::make_unique<Block>(buffer.release());
+    nb::capsule owner(block.get(), [](void* p) noexcept {
+        const std::unique_ptr<Block> owned(static_cast<Block*>(p));
+        give_block(*owned);
+    });
+    (void)block.release();  // the capsule's now
+    return owner;
+}
 
 // Gives the buffer's memory to a NumPy array. Needs the GIL.
 template <class T>
 Out<T> to_numpy(Buffer<T>&& buffer) {
+    if (!buffer.data()) buffer = Buffer<T>(0);
     const size_t size = static_cast<size_t>(buffer.size());
-    T* memory = buffer.data() ? buffer.release() : new T[1];
-    nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return Out<T>(memory, {size}, owner);
+    T* memory = buffer.data();
+    return Out<T>(memory, {size}, to_owner(std::move(buffer)));
 }
 
 // --- sizes and checks -------------------------------------------------------------------------------------------------

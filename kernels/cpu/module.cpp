@@ -68,6 +68,8 @@ NB_MODULE(_core, m) {
           "openmp, openmp_version, max_threads (now), sanitizers.");
     m.def("set_num_threads", &set_num_threads, nb::arg("threads"), "Number of threads of later calls from this thread.");
     m.def("get_num_threads", &spsample::thread_limit, "Number of threads that a call from this thread would use.");
+    m.def("pool_bytes", &spsample::pool_bytes, "Bytes of freed result arrays that are kept for the next call.");
+    m.def("clear_pool", &spsample::clear_pool, "Give them back to the system.");
     spsample::bind_random(m);
     spsample::bind_rows(m);
     spsample::bind_columns(m);

@@ -28,9 +28,8 @@ Words philox(const Counters& counters, uint32_t key0, uint32_t key1) {
             }
         });
     }
-    uint32_t* memory = words.release();
-    nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<uint32_t*>(p); });
-    return Words(memory, {static_cast<size_t>(rows), 4}, owner);
+    uint32_t* memory = words.data();
+    return Words(memory, {static_cast<size_t>(rows), 4}, to_owner(std::move(words)));
 }
 
 struct KeyedPosition {

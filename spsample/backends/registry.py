@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 
 from spsample.backends.protocol import Backend
-from spsample.errors import BackendError, InputError
+from spsample.errors import BackendError, DTypeError, InputError
 
 _CLASSES = {
     "cpu": ("spsample.backends.cpu", "CpuBackend"),
@@ -32,7 +33,7 @@ def get_backend(name: str | None = None) -> Backend:
 
     Raises
     ------
-    InputError
+    InputError, DTypeError
         If there is no backend of that name.
     BackendError
         If it exists but cannot be loaded here.
@@ -42,9 +43,16 @@ def get_backend(name: str | None = None) -> Backend:
     >>> get_backend("reference").name
     'reference'
     """
-    if name is not None and name not in _CLASSES:
-        raise InputError(argument="backend", given=repr(name), expected=f"one of {sorted(_CLASSES)}")
-    return _load(name or available_backends()[0])
+    if name is None:
+        return _load(available_backends()[0])
+    expected = f"one of {sorted(_CLASSES)}"
+    if not isinstance(name, str):
+        raise DTypeError(
+            argument="backend", given=f"{reprlib.repr(name)} of type {type(name).__name__}", expected=expected
+        )
+    if name not in _CLASSES:
+        raise InputError(argument="backend", given=reprlib.repr(name), expected=expected)
+    return _load(name)
 
 
 @cache

@@ -68,6 +68,8 @@ def _load() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise MissingDependencyError(package="scikit-learn", needed_for="the data set 'digits'", extra="pyg") from error
+        raise MissingDependencyError(
+            package="scikit-learn", needed_for="the data set 'digits'", extra="data"
+        ) from error
     bunch: Any = load_digits()
     return bunch.data.astype(np.int64), bunch.target.astype(np.int64)

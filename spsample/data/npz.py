@@ -10,8 +10,6 @@ graph may be missing.
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from scipy import sparse
 from spsample.data.dataset import Dataset, Features, Split
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
+from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["load_npz"]
 
 _PARTS = ("train", "val", "test")
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError)
 
 
 class _Archive:
@@ -89,6 +87,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
     InputError
         If it has no split of that number.
     """
+    split = require_int("split", split)
     archive = _Archive(Path(path))
     graph = _graph(archive)
     n = graph.num_nodes
@@ -122,11 +121,12 @@ def _read(path: Path) -> Mapping[str, NDArray[Any]]:
         raise DataError(argument=str(path), given="no such file", expected=expected)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except _UNREADABLE as error:
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+            members = {key: archive[key] for key in archive.files}
     except (AttributeError, TypeError) as error:  # a lone array: no archive
         raise DataError(argument=str(path), given="a single array", expected=expected) from error
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+    return {key: member for key, member in members.items() if isinstance(member, np.ndarray)}
 
 
 def _graph(archive: _Archive) -> Graph:

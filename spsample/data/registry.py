@@ -10,7 +10,8 @@ from spsample.data.digits import digits
 from spsample.data.npz import load_npz
 from spsample.data.planted import planted
 from spsample.data.rmat import rmat
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
+from spsample.store.validation import require_int
 
 __all__ = ["load_dataset"]
 
@@ -60,9 +61,11 @@ def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
     >>> load_dataset("planted:300,5,3")
     Dataset('planted', 300 vertices, 1,500 edges, 3 features, 3 classes, split 180/60/60)
     """
+    if not isinstance(spec, str):
+        raise DTypeError(argument="dataset", given=f"an object of type {type(spec).__name__}", expected=_FORMS)
     if spec.endswith(".npz"):
         return load_npz(spec, split)
-    if split != 0:
+    if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
         return digits()

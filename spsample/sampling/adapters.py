@@ -44,7 +44,8 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     layer = batch.layers[0]
     result = data(edge_index=torch.from_numpy(_edge_index(layer)), num_nodes=len(layer.src_nodes))
     result.n_id = torch.from_numpy(layer.src_nodes.astype(np.int64))
-    result.e_id = None if layer.edge_ids is None else torch.from_numpy(layer.edge_ids)
+    if layer.edge_ids is not None:
+        result.e_id = torch.from_numpy(layer.edge_ids)
     if layer.adj.data is not None:
         result.edge_weight = torch.from_numpy(layer.adj.data)
     result.batch_size = len(batch.seeds)
@@ -62,6 +63,7 @@ def to_torch_csr(batch: MiniBatch) -> list[Any]:
             torch.from_numpy(layer.adj.indices.astype(np.int64)),
             torch.from_numpy(_values(layer)),
             size=layer.adj.shape,
+            check_invariants=False,
         )
         for layer in batch.layers
     ]

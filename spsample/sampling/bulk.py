@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,7 +17,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import GraphSAGE
-from spsample.sampling.sampler import Sampler
+from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
 from spsample.sparse import LAW_VERSION, GraphOperand, derive_key
 from spsample.sparse.keys import SAMPLING
@@ -182,7 +184,7 @@ class BulkSample:
         return len(self.batch_ids)
 
     def __getitem__(self, i: int) -> MiniBatch:
-        position = int(i) + (len(self) if i < 0 else 0)
+        position = index(i) + (len(self) if index(i) < 0 else 0)
         if not 0 <= position < len(self):
             raise IndexError(f"minibatch {i} of a bulk of {len(self)}")
         return MiniBatch(self, position)
@@ -258,12 +260,14 @@ def bulk_sample(  # the public face: design, section 5
     """
     if not isinstance(sampler, Sampler):
         raise DTypeError(
-            argument="sampler", given=repr(sampler), expected="a Sampler such as spsample.GraphSAGE([15, 10])"
+            argument="sampler",
+            given=reprlib.repr(sampler),
+            expected="a Sampler such as spsample.GraphSAGE([15, 10])",
         )
-    if not hasattr(graph, "operand"):
+    if isinstance(graph, type) or not hasattr(graph, "operand"):
         raise DTypeError(
             argument="graph",
-            given=type(graph).__name__,
+            given=f"an object of type {type(graph).__name__}",
             expected="an spsample.Graph",
             hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
         )
@@ -277,9 +281,10 @@ def bulk_sample(  # the public face: design, section 5
     num_batches = -(-len(ids) // batch_size)
     first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
     require_choice("duplicates", duplicates, ("merge", "error"))
+    edge_ids = require_bool("edge_ids", edge_ids)
     A = graph.operand(backend)
-    batches = make_batches(ids, batch_size, first_batch, A.index_dtype, duplicates)
-    return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, bool(edge_ids)))
+    batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
+    return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

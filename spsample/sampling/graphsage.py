@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import Any, Literal
+
+import numpy as np
 
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
@@ -76,9 +79,9 @@ class GraphSAGE(Sampler):
         super().__init__(
             require_sizes("fanouts", fanouts, whole_rows=True), replace=replace, include_targets=include_targets
         )
-        if weighted not in (None, True, False):
+        if not (weighted is None or isinstance(weighted, (bool, np.bool_))):
             raise DTypeError(
-                argument="weighted", given=repr(weighted), expected="True, False or None (follow the graph)"
+                argument="weighted", given=reprlib.repr(weighted), expected="True, False or None (follow the graph)"
             )
         require_choice("layout", layout, ("blocks", "subgraph"))
         if layout == "subgraph" and not include_targets:
@@ -87,7 +90,7 @@ class GraphSAGE(Sampler):
                 given="False",
                 expected="True with layout='subgraph', whose vertex list starts with the seeds",
             )
-        self.weighted = weighted
+        self.weighted = None if weighted is None else bool(weighted)
         self.layout: Layout = layout
 
     def product(self, A: GraphOperand, Q: RowSelector) -> Any:

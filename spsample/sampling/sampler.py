@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +61,7 @@ class Sampler(ABC):
         return {"replace": self.replace, "include_targets": self.include_targets}
 
 
-def require_sizes(argument: str, sizes: Sequence[int], *, whole_rows: bool) -> tuple[int, ...]:
+def require_sizes(argument: str, sizes: Any, *, whole_rows: bool) -> tuple[int, ...]:
     """`sizes` as a tuple of ints >= 1 (or -1 where `whole_rows`), at most 255 of them.
 
     Examples
@@ -70,8 +71,12 @@ def require_sizes(argument: str, sizes: Sequence[int], *, whole_rows: bool) -> t
     """
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Sequence, np.ndarray)):
         raise DTypeError(
-            argument=argument, given=repr(sizes), expected="a list of integers, one per layer, such as [15, 10, 5]"
+            argument=argument,
+            given=reprlib.repr(sizes),
+            expected="a list of integers, one per layer, such as [15, 10, 5]",
         )
+    if isinstance(sizes, np.ndarray) and sizes.ndim != 1:
+        raise InputError(argument=argument, given=f"shape {sizes.shape}", expected="a one-dimensional array")
     if not 1 <= len(sizes) <= MAX_LAYERS:
         raise InputError(
             argument=argument, given=f"{len(sizes)} layers", expected=f"1 to {MAX_LAYERS}, one integer each"
@@ -90,5 +95,5 @@ def require_sizes(argument: str, sizes: Sequence[int], *, whole_rows: bool) -> t
 def require_bool(argument: str, value: bool) -> bool:
     """`value` as a bool; anything else is refused."""
     if not isinstance(value, (bool, np.bool_)):
-        raise DTypeError(argument=argument, given=repr(value), expected="True or False")
+        raise DTypeError(argument=argument, given=reprlib.repr(value), expected="True or False")
     return bool(value)

@@ -12,6 +12,7 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.probability import row_numerators
 from spsample.errors import DTypeError, InputError
+from spsample.sparse.checks import as_array, require_array, require_draw, require_range
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowSelector, RowView, Squared
@@ -96,7 +97,9 @@ def _normalize_view(matrix: View) -> View:
 
 @normalize_rows.register
 def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
-    weights = np.ones(matrix.nnz) if matrix.data is None else matrix.data.astype(np.float64)
+    given = np.ones(matrix.nnz) if matrix.data is None else matrix.data
+    require_array("matrix.data", given, ("b", "i", "u", "f"), "real numbers")
+    weights = given.astype(np.float64)
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if bad.size:
         raise InputError(
@@ -149,6 +152,7 @@ def _sample_columns(P: BatchProduct | ColumnNorms, draw: Draw) -> ColumnSample:
 @its_sample.register
 def _sample_matrix(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample:
     ids = np.arange(len(P.matrix.totals), dtype=np.int64) if batch_ids is None else batch_ids
+    require_draw(draw, ids, len(P.matrix.totals))
     return get_backend().draw_columns(P.matrix, ids, draw)
 
 
@@ -179,6 +183,8 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
     >>> spgemm(A, B).data.tolist()
     [19.0]
     """
+    _require_matrix("A", A)
+    _require_matrix("B", B)
     if A.shape[1] != B.shape[0]:
         raise InputError(
             argument="B",
@@ -192,6 +198,11 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
         for M in (A, B)
     )
     return CSRMatrix(*get_backend(backend).spgemm(left, right, B.shape[1]), (A.shape[0], B.shape[1]))
+
+
+def _require_matrix(argument: str, value: Any) -> None:
+    if not isinstance(value, CSRMatrix):
+        raise DTypeError(argument=argument, given=f"a {type(value).__name__}", expected="a CSRMatrix")
 
 
 def _product_dtype(A: CSRMatrix, B: CSRMatrix) -> np.dtype[Any]:
@@ -214,9 +225,9 @@ def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> 
     >>> select_rows(A, np.array([1, 1])).indices.tolist()
     [0, 1, 0, 1]
     """
-    if len(rows) and not (rows.min() >= 0 and rows.max() < A.shape[0]):
-        raise InputError(
-            argument="rows", given=f"ids from {rows.min()} to {rows.max()}", expected=f"rows in [0, {A.shape[0]})"
-        )
-    triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows)
+    _require_matrix("A", A)
+    rows = as_array("rows", rows)
+    require_array("rows", rows, ("i", "u"), "integers")
+    require_range("rows", rows, A.shape[0], "rows")
+    triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows.astype(np.int64, copy=False))
     return CSRMatrix(*triple, (len(rows), A.shape[1]))

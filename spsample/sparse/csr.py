@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.backends.protocol import Array, Int64Array, IntArray
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
+from spsample.sparse.checks import require_array, require_length, require_pointers, require_range
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -30,8 +32,10 @@ class CSRMatrix:
 
     Raises
     ------
+    DTypeError
+        If one of them is not a NumPy array, or of a dtype that is not listed.
     InputError
-        If the arrays do not make a matrix of that shape.
+        If the arrays do not make a matrix of that shape; the message names the first bad entry.
 
     Examples
     --------
@@ -46,24 +50,15 @@ class CSRMatrix:
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
-        rows, columns = self.shape
-        _require(len(self.indptr) == rows + 1, "indptr", f"{len(self.indptr)} elements", f"{rows + 1} (rows + 1)")
-        _require(
-            bool(self.indptr[0] == 0 and self.indptr[-1] == len(self.indices) and (np.diff(self.indptr) >= 0).all()),
-            "indptr",
-            f"pointers from {self.indptr[0]} to {self.indptr[-1]}",
-            f"ascending pointers from 0 to {len(self.indices)} (the number of indices)",
-        )
-        if len(self.indices):
-            low, high = int(self.indices.min()), int(self.indices.max())
-            _require(low >= 0 and high < columns, "indices", f"ids from {low} to {high}", f"columns in [0, {columns})")
+        rows, columns = _checked_shape(self.shape)
+        require_array("indptr", self.indptr, ("int32", "int64"), "int64")
+        require_array("indices", self.indices, ("int32", "int64"), "int32 or int64")
+        require_length("indptr", self.indptr, rows + 1, "row and one more")
+        require_pointers("indptr", self.indptr, len(self.indices))
+        require_range("indices", self.indices, columns, "columns")
         if self.data is not None:
-            _require(
-                len(self.data) == len(self.indices),
-                "data",
-                f"{len(self.data)} values",
-                f"{len(self.indices)}, one per index",
-            )
+            require_array("data", self.data, ("b", "i", "u", "f", "c"), "numbers")
+            require_length("data", self.data, len(self.indices), "index")
 
     @property
     def nnz(self) -> int:
@@ -80,6 +75,9 @@ class CSRMatrix:
         >>> CSRMatrix.from_scipy(scipy.sparse.eye_array(3)).nnz
         3
         """
+        if not hasattr(matrix, "tocsr"):
+            given = f"a {type(matrix).__name__}"
+            raise DTypeError(argument="matrix", given=given, expected="a SciPy sparse matrix or array")
         csr = matrix.tocsr()
         return cls(csr.indptr.astype(np.int64), csr.indices, csr.data, csr.shape)
 
@@ -97,6 +95,14 @@ class CSRMatrix:
         return spgemm(self, other)
 
 
-def _require(condition: bool, argument: str, given: str, expected: str) -> None:
-    if not condition:
-        raise InputError(argument=argument, given=given, expected=expected)
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    """The shape as two integers, or an error."""
+    if not (isinstance(shape, tuple) and len(shape) == 2 and all(_is_size(size) for size in shape)):
+        raise InputError(
+            argument="shape", given=reprlib.repr(shape), expected="two integers of at least 0: (rows, columns)"
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)

@@ -178,6 +178,8 @@ class Graph:
             return cls._from_parts(*_checked(*parts, prefix="matrix."), "weighted")
         triplets = _triplets(matrix)
         weights = validation.as_weights("matrix.data", triplets.data)
+        validation.check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
+        validation.check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
         validation.check_weights("matrix.data", weights)
         validation.check_ids("matrix.row", triplets.row, n)
         validation.check_ids("matrix.col", triplets.col, n)

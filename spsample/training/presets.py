@@ -37,7 +37,7 @@ _BAGS_OF_WORDS = Preset(
     fanouts=(10, 10),
     scaling="rows",
     model=ModelConfig(hidden=64, dropout=0.6),
-    train=TrainConfig(epochs=100, batch_size=140, learning_rate=0.01, weight_decay=5e-4),
+    train=TrainConfig(epochs=100, batch_size=140, learning_rate=0.01, weight_decay=5e-4, eval_every=2),
 )
 
 _PRESETS = {
@@ -53,9 +53,9 @@ _PRESETS = {
     ),
     "tolokers": Preset(
         fanouts=(10, 10),
-        layer_sizes=(2048, 2048),
+        layer_sizes=(1024, 1024),
         model=ModelConfig(architecture="residual", hidden=128, dropout=0.2),
-        train=TrainConfig(epochs=100, batch_size=1024, learning_rate=0.001, eval_every=5),
+        train=TrainConfig(epochs=60, batch_size=512, learning_rate=0.002, eval_every=5),
     ),
     "planetoid_cora": _BAGS_OF_WORDS,
     "planetoid_citeseer": _BAGS_OF_WORDS,

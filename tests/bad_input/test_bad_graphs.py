@@ -335,9 +335,7 @@ def torch_cases():
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
-@pytest.mark.parametrize(
-    "name", ["meta device", "sparse tensor", "sparse CSR tensor", "gradients", "bfloat16"]
-)
+@pytest.mark.parametrize("name", ["meta device", "sparse tensor", "sparse CSR tensor", "gradients", "bfloat16"])
 def test_bad_tensors_are_refused(name):
     tensor, words = torch_cases()[name]
     for call, argument in (

@@ -1,6 +1,6 @@
 """How the golden vectors are computed: the inputs, and what a backend returns for them.
 
-`make_golden.py` writes the results of the reference backend to law.json; `test_golden.py` compares every backend with it.
+`make_golden.py` writes the results of the reference backend to law.json; `test_golden.py` compares all backends.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def layer_arrays(layer):
 
 
 def bulk_hash(bulk):
-    """SHA-256 over all minibatches: integers as int64, values as they are, little-endian, each array behind its length."""
+    """SHA-256 over all minibatches: integers as int64, values as they are, little-endian, each after its length."""
     data = [layer.adj.data for minibatch in bulk for layer in minibatch.layers if layer.adj.data is not None]
     dtype = data[0].dtype.newbyteorder("<") if data else None
     return hash_of_lists([[layer_arrays(layer) for layer in minibatch.layers] for minibatch in bulk], dtype)
@@ -379,5 +379,3 @@ def _update(digest, array):
 
 def shuffled(backend, case):
     return backend.shuffle(case["count"], derive_key(case["random_seed"], case["epoch"], 2)).tolist()
-
-

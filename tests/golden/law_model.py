@@ -1,4 +1,4 @@
-"""The law in pure Python, written straight from docs/law.md: integers, fractions and lists, no NumPy, nothing of spsample.
+"""The law in pure Python, straight from docs/law.md: integers, fractions and lists, no NumPy, nothing of spsample.
 
 It is independent of every backend, so that the golden vectors are more than what one of them happened to return.
 A graph is a `ModelGraph`; sections are those of the law.
@@ -154,7 +154,7 @@ def floyd(stream, d, s):
 
 
 def first_distinct(stream, labels, numerators, s):
-    """The first s distinct labels; entry k has label `labels[k]` and weight `numerators[k]`. Redraws after every 4s draws."""
+    """The first s distinct labels; entry k has label `labels[k]` and weight `numerators[k]`; redraws every 4s draws."""
     support = sorted({label for label, n in zip(labels, numerators, strict=True) if n > 0})
     if len(support) <= s:
         return support
@@ -265,7 +265,9 @@ def draw_columns(graph, frontier, stream, s, sampler, options):
     power, column_power = (1, 2) if sampler == "LADIES" and law == "squared_count" else (2, 1)
     counted = list(range(len(graph.rows))) if sampler == "FastGCN" else frontier
     N = frontier_numerators(graph, counted, power, column_power)
-    entries = [(v, n) for i, row in zip(counted, N, strict=True) for (v, _, _), n in zip(graph.rows[i], row, strict=True)]
+    entries = [
+        (v, n) for i, row in zip(counted, N, strict=True) for (v, _, _), n in zip(graph.rows[i], row, strict=True)
+    ]
     sums = {}
     for v, n in entries:
         sums[v] = sums.get(v, 0) + n

@@ -1,4 +1,4 @@
-"""Golden vectors: every backend returns what law.json says, and so does a model of the law that knows nothing of them."""
+"""Golden vectors: every backend returns what law.json says, and so does a model of the law that knows none of them."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class TestModel:
         assert chosen == case["positions"]
 
     def test_one_weighted_row_by_hand(self, golden):
-        """Weights 1, 2, 3, 4, 0, 6: E = 3, D = 5, K = 26, so N = w 2^26 exactly and T = 2^30: no word is ever rejected."""
+        """Weights 1, 2, 3, 4, 0, 6: E = 3, D = 5, K = 26, so N = w 2^26 and T = 2^30: no word is ever rejected."""
         weights = [1.0, 2.0, 3.0, 4.0, 0.0, 6.0]
         case = next(c for c in golden["weighted_rows"] if (c["weights"], c["size"]) == (weights, 2) and c["replace"])
         drawn = []

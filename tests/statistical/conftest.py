@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from spsample.backends import available_backends, get_backend
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers laws.py, draws.py, checks.py and faults.py
 
-DRAWS = {"reference": 1500, "cpu": 200_000}
+DRAWS = {"reference": 800, "cpu": 150_000}
 
 
 @pytest.fixture(params=["reference", "cpu"])
@@ -25,3 +26,9 @@ def backend(request):
 def draws(backend):
     """Number of independent draws: the reference is some thousand times slower."""
     return DRAWS[backend.name]
+
+
+@pytest.fixture
+def calls(draws):
+    """Number of minibatches where each costs some microseconds of Python: the public call from end to end."""
+    return min(draws, 20_000)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from spsample import Graph
 from spsample.backends import Backend, ColumnMatrix, ColumnSample, Draw
 from spsample.backends.protocol import Matrix
@@ -38,7 +41,9 @@ def repeated(frontier: Sequence[int], draws: int, first_batch: int = 0) -> RowSe
     """Q of `draws` batches that all select the same rows."""
     size = len(frontier)
     vertices = np.tile(np.asarray(frontier, np.int32), draws)
-    return RowSelector(np.arange(draws + 1, dtype=np.int64) * size, vertices, first_batch + np.arange(draws, dtype=np.int64))
+    return RowSelector(
+        np.arange(draws + 1, dtype=np.int64) * size, vertices, first_batch + np.arange(draws, dtype=np.int64)
+    )
 
 
 def row_draws(A: LocalOperand, Q: RowSelector, draw: Draw, uniform: bool = False) -> np.ndarray:
@@ -64,7 +69,7 @@ def column_draws(P: Any, draw: Draw) -> np.ndarray:
 def sample_rows_of(sample: ColumnSample, draw: Draw) -> np.ndarray:
     """A ColumnSample as one row of s columns per batch."""
     k = len(sample.totals)
-    lengths = np.add.reduceat(sample.counts, sample.indptr[:-1])
+    lengths = np.diff(np.concatenate([[0], np.cumsum(sample.counts)])[sample.indptr])
     require(bool((lengths == draw.size).all()), "a batch has not as many draws as were asked for")
     require(draw.replace or bool((sample.counts == 1).all()), "a column was drawn twice without replacement")
     columns = np.repeat(sample.columns, sample.counts).reshape(k, draw.size)
@@ -95,9 +100,8 @@ def shared_draws(backend: Backend, numerators: Sequence[int], draws: int, draw: 
 
 
 def virtual_row(degree: int) -> Matrix:
-    """A row of any length whose entries all lie in column 0: pages of zeros that are never written and take no memory."""
-    import mmap
-
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    """A row of any length whose entries all lie in column 0: pages of zeros, never written, that take no memory."""
+    no_reserve = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE: not counted against the memory there is
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
     indices = np.frombuffer(mmap.mmap(-1, 4 * degree, flags=flags, prot=mmap.PROT_READ), np.int32)
     return Matrix(np.array([0, degree], np.int64), indices)

@@ -1,7 +1,7 @@
 """Exact laws of small cases by enumeration, in rational arithmetic, and p-values of observed frequencies.
 
-An outcome is a tuple of what was drawn, in the order drawn; a law maps each possible outcome to its probability. Nothing
-here reads the library: the laws are those of `docs/law.md`, section 3, stated in the plainest way.
+An outcome is a tuple of what was drawn, in the order drawn; a law maps each possible outcome to its probability.
+Nothing here reads the library: the laws are those of `docs/law.md`, section 3, stated in the plainest way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import stats
 Law = Mapping[tuple[int, ...], Fraction]
 
 SMALLEST_P = 1e-6
-"""What a test of a right sampler may not fall below: with some hundred p-values a suite, one false alarm in some thousand."""
+"""What no p-value of a right sampler may fall below: a thousand of them raise one false alarm in a thousand suites."""
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------
@@ -139,9 +139,8 @@ def outcome_p_value(samples: np.ndarray, law: Law) -> float:
     """
     unordered = np.sort(samples, axis=1)
     p_values = [chi_square(samples, law), chi_square(unordered, sets_of(law))]
-    for together in range(1, min(samples.shape[1], 2) + 1):
-        p_values.append(_inclusion_p_value(unordered, inclusion(law, together), together))
-    return min(1.0, min(p_values) * len(p_values))
+    p_values += [_inclusion_p_value(unordered, inclusion(law, m), m) for m in range(1, min(samples.shape[1], 2) + 1)]
+    return smallest(p_values)
 
 
 def chi_square(samples: np.ndarray, law: Law) -> float:
@@ -155,6 +154,12 @@ def chi_square(samples: np.ndarray, law: Law) -> float:
         return 0.0
     cells = [(seen.get(drawn, 0), float(p) * len(samples)) for drawn, p in law.items()]
     return cells_p_value(cells)
+
+
+def joint_uniform_p_value(first: np.ndarray, second: np.ndarray, m: int, n: int) -> float:
+    """Chi-square of the joint table of uniform values in [0, m) and [0, n) against independence."""
+    cell = {pair: Fraction(1, m * n) for pair in product(range(m), range(n))}
+    return chi_square(np.stack([first, second], axis=1), cell)
 
 
 def cells_p_value(cells: Iterable[tuple[int, float]]) -> float:
@@ -185,7 +190,7 @@ def _inclusion_p_value(unordered: np.ndarray, probabilities: Law, together: int)
     p_values = [
         binomial_p_value(counts.get(members, 0), len(unordered), float(p)) for members, p in probabilities.items()
     ]
-    return min(1.0, min(p_values) * len(p_values))
+    return smallest(p_values)
 
 
 def binomial_p_value(count: int, draws: int, probability: float) -> float:
@@ -197,6 +202,11 @@ def binomial_p_value(count: int, draws: int, probability: float) -> float:
     probability = min(1.0, probability)
     lower, upper = stats.binom.cdf(count, draws, probability), stats.binom.sf(count - 1, draws, probability)
     return float(min(1.0, 2 * min(lower, upper)))
+
+
+def smallest(p_values: Sequence[float]) -> float:
+    """The smallest of several p-values, times their number (Bonferroni)."""
+    return min(1.0, len(p_values) * min(p_values)) if p_values else 1.0
 
 
 def mean_p_value(values: np.ndarray, mean: float) -> float:

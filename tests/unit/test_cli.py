@@ -30,9 +30,7 @@ def test_help_has_examples():
 
 
 def run_without_torch(*arguments):
-    code = (
-        f"import sys; sys.modules['torch'] = None; from spsample.cli.main import app; app({list(arguments)})"
-    )
+    code = f"import sys; sys.modules['torch'] = None; from spsample.cli.main import app; app({list(arguments)})"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 

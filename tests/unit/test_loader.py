@@ -27,8 +27,7 @@ def make(**changes):
 def fingerprint(batch):
     """Everything a batch consists of, as plain lists."""
     layers = [
-        [layer.adj.indptr.tolist(), layer.adj.indices.tolist(), layer.src_nodes.tolist()]
-        for layer in batch.layers
+        [layer.adj.indptr.tolist(), layer.adj.indices.tolist(), layer.src_nodes.tolist()] for layer in batch.layers
     ]
     return [batch.batch_id, batch.seeds.tolist(), batch.src_nodes.tolist(), batch.y.tolist(), layers]
 

@@ -160,9 +160,7 @@ def test_roc_auc_needs_two_classes(classes, y):
 
 
 def test_accuracy():
-    assert accuracy(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), np.array([0, 1, 1])) == pytest.approx(
-        2 / 3
-    )
+    assert accuracy(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), np.array([0, 1, 1])) == pytest.approx(2 / 3)
 
 
 # ---- trainer

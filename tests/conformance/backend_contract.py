@@ -1,0 +1,619 @@
+"""What every backend must do, method by method; `test_reference.py` and `test_cpu.py` inherit it, as later ones will.
+
+Expected results are computed here with plain Python on a small graph, or are properties that the law states. What
+exactly is drawn is the matter of tests/golden, and equality between backends that of test_equality.py.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from spsample.backends.protocol import (
+    NO_EXPONENT,
+    ColumnMatrix,
+    ColumnSample,
+    Draw,
+    Matrix,
+    Numerators,
+    StackedRows,
+    StackedSelector,
+)
+
+KEY = (11, 22)
+
+# 7 vertices: row 2 is empty, row 4 has parallel edges and a self loop, row 5 one entry, row 6 weights of 0 only.
+ROWS = [[1, 2, 5], [0, 1, 3, 6], [], [0, 2, 4, 5, 6], [1, 1, 1, 4], [0], [2, 3]]
+WEIGHTS = [[0.5, 3.0, 1e-9], [1.0, 0.0, 2.0, 0.25], [], [1.0] * 5, [2.0, 0.0, 1e6, 0.125], [7.0], [0.0, 0.0]]
+
+FRONTIERS = [[4, 0, 2], [], [3], [6, 5, 1, 2], []]
+"""Vertices of five batches; two are empty."""
+
+
+def pointers(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def concatenated(parts, dtype):
+    return np.array([x for part in parts for x in part], dtype)
+
+
+def matrix(index=np.int32, value=None, row_normalized=False):
+    data = None if value is None else concatenated(WEIGHTS, value)
+    return Matrix(pointers([len(r) for r in ROWS]), concatenated(ROWS, index), data, row_normalized)
+
+
+def selector(frontiers=FRONTIERS, index=np.int32, first=3):
+    ids = first + 2 * np.arange(len(frontiers), dtype=np.int64)
+    return StackedSelector(pointers([len(f) for f in frontiers]), concatenated(frontiers, index), ids)
+
+
+def sample_of(columns, dtype=np.int32, whole=False):
+    """A ColumnSample of the given columns for each batch."""
+    k = len(columns)
+    flat = concatenated(columns, dtype)
+    ones = np.ones(len(flat), np.int64)
+    totals = np.full(k, 100, np.uint64)
+    return ColumnSample(pointers([len(c) for c in columns]), flat, ones, totals, np.full(k, whole))
+
+
+def unstacked(rows):
+    """Lists of columns, and of positions, batch by batch and row by row; checks the stacking on the way."""
+    columns, positions = [], []
+    k = len(rows.batch_ptr) - 1
+    assert len(rows.indptr) == rows.batch_ptr[-1] + k
+    assert rows.entry_ptr[0] == 0
+    assert rows.entry_ptr[-1] == len(rows.columns)
+    for i in range(k):
+        indptr = rows.indptr[rows.batch_ptr[i] + i : rows.batch_ptr[i + 1] + i + 1]
+        begin, end = rows.entry_ptr[i], rows.entry_ptr[i + 1]
+        assert indptr[0] == 0
+        assert indptr[-1] == end - begin
+        bounds = list(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True))
+        columns.append([rows.columns[lo:hi].tolist() for lo, hi in bounds])
+        if rows.positions is not None:
+            positions.append([rows.positions[lo:hi].tolist() for lo, hi in bounds])
+    return columns, positions
+
+
+def check_types(rows, index, with_positions):
+    for array in (rows.batch_ptr, rows.entry_ptr, rows.indptr):
+        assert array.dtype == np.int64
+    assert rows.columns.dtype == index
+    assert (rows.positions is not None) is with_positions
+    assert rows.positions is None or rows.positions.dtype == np.int64
+
+
+def check_sample(sample, index, k):
+    assert [sample.indptr.dtype, sample.columns.dtype, sample.counts.dtype] == [np.int64, index, np.int64]
+    assert [sample.totals.dtype, sample.whole.dtype] == [np.uint64, np.bool_]
+    assert len(sample.indptr) == k + 1
+    assert len(sample.totals) == len(sample.whole) == k
+    assert sample.indptr[-1] == len(sample.columns) == len(sample.counts)
+    for lo, hi in zip(sample.indptr[:-1], sample.indptr[1:], strict=True):
+        assert len(set(sample.columns[lo:hi].tolist())) == hi - lo
+
+
+def parts(array, ptr):
+    return [array[lo:hi].tolist() for lo, hi in pairwise(ptr)]
+
+
+index_types = pytest.mark.parametrize("index", [np.int32, np.int64])
+value_types = pytest.mark.parametrize("value", [np.float32, np.float64])
+either = pytest.mark.parametrize("replace", [False, True])
+
+NO_BATCHES: list[list[int]] = []
+EMPTY_BATCHES: list[list[int]] = [[], [], []]
+empties = pytest.mark.parametrize(
+    "frontiers", [NO_BATCHES, EMPTY_BATCHES, [[2], [2]]], ids=["k=0", "m=0", "no entries"]
+)
+
+
+class BackendContract:
+    """Inherit, and give a fixture `backend`."""
+
+    @pytest.fixture
+    def backend(self):
+        raise NotImplementedError
+
+    # --- random bits ------------------------------------------------------------------------------------------------
+    def test_name(self, backend):
+        assert isinstance(backend.name, str)
+
+    def test_philox(self, backend):
+        counters = np.arange(40, dtype=np.uint32).reshape(10, 4)
+        words = backend.philox(counters, KEY)
+        assert (words.shape, words.dtype) == ((10, 4), np.uint32)
+        one_by_one = [backend.philox(counters[i : i + 1], KEY)[0] for i in range(10)]
+        np.testing.assert_array_equal(words, one_by_one)
+        assert (backend.philox(counters, (11, 23)) != words).any()
+        assert backend.philox(counters[:0], KEY).shape == (0, 4)
+        np.testing.assert_array_equal(backend.philox(np.asfortranarray(counters), KEY), words)
+
+    @pytest.mark.parametrize("count", [0, 1, 2, 1000])
+    def test_shuffle(self, backend, count):
+        order = backend.shuffle(count, KEY)
+        assert order.dtype == np.int64
+        assert sorted(order.tolist()) == list(range(count))
+        words = backend.philox(np.array([[i, 0, 0, 0] for i in range(count)], np.uint32).reshape(-1, 4), KEY)
+        values = words[:, 0].astype(np.uint64) | words[:, 1].astype(np.uint64) << np.uint64(32)
+        assert (values[order][1:] >= values[order][:-1]).all()
+
+    # --- integer probabilities --------------------------------------------------------------------------------------
+    @index_types
+    @value_types
+    def test_row_exponents(self, backend, index, value):
+        exponents = backend.row_exponents(matrix(index, value))
+        assert exponents.dtype == np.int32
+        assert exponents.tolist() == [2, 2, NO_EXPONENT, 1, 20, 3, NO_EXPONENT]
+
+    @index_types
+    def test_row_exponents_without_weights(self, backend, index):
+        empty = NO_EXPONENT
+        assert backend.row_exponents(matrix(index)).tolist() == [1, 1, empty, 1, 1, 1, 1]
+        normalized = backend.row_exponents(matrix(index, row_normalized=True)).tolist()
+        assert normalized == [-1, -1, empty, -2, -1, 1, 0]  # 1/3, 1/4, -, 1/5, 1/4, 1, 1/2
+
+    def test_row_exponents_of_an_empty_matrix(self, backend):
+        A = Matrix(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        assert backend.row_exponents(A).tolist() == [NO_EXPONENT] * 3
+
+    @pytest.mark.parametrize("column_power", [1, 2])
+    @index_types
+    def test_column_totals_unweighted(self, backend, index, column_power):
+        totals = backend.column_totals(matrix(index), Numerators(None, 1, column_power))
+        counts = [sum(row.count(v) for row in ROWS) ** column_power for v in range(7)]
+        assert (totals.dtype, totals.tolist()) == (np.uint64, counts)
+
+    @value_types
+    def test_column_totals_weighted(self, backend, value):
+        totals = backend.column_totals(matrix(value=value), Numerators(np.array([4]), 1, 1))
+        expected = [0] * 7
+        for row, weights in zip(ROWS, WEIGHTS, strict=True):
+            for v, w in zip(row, weights, strict=True):
+                expected[v] += max(1, round(w * 16)) if w else 0
+        assert totals.tolist() == expected
+
+    def test_column_totals_of_an_empty_matrix(self, backend):
+        A = Matrix(np.zeros(4, np.int64), np.zeros(0, np.int32))
+        assert backend.column_totals(A, Numerators(None, 2, 1)).tolist() == [0, 0, 0]
+
+    @index_types
+    def test_merge_columns_unweighted(self, backend, index):
+        P = backend.merge_columns(matrix(index), selector(index=index), Numerators(None, 1, 2))
+        assert P.columns.dtype == index
+        assert (P.indptr.dtype, P.numerators.dtype, P.totals.dtype) == (np.int64, np.uint64, np.uint64)
+        for i, frontier in enumerate(FRONTIERS):
+            entries = [v for r in frontier for v in ROWS[r]]
+            expected = {v: entries.count(v) ** 2 for v in sorted(set(entries))}
+            assert parts(P.columns, P.indptr)[i] == list(expected)
+            assert parts(P.numerators, P.indptr)[i] == list(expected.values())
+            assert P.totals[i] == sum(expected.values())
+
+    @value_types
+    def test_merge_columns_leaves_zeros_out(self, backend, value):
+        rule = Numerators(np.full(5, 8), 1, 1)
+        P = backend.merge_columns(matrix(value=value), selector(), rule)
+        assert parts(P.columns, P.indptr)[2] == ROWS[3]
+        assert parts(P.columns, P.indptr)[3] == [0, 3, 6]  # rows 6 (zeros), 5, 1 (column 1 weighs 0), 2
+        assert parts(P.numerators, P.indptr)[3] == [8 * 256, 2 * 256, 64]
+
+    def test_merge_columns_takes_the_shift_of_the_batch(self, backend):
+        P = backend.merge_columns(matrix(value=np.float64), selector([[5], [5]]), Numerators(np.array([0, 3]), 2, 1))
+        assert P.numerators.tolist() == [49, 49 * 8]
+
+    @empties
+    def test_merge_columns_empty(self, backend, frontiers):
+        P = backend.merge_columns(matrix(), selector(frontiers), Numerators(None, 1, 1))
+        assert P.indptr.tolist() == [0] * (len(frontiers) + 1)
+        assert P.totals.tolist() == [0] * len(frontiers)
+        assert (len(P.columns), P.columns.dtype) == (0, np.int32)
+
+    # --- row law ----------------------------------------------------------------------------------------------------
+    @pytest.mark.parametrize("positions", [False, True])
+    @index_types
+    def test_take_rows(self, backend, index, positions):
+        A = matrix(index)
+        rows = backend.take_rows(A, selector(index=index), positions)
+        check_types(rows, index, positions)
+        columns, where = unstacked(rows)
+        assert columns == [[ROWS[v] for v in frontier] for frontier in FRONTIERS]
+        if positions:
+            expected = [[list(range(A.indptr[v], A.indptr[v + 1])) for v in frontier] for frontier in FRONTIERS]
+            assert where == expected
+
+    @pytest.mark.parametrize("positions", [False, True])
+    @either
+    @index_types
+    def test_sample_rows_uniform(self, backend, index, replace, positions):
+        A = matrix(index)
+        for size in (1, 2, 3, 9):
+            rows = backend.sample_rows_uniform(A, selector(index=index), Draw(KEY, 1, size, replace), positions)
+            check_types(rows, index, positions)
+            columns, where = unstacked(rows)
+            self.check_rows(A, columns, where, size, replace, [len(r) for r in ROWS])
+
+    @pytest.mark.parametrize("positions", [False, True])
+    @either
+    @value_types
+    @index_types
+    def test_sample_rows_weighted(self, backend, index, value, replace, positions):
+        A = matrix(index, value)
+        support = [sum(w > 0 for w in row) for row in WEIGHTS]
+        for size in (1, 2, 3, 9):
+            rows = backend.sample_rows_weighted(A, selector(index=index), Draw(KEY, 1, size, replace), positions)
+            check_types(rows, index, positions)
+            columns, where = unstacked(rows)
+            self.check_rows(A, columns, where, size, replace, support)
+            if positions:
+                assert all(A.data[p] > 0 for batch in where for row in batch for p in row)
+
+    def check_rows(self, A, columns, positions, size, replace, support):
+        """Each row has the number of entries that the law says, of its own row, distinct without replacement."""
+        for i, frontier in enumerate(FRONTIERS):
+            for r, v in enumerate(frontier):
+                expected = (size if support[v] else 0) if replace else min(size, support[v])
+                assert len(columns[i][r]) == expected
+                assert set(columns[i][r]) <= set(ROWS[v])
+                if positions:
+                    where = positions[i][r]
+                    assert all(A.indptr[v] <= p < A.indptr[v + 1] for p in where)
+                    assert columns[i][r] == A.indices[where].tolist()
+                    assert replace or len(set(where)) == len(where)
+                    assert replace or size < support[v] or where == sorted(where)
+
+    def test_sample_rows_depends_on_key_hop_vertex_and_batch_only(self, backend):
+        A = matrix(value=np.float64)
+        for name in ("sample_rows_uniform", "sample_rows_weighted"):
+            sample_rows = getattr(backend, name)
+            draw = Draw(KEY, 2, 2, True)
+            together = unstacked(sample_rows(A, selector(FRONTIERS), draw, True))[1]
+            reordered = unstacked(sample_rows(A, selector([f[::-1] for f in FRONTIERS]), draw, True))[1]
+            assert [batch[::-1] for batch in reordered] == together
+            for i, frontier in enumerate(FRONTIERS):
+                alone = unstacked(sample_rows(A, selector([frontier], first=3 + 2 * i), draw, True))[1]
+                assert alone == together[i : i + 1]
+            many = draw._replace(size=20)
+            base = unstacked(sample_rows(A, selector([[3]]), many, True))[1]
+            for changed in (many._replace(hop=3), many._replace(key=(11, 23))):
+                assert unstacked(sample_rows(A, selector([[3]]), changed, True))[1] != base
+            assert unstacked(sample_rows(A, selector([[3]], first=4), many, True))[1] != base
+
+    @empties
+    @either
+    def test_row_law_empty(self, backend, frontiers, replace):
+        A, Q, draw = matrix(value=np.float64), selector(frontiers), Draw(KEY, 0, 3, replace)
+        for rows in (
+            backend.take_rows(A, Q, True),
+            backend.sample_rows_uniform(A, Q, draw, True),
+            backend.sample_rows_weighted(A, Q, draw, True),
+        ):
+            check_types(rows, np.int32, True)
+            assert unstacked(rows)[0] == [[[] for _ in frontier] for frontier in frontiers]
+
+    def test_row_law_on_a_matrix_without_entries(self, backend):
+        A = Matrix(np.zeros(4, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+        Q = selector([[1, 0], [2]], np.int64)
+        for sample_rows in (backend.sample_rows_uniform, backend.sample_rows_weighted):
+            rows = sample_rows(A, Q, Draw(KEY, 0, 2, True), True)
+            assert rows.columns.dtype == np.int64
+            assert unstacked(rows)[0] == [[[], []], [[]]]
+
+    # --- entry law and column law -----------------------------------------------------------------------------------
+    @index_types
+    def test_row_totals(self, backend, index):
+        A, Q = matrix(index), selector(index=index)
+        totals = backend.row_totals(A, Q, None)
+        assert totals.dtype == np.int64
+        assert totals.tolist() == [len(ROWS[v]) for f in FRONTIERS for v in f]
+        excluded = [[1, 5], [0], [], [0, 3], [4]]
+        counts = [sum(u not in excluded[i] for u in ROWS[v]) for i, f in enumerate(FRONTIERS) for v in f]
+        assert backend.row_totals(A, Q, sample_of(excluded, index)).tolist() == counts
+
+    @index_types
+    def test_locate(self, backend, index):
+        A, Q = matrix(index), selector(index=index)
+        excluded = [[1, 5], [0], [], [0, 3], [4]]
+        for exclude in ([[]] * 5, excluded):
+            wanted = []
+            stacked = [(i, v) for i, frontier in enumerate(FRONTIERS) for v in frontier]
+            for r, (i, v) in enumerate(stacked):
+                left = [u for u in ROWS[v] if u not in exclude[i]]
+                wanted += [(r, offset, u) for offset, u in enumerate(left)]
+            rows, offsets, columns = np.array(wanted[::-1], np.int64).T
+            found = backend.locate(A, Q, rows, offsets, sample_of(exclude, index))
+            assert (found.dtype, found.tolist()) == (index, columns.tolist())
+            if exclude is not excluded:
+                assert backend.locate(A, Q, rows, offsets, None).tolist() == columns.tolist()
+
+    @empties
+    def test_row_totals_and_locate_empty(self, backend, frontiers):
+        A, Q, none = matrix(), selector(frontiers), np.zeros(0, np.int64)
+        exclude = sample_of([[1]] * len(frontiers))
+        for excluded in (None, exclude):
+            assert backend.row_totals(A, Q, excluded).tolist() == [0] * len(Q.vertices)
+            found = backend.locate(A, Q, none, none, excluded)
+            assert (len(found), found.dtype) == (0, np.int32)
+
+    @pytest.mark.parametrize("q", [None, 5, 2**40], ids=["unweighted", "narrow", "wide"])
+    @either
+    @index_types
+    def test_draw_entries(self, backend, index, replace, q):
+        numerators = None if q is None else np.full(sum(map(len, FRONTIERS)), q, np.uint64)
+        for size in (1, 2, 4, 20):
+            draw = Draw(KEY, 1, size, replace)
+            sample = backend.draw_entries(matrix(index), selector(index=index), numerators, draw)
+            check_sample(sample, index, len(FRONTIERS))
+            supports = [sorted({u for v in f for u in ROWS[v]}) for f in FRONTIERS]
+            totals = [(q or 1) * sum(len(ROWS[v]) for v in f) for f in FRONTIERS]
+            self.check_columns(sample, supports, totals, size, replace)
+
+    def check_columns(self, sample, supports, totals, size, replace):
+        assert sample.totals.tolist() == totals
+        for i, support in enumerate(supports):
+            columns = parts(sample.columns, sample.indptr)[i]
+            counts = parts(sample.counts, sample.indptr)[i]
+            assert set(columns) <= set(support)
+            if replace:
+                assert sum(counts) == (size if support else 0)
+                assert not sample.whole[i]
+            else:
+                assert counts == [1] * min(size, len(support))
+                assert sample.whole[i] == (len(support) <= size)
+                assert not sample.whole[i] or columns == support
+
+    @empties
+    @either
+    def test_draw_entries_empty(self, backend, frontiers, replace):
+        sample = backend.draw_entries(matrix(), selector(frontiers), None, Draw(KEY, 0, 2, replace))
+        check_sample(sample, np.int32, len(frontiers))
+        assert len(sample.columns) == 0
+        assert sample.totals.tolist() == [0] * len(frontiers)
+        assert sample.whole.tolist() == [not replace] * len(frontiers)
+
+    @either
+    @index_types
+    def test_draw_columns(self, backend, index, replace):
+        rows = [{2: 5, 3: 1, 9: 7}, {}, {4: 2**61, 5: 2**61, 6: 1}, {8: 3}]
+        P = ColumnMatrix(
+            pointers([len(r) for r in rows]),
+            concatenated(rows, index),
+            concatenated([r.values() for r in rows], np.uint64),
+            np.array([sum(r.values()) for r in rows], np.uint64),
+        )
+        for size in (1, 2, 3, 30):
+            sample = backend.draw_columns(P, np.array([5, 6, 2**32 - 1, 0]), Draw(KEY, 1, size, replace))
+            check_sample(sample, index, 4)
+            totals = [sum(r.values()) for r in rows]
+            self.check_columns(sample, [sorted(r) for r in rows], totals, size, replace)
+
+    @pytest.mark.parametrize("k", [0, 3])
+    @either
+    def test_draw_columns_empty(self, backend, k, replace):
+        none = np.zeros(0, np.uint64)
+        P = ColumnMatrix(np.zeros(k + 1, np.int64), np.zeros(0, np.int32), none, np.zeros(k, np.uint64))
+        sample = backend.draw_columns(P, np.arange(k), Draw(KEY, 1, 2, replace))
+        check_sample(sample, np.int32, k)
+        assert len(sample.columns) == 0
+
+    @either
+    def test_draw_shared(self, backend, replace):
+        numerators = [0, 4, 0, 0, 2**35, 1, 9, 0]
+        cumulative = np.cumsum(numerators).astype(np.uint64)
+        for size in (1, 2, 4, 50):
+            draw = Draw(KEY, 1, size, replace)
+            sample = backend.draw_shared(cumulative, np.array([0, 7, 2**32 - 1]), draw)
+            check_sample(sample, np.int64, 3)
+            self.check_columns(sample, [[1, 4, 5, 6]] * 3, [sum(numerators)] * 3, size, replace)
+            single = backend.draw_shared(cumulative, np.array([7]), draw)
+            assert single.columns.tolist() == parts(sample.columns, sample.indptr)[1]
+
+    @pytest.mark.parametrize("total", ["no batches", "all zero"])
+    @either
+    def test_draw_shared_empty(self, backend, total, replace):
+        k = 0 if total == "no batches" else 2
+        cumulative = np.zeros(4, np.uint64) if k else np.array([1, 2], np.uint64)
+        sample = backend.draw_shared(cumulative, np.arange(k), Draw(KEY, 0, 1, replace))
+        check_sample(sample, np.int64, k)
+        assert len(sample.columns) == 0
+
+    # --- extraction -------------------------------------------------------------------------------------------------
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @index_types
+    def test_compact(self, backend, index, include_targets):
+        Q = selector(index=index)
+        rows = backend.take_rows(matrix(index), Q, False)
+        compaction = backend.compact(Q, rows, include_targets)
+        assert (compaction.src_ptr.dtype, compaction.src.dtype) == (np.int64, index)
+        sources = parts(compaction.src, compaction.src_ptr)
+        for i, frontier in enumerate(FRONTIERS):
+            columns = [u for v in frontier for u in ROWS[v]]
+            dst = frontier if include_targets else []
+            assert sources[i] == dst + sorted(set(columns) - set(dst))
+            local = compaction.local[rows.entry_ptr[i] : rows.entry_ptr[i + 1]]
+            assert [sources[i][c] for c in local] == columns
+        assert compaction.local.dtype == index
+
+    def test_compact_with_known_vertices(self, backend):
+        """The subgraph layout: the rows are those of the new vertices, src grows from all known ones."""
+        known = selector([[5, 0, 3], [1]])
+        rows = backend.take_rows(matrix(), selector([[3], []]), False)
+        compaction = backend.compact(known, rows, True)
+        assert parts(compaction.src, compaction.src_ptr) == [[5, 0, 3, 2, 4, 6], [1]]
+        assert compaction.local.tolist() == [1, 3, 4, 0, 5]
+
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @index_types
+    def test_merge_targets(self, backend, index, include_targets):
+        drawn = [[6, 0, 2], [3, 1], [3], [], []]
+        compaction = backend.merge_targets(selector(index=index), sample_of(drawn, index), include_targets)
+        sources = parts(compaction.src, compaction.src_ptr)
+        assert compaction.src.dtype == index
+        for i, frontier in enumerate(FRONTIERS):
+            dst = frontier if include_targets else []
+            assert sources[i] == dst + sorted(set(drawn[i]) - set(dst))
+        where = pointers([len(d) for d in drawn])
+        local = parts(compaction.local, where)
+        assert [[sources[i][c] for c in local[i]] for i in range(5)] == drawn
+
+    @empties
+    @pytest.mark.parametrize("include_targets", [False, True])
+    def test_compaction_empty(self, backend, frontiers, include_targets):
+        Q = selector(frontiers)
+        rows = backend.take_rows(matrix(), Q, False)
+        sample = sample_of([[] for _ in frontiers])
+        for compaction in (
+            backend.compact(Q, rows, include_targets),
+            backend.merge_targets(Q, sample, include_targets),
+        ):
+            assert parts(compaction.src, compaction.src_ptr) == [f if include_targets else [] for f in frontiers]
+            assert len(compaction.local) == 0
+            assert compaction.src.dtype == np.int32
+
+    SOURCES = ([1, 4, 0], [2], [6, 2, 5], [0, 2], [])
+
+    @index_types
+    def test_extract(self, backend, index):
+        A, Q = matrix(index), selector(index=index)
+        src_ptr, src = pointers([len(s) for s in self.SOURCES]), concatenated(self.SOURCES, index)
+        rows = backend.extract(A, Q, src_ptr, src)
+        check_types(rows, index, True)
+        columns, positions = unstacked(rows)
+        for i, frontier in enumerate(FRONTIERS):
+            for r, v in enumerate(frontier):
+                kept = [p for p, u in enumerate(ROWS[v]) if u in self.SOURCES[i]]
+                assert positions[i][r] == [A.indptr[v] + p for p in kept]
+                assert [self.SOURCES[i][c] for c in columns[i][r]] == [ROWS[v][p] for p in kept]
+
+    @empties
+    def test_extract_empty(self, backend, frontiers):
+        A, Q = matrix(value=np.float64), selector(frontiers)
+        for sources in ([[] for _ in frontiers], [[1, 2] for _ in frontiers]):
+            src_ptr, src = pointers([len(s) for s in sources]), concatenated(sources, np.int32)
+            rows = backend.extract(A, Q, src_ptr, src)
+            check_types(rows, np.int32, True)
+            assert len(rows.columns) == 0
+            rule = Numerators(np.zeros(len(frontiers), np.int64), 1, 1)
+            N = backend.extracted_numerators(A, Q, rows, src_ptr, rule)
+            assert (N.dtype, N.tolist()) == (np.uint64, [0] * len(src))
+            values = backend.entry_values(A, Q, rows, src_ptr, np.ones(len(src)), True)
+            assert len(values) == 0
+
+    @pytest.mark.parametrize("column_power", [1, 2])
+    @index_types
+    def test_extracted_numerators_equal_merged_columns(self, backend, index, column_power):
+        """N_v read off the extraction is N_v of the whole frontier, as all entries of a column are extracted."""
+        for A in (matrix(index), matrix(index, np.float32), matrix(index, np.float64), matrix(index, None, True)):
+            Q = selector(index=index)
+            shifts = None if A.data is None and not A.row_normalized else np.arange(4, 9)
+            rule = Numerators(shifts, 3 - column_power, column_power)
+            P = backend.merge_columns(A, Q, rule)
+            sources = [[6, 0, 5, 1, 4, 2, 3]] * len(FRONTIERS)
+            src_ptr, src = pointers([7] * len(FRONTIERS)), concatenated(sources, index)
+            rows = backend.extract(A, Q, src_ptr, src)
+            N = parts(backend.extracted_numerators(A, Q, rows, src_ptr, rule), src_ptr)
+            for i in range(len(FRONTIERS)):
+                columns, numerators = parts(P.columns, P.indptr)[i], parts(P.numerators, P.indptr)[i]
+                merged = dict(zip(columns, numerators, strict=True))
+                assert N[i] == [merged.get(v, 0) for v in sources[i]]
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    @value_types
+    @index_types
+    def test_entry_values(self, backend, index, value, normalize):
+        A, Q = matrix(index, value), selector(index=index)
+        weights = [[float(value(w)) for w in row] for row in WEIGHTS]
+        self.check_values(backend, A, Q, weights, value, normalize)
+
+    @pytest.mark.parametrize("normalize", [False, True])
+    @pytest.mark.parametrize("row_normalized", [False, True])
+    def test_entry_values_without_weights(self, backend, row_normalized, normalize):
+        A, Q = matrix(row_normalized=row_normalized), selector()
+        values = [[1.0 / max(len(r), 1) if row_normalized else 1.0] * len(r) for r in ROWS]
+        self.check_values(backend, A, Q, values, np.float32, normalize)
+
+    def check_values(self, backend, A, Q, weights, value, normalize):
+        src_ptr = pointers([len(s) for s in self.SOURCES])
+        src = concatenated(self.SOURCES, A.indices.dtype)
+        factors = np.linspace(0.1, 3.7, len(src))
+        rows = backend.extract(A, Q, src_ptr, src)
+        values = backend.entry_values(A, Q, rows, src_ptr, factors, normalize)
+        assert values.dtype == value
+        expected = []
+        for i, frontier in enumerate(FRONTIERS):
+            c = dict(zip(self.SOURCES[i], factors[src_ptr[i] : src_ptr[i + 1]].tolist(), strict=True))
+            for v in frontier:
+                row = [w * c[u] for u, w in zip(ROWS[v], weights[v], strict=True) if u in c]
+                total = 0.0
+                for x in row:
+                    total += x
+                expected += [x / total for x in row] if normalize and total else row
+        assert values.tolist() == np.array(expected, value).tolist()
+
+    # --- general sparse algebra -------------------------------------------------------------------------------------
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint64])
+    @index_types
+    def test_spgemm(self, backend, index, dtype):
+        A = (pointers([3, 0, 2]), np.array([2, 0, 2, 1, 3], index), np.array([2, 3, 5, 7, 11], dtype))
+        B = (pointers([2, 1, 3, 0]), np.array([4, 1, 0, 3, 1, 4], index), np.array([1, 2, 3, 4, 5, 6], dtype))
+        indptr, indices, data = backend.spgemm(A, B, 5)
+        assert (indptr.dtype, indices.dtype, data.dtype) == (np.int64, index, dtype)
+        assert indptr.tolist() == [0, 3, 3, 4]
+        assert indices.tolist() == [1, 3, 4, 0]
+        assert data.tolist() == [2 * 5 + 3 * 2 + 5 * 5, (2 + 5) * 4, 2 * 6 + 3 * 1 + 5 * 6, 7 * 3]
+
+    def test_spgemm_keeps_zeros(self, backend):
+        A = (pointers([2]), np.array([0, 1], np.int32), np.array([1.0, -1.0]))
+        B = (pointers([1, 1]), np.array([3, 3], np.int32), np.array([2.0, 2.0]))
+        indptr, indices, data = backend.spgemm(A, B, 4)
+        assert (indptr.tolist(), indices.tolist(), data.tolist()) == ([0, 1], [3], [0.0])
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint64])
+    def test_spgemm_empty(self, backend, dtype):
+        none, no_data = np.zeros(0, np.int32), np.zeros(0, dtype)
+        for rows, inner in ((0, 0), (0, 3), (2, 3), (2, 0)):
+            A = (np.zeros(rows + 1, np.int64), none, no_data)
+            B = (np.zeros(inner + 1, np.int64), none, no_data)
+            indptr, indices, data = backend.spgemm(A, B, 4)
+            assert indptr.tolist() == [0] * (rows + 1)
+            assert (len(indices), indices.dtype, len(data), data.dtype) == (0, np.int32, 0, dtype)
+
+    @pytest.mark.parametrize("dtype", [None, np.float32, np.float64, np.int64, np.uint8, np.bool_])
+    @index_types
+    def test_select_rows(self, backend, index, dtype):
+        A = matrix(index)
+        data = None if dtype is None else (np.arange(len(A.indices)) % 5).astype(dtype)
+        chosen = [4, 2, 0, 4, 6]
+        triple = (A.indptr, A.indices, data)
+        indptr, indices, selected = backend.select_rows(triple, np.array(chosen, index))
+        assert (indptr.dtype, indices.dtype) == (np.int64, index)
+        assert parts(indices, indptr) == [ROWS[v] for v in chosen]
+        if data is None:
+            assert selected is None
+        else:
+            where = np.concatenate([np.arange(A.indptr[v], A.indptr[v + 1]) for v in chosen])
+            assert selected.dtype == data.dtype
+            assert selected.tolist() == data[where].tolist()
+
+    def test_select_no_rows(self, backend):
+        A = matrix(value=np.float32)
+        indptr, indices, data = backend.select_rows((A.indptr, A.indices, A.data), np.zeros(0, np.int64))
+        assert (indptr.tolist(), len(indices), len(data)) == ([0], 0, 0)
+        assert (indices.dtype, data.dtype) == (np.int32, np.float32)
+
+    # --- inputs stay as they are ------------------------------------------------------------------------------------
+    def test_read_only_and_strided_arrays(self, backend):
+        """Arrays that cannot be written to, and such as are not contiguous, give the same; nothing is changed."""
+        A, Q = matrix(value=np.float64), selector()
+        plain = backend.sample_rows_weighted(A, Q, Draw(KEY, 0, 2), True)
+        frozen = Matrix(*(np.copy(a) for a in A[:3]))
+        for array in frozen[:3]:
+            array.flags.writeable = False
+        strided = Matrix(*(np.repeat(a, 2)[::2] for a in A[:3]))
+        strided_Q = StackedSelector(*(np.repeat(a, 2)[::2] for a in Q))
+        for B, R in ((frozen, Q), (strided, strided_Q)):
+            again = backend.sample_rows_weighted(B, R, Draw(KEY, 0, 2), True)
+            np.testing.assert_array_equal(again.positions, plain.positions)
+            assert StackedRows(*again)._fields == plain._fields

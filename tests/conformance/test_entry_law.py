@@ -1,0 +1,68 @@
+"""The entry law composed of `row_totals` and `locate`, as it runs where rows lie elsewhere, equals the fused kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from equality import edge_lists, make_graph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spsample.backends import Draw, available_backends
+from spsample.backends.protocol import StackedSelector
+from spsample.sparse import GraphOperand
+
+pytestmark = pytest.mark.sanitize
+
+
+@st.composite
+def frontiers(draw, num_nodes):
+    """Distinct vertices for each of up to 4 batches, and one numerator for each."""
+    vertex = st.integers(0, num_nodes - 1)
+    batches = draw(st.lists(st.lists(vertex, max_size=8, unique=True), max_size=4))
+    ptr = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
+    vertices = np.array([v for b in batches for v in b], np.int32)
+    ids = draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(batches), max_size=len(batches)))
+    Q = StackedSelector(ptr, vertices, np.array(ids, np.int64))
+    bits = draw(st.sampled_from([None, 1, 20, 45]))
+    if bits is None:
+        return Q, None
+    q = draw(st.lists(st.integers(1, 2**bits), min_size=len(vertices), max_size=len(vertices)))
+    return Q, np.array(q, np.uint64)
+
+
+@pytest.mark.parametrize("backend", available_backends())
+@given(edges=edge_lists(), size=st.integers(1, 12), replace=st.booleans(), data=st.data())
+@settings(max_examples=150)
+def test_composed_equals_fused(backend, edges, size, replace, data):
+    operand = make_graph(edges, "unweighted").operand(backend)
+    Q, q = data.draw(frontiers(edges.num_nodes))
+    draw = Draw((data.draw(st.integers(0, 2**32 - 1)), 7), data.draw(st.integers(0, 255)), size, replace)
+    check(operand, Q, q, draw)
+
+
+@pytest.mark.parametrize("backend", available_backends())
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_many_rounds(backend, size):
+    """One column has nearly all entries, or all weight: only later rounds, without it, find the others."""
+    hub = np.stack([np.zeros(400, np.int64), np.arange(400) % 4])
+    few = np.stack([np.arange(1, 11), np.arange(10) % 5])
+    graph = make_graph_of(np.concatenate([hub, few], axis=1))
+    Q = StackedSelector(np.array([0, 5, 7]), np.array([0, 1, 2, 3, 4, 4, 0], np.int32), np.array([3, 9]))
+    skewed = np.array([2**50, 2**50, 2**20, 2**20, 1, 1, 2**40], np.uint64)
+    for q in (None, skewed):
+        check(graph.operand(backend), Q, q, Draw((5, 6), 1, size))
+
+
+def make_graph_of(edge_index):
+    import spsample as sp
+
+    return sp.Graph.from_edge_index(edge_index, num_nodes=12)
+
+
+def check(operand, Q, q, draw):
+    fused = operand.draw_entries(Q, q, draw)
+    composed = GraphOperand.draw_entries(operand, Q, q, draw)
+    for name, one, other in zip(fused._fields, fused, composed, strict=True):
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)

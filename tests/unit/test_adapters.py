@@ -1,0 +1,261 @@
+"""Minibatches as objects of other libraries; those that are not installed are stood in for by small fakes."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.errors import MissingDependencyError
+
+torch = pytest.importorskip("torch")
+
+RNG = np.random.default_rng(0)
+EDGE_INDEX = RNG.integers(0, 30, (2, 200))
+PLAIN = sp.Graph.from_edge_index(EDGE_INDEX, num_nodes=30)
+WEIGHTED = sp.Graph.from_edge_index(EDGE_INDEX, num_nodes=30, edge_weight=RNG.random(200) + 0.1)
+
+SAMPLERS = {
+    "blocks": sp.GraphSAGE([3, 2]),
+    "blocks without targets": sp.GraphSAGE([3, 2], include_targets=False),
+    "subgraph": sp.GraphSAGE([3, 2], layout="subgraph"),
+    "layer-wise": sp.LADIES([8, 8]),
+}
+samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+graphs = pytest.mark.parametrize("graph", [PLAIN, WEIGHTED], ids=["unweighted", "weighted"])
+edge_ids = pytest.mark.parametrize("edge_ids", [False, True])
+
+
+def minibatch_of(graph, sampler, edge_ids=True):
+    return sp.bulk_sample(graph, [4, 9, 4, 0, 7], sampler, batch_size=3, edge_ids=edge_ids)[0]
+
+
+def edge_index_of(layer):
+    target = np.repeat(np.arange(layer.adj.shape[0]), np.diff(layer.adj.indptr))
+    return np.stack([layer.adj.indices, target])
+
+
+# --- PyG ------------------------------------------------------------------------------------------------------------
+
+
+@graphs
+@edge_ids
+@pytest.mark.parametrize("name", ["blocks", "blocks without targets", "layer-wise"])
+def test_to_pyg_blocks(graph, name, edge_ids):
+    minibatch = minibatch_of(graph, SAMPLERS[name], edge_ids)
+    batch_size, n_id, adjs = minibatch.to_pyg()
+    assert batch_size == len(minibatch.seeds) == 2
+    assert n_id.dtype == torch.int64
+    assert n_id.tolist() == minibatch.src_nodes.tolist()
+    assert len(adjs) == 2
+    for layer, (edge_index, e_id, size) in zip(minibatch.layers, adjs, strict=True):
+        assert edge_index.dtype == torch.int64
+        np.testing.assert_array_equal(edge_index.numpy(), edge_index_of(layer))
+        assert size == (layer.adj.shape[1], layer.adj.shape[0])
+        assert (e_id is not None) == edge_ids
+        if edge_ids:
+            source, target = layer.src_nodes[edge_index[0]], layer.dst_nodes[edge_index[1]]
+            np.testing.assert_array_equal(EDGE_INDEX[:, e_id.numpy()], [source, target])
+
+
+@edge_ids
+def test_blocks_move_to_a_device(edge_ids):
+    adj = minibatch_of(PLAIN, SAMPLERS["blocks"], edge_ids).to_pyg()[2][0]
+    moved = adj.to("meta")
+    assert moved.edge_index.device.type == "meta"
+    assert (moved.e_id is None) != edge_ids
+    assert moved.size == adj.size
+
+
+@graphs
+@edge_ids
+def test_to_pyg_subgraph(graph, edge_ids):
+    pytest.importorskip("torch_geometric")
+    minibatch = minibatch_of(graph, SAMPLERS["subgraph"], edge_ids)
+    data = minibatch.to_pyg()
+    data.validate(raise_on_error=True)
+    assert type(data).__name__ == "Data"
+    assert data.num_nodes == len(minibatch.src_nodes) == sum(data.num_sampled_nodes)
+    assert data.num_edges == minibatch.layers[0].adj.nnz == sum(data.num_sampled_edges)
+    assert data.batch_size == data.num_sampled_nodes[0] == 2
+    assert data.n_id.tolist() == minibatch.src_nodes.tolist()
+    ends = data.n_id[data.edge_index].numpy()
+    if edge_ids:
+        np.testing.assert_array_equal(EDGE_INDEX[:, data.e_id.numpy()], ends)
+    else:
+        assert "e_id" not in data
+    assert ("edge_weight" in data) == (graph is WEIGHTED)
+    if graph is WEIGHTED:
+        np.testing.assert_array_equal(data.edge_weight.numpy(), minibatch.layers[0].adj.data)
+
+
+def test_to_pyg_subgraph_trims_like_neighborloader():
+    """Layer by layer, PyG's trim_to_layer leaves the edges of `layers[l]`."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.utils import trim_to_layer
+
+    minibatch = minibatch_of(PLAIN, sp.GraphSAGE([3, 2, 2], layout="subgraph"))
+    data = minibatch.to_pyg()
+    x, edge_index = data.n_id.reshape(-1, 1), data.edge_index
+    for number, layer in enumerate(minibatch.layers):
+        x, edge_index, _ = trim_to_layer(
+            number, data.num_sampled_nodes, data.num_sampled_edges, x=x, edge_index=edge_index
+        )
+        assert x.flatten().tolist() == layer.src_nodes.tolist()
+        np.testing.assert_array_equal(edge_index.numpy(), edge_index_of(layer))
+
+
+# --- torch, SciPy ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@samplers
+@graphs
+def test_to_torch_csr_equals_to_scipy(graph, sampler):
+    minibatch = minibatch_of(graph, sampler)
+    for layer, tensor, matrix in zip(minibatch.layers, minibatch.to_torch_csr(), minibatch.to_scipy(), strict=True):
+        assert tensor.layout == torch.sparse_csr
+        assert tuple(tensor.shape) == matrix.shape == layer.adj.shape
+        np.testing.assert_array_equal(tensor.crow_indices().numpy(), matrix.indptr)
+        np.testing.assert_array_equal(tensor.col_indices().numpy(), matrix.indices)
+        np.testing.assert_array_equal(tensor.values().numpy(), matrix.data)
+        assert tensor.values().numpy().dtype == (np.float32 if layer.adj.data is None else layer.adj.data.dtype)
+        if layer.adj.data is None:
+            assert (matrix.data == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_torch_csr_multiplies_as_the_rows_say():
+    minibatch = minibatch_of(WEIGHTED, SAMPLERS["layer-wise"])
+    for tensor, matrix in zip(minibatch.to_torch_csr(), minibatch.to_scipy(), strict=True):
+        x = np.random.default_rng(0).normal(size=(matrix.shape[1], 3))
+        np.testing.assert_allclose((tensor @ torch.from_numpy(x)).numpy(), matrix @ x)
+
+
+# --- torch_sparse, DGL ----------------------------------------------------------------------------------------------
+
+
+def check_torch_sparse(minibatch, made):
+    for layer, tensor in zip(minibatch.layers, made, strict=True):
+        row, column, value = tensor.coo()
+        assert tuple(tensor.sparse_sizes()) == layer.adj.shape
+        np.testing.assert_array_equal(np.stack([column, row]), edge_index_of(layer))
+        assert (value is None) == (layer.adj.data is None)
+        if value is not None:
+            np.testing.assert_array_equal(value, layer.adj.data)
+
+
+class FakeSparseTensor(SimpleNamespace):
+    """The part of torch_sparse.SparseTensor's interface that is used."""
+
+    def __init__(self, *, rowptr, col, value, sparse_sizes, is_sorted, trust_data):
+        assert rowptr.dtype == col.dtype == torch.int64
+        assert is_sorted
+        assert trust_data
+        super().__init__(rowptr=rowptr, col=col, value=value, sizes=sparse_sizes)
+
+    def sparse_sizes(self):
+        return self.sizes
+
+    def coo(self):
+        return torch.repeat_interleave(torch.diff(self.rowptr)), self.col, self.value
+
+
+@samplers
+@graphs
+def test_to_torch_sparse_with_a_fake(graph, sampler, monkeypatch):
+    fake = ModuleType("torch_sparse")
+    fake.SparseTensor = FakeSparseTensor
+    monkeypatch.setitem(sys.modules, "torch_sparse", fake)
+    minibatch = minibatch_of(graph, sampler)
+    check_torch_sparse(minibatch, minibatch.to_torch_sparse())
+
+
+@samplers
+@graphs
+def test_to_torch_sparse(graph, sampler):
+    pytest.importorskip("torch_sparse")
+    minibatch = minibatch_of(graph, sampler)
+    check_torch_sparse(minibatch, minibatch.to_torch_sparse())
+
+
+class FakeBlock(SimpleNamespace):
+    """The part of a DGL block's interface that is used."""
+
+    def edges(self):
+        return self.ends
+
+    def num_src_nodes(self):
+        return self.num_src
+
+    def num_dst_nodes(self):
+        return self.num_dst
+
+
+def fake_dgl():
+    module = ModuleType("dgl")
+    module.NID, module.EID = "_ID", "_ID"
+
+    def create_block(ends, num_src_nodes, num_dst_nodes):
+        assert all(end.dtype == torch.int64 for end in ends)
+        return FakeBlock(ends=ends, num_src=num_src_nodes, num_dst=num_dst_nodes, srcdata={}, dstdata={}, edata={})
+
+    module.create_block = create_block
+    return module
+
+
+def check_dgl(minibatch, blocks, dgl):
+    for layer, block in zip(minibatch.layers, blocks, strict=True):
+        assert (block.num_dst_nodes(), block.num_src_nodes()) == layer.adj.shape
+        np.testing.assert_array_equal(np.stack(block.edges()), edge_index_of(layer))
+        assert block.srcdata[dgl.NID].tolist() == layer.src_nodes.tolist()
+        assert block.dstdata[dgl.NID].tolist() == layer.dst_nodes.tolist()
+        assert (dgl.EID in block.edata) == (layer.edge_ids is not None)
+        assert ("w" in block.edata) == (layer.adj.data is not None)
+
+
+@pytest.mark.parametrize("name", ["blocks", "subgraph", "layer-wise"])
+@graphs
+@edge_ids
+def test_to_dgl_with_a_fake(graph, name, edge_ids, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dgl", fake_dgl())
+    minibatch = minibatch_of(graph, SAMPLERS[name], edge_ids)
+    check_dgl(minibatch, minibatch.to_dgl(), sys.modules["dgl"])
+
+
+@graphs
+def test_to_dgl(graph):
+    dgl = pytest.importorskip("dgl")
+    minibatch = minibatch_of(graph, SAMPLERS["blocks"])
+    check_dgl(minibatch, minibatch.to_dgl(), dgl)
+
+
+# --- packages that are not there ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "package", "sampler", "advice"),
+    [
+        ("to_pyg", "torch", "blocks", 'pip install "spsample[pyg]"'),
+        ("to_pyg", "torch_geometric", "subgraph", 'pip install "spsample[pyg]"'),
+        ("to_torch_csr", "torch", "blocks", 'pip install "spsample[pyg]"'),
+        ("to_torch_sparse", "torch_sparse", "blocks", "pip install torch_sparse"),
+        ("to_dgl", "dgl", "blocks", "pip install dgl"),
+    ],
+)
+def test_missing_packages(method, package, sampler, advice, monkeypatch):
+    for name in [n for n in sys.modules if n.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "torch_geometric":
+        monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    minibatch = minibatch_of(PLAIN, SAMPLERS[sampler])
+    with pytest.raises(MissingDependencyError) as caught:
+        getattr(minibatch, method)()
+    assert isinstance(caught.value, ImportError)
+    assert caught.value.package == package
+    assert f"MiniBatch.{method}() needs the package {package}" in str(caught.value)
+    assert advice in str(caught.value)
