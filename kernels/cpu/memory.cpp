@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -32,47 +33,47 @@ size_t block_size(size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-void* allocate(size_t bytes) {
-    const size_t alignment = bytes >= kHugePage ? kHugePage : alignof(std::max_align_t);
+// Null where the system has not that much.
+void* try_allocate(size_t bytes) noexcept {
+    if (bytes < kHugePage) return std::malloc(std::max<size_t>(bytes, 1));
     void* memory = nullptr;
-    if (bytes >= kHugePage) {
-        if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
+    if (posix_memalign(&memory, kHugePage, bytes) != 0) return nullptr;
 #if defined(__linux__)
-        madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
+    madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
 #endif
-    } else {
-        memory = std::malloc(std::max<size_t>(bytes, 1));
-        if (!memory) throw std::bad_alloc();
-    }
     return memory;
 }
 
+// All blocks together, in use and kept, take no more memory than those in use took at their peak: the peak of this
+// generation of requests and the one before, so that one large call is not remembered for ever. Where a new block leaves
+// too little room, the largest kept ones are freed: they are the fewest, and small calls find theirs.
 class Pool {
 public:
     Block take(size_t bytes) {
         const size_t size = block_size(bytes);
-        {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            const auto found = free_.lower_bound(size);
-            if (found != free_.end() && found->first / 2 <= size) {
-                const Block block{found->second, found->first};
-                free_.erase(found);
-                kept_ -= block.bytes;
-                use(block.bytes);
-                return block;
-            }
+        const Block kept = reuse_or_count(size);
+        if (kept.memory) return kept;
+        void* memory = try_allocate(size);
+        if (!memory) {
+            clear();
+            memory = try_allocate(size);
         }
-        const Block block{allocate(size), size};
+        if (memory) return {memory, size};
         const std::lock_guard<std::mutex> lock(mutex_);
-        use(size);
-        return block;
+        used_ -= size;
+        throw std::bad_alloc();
     }
 
     void give(Block block) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
-        if (used_ + kept_ + block.bytes <= most_used_ && keep(block)) return;
-        std::free(block.memory);
+        try {
+            free_.emplace(block.bytes, block.memory);
+            kept_ += block.bytes;
+        } catch (const std::bad_alloc&) {
+            std::free(block.memory);
+        }
+        trim();
     }
 
     size_t kept() noexcept {
@@ -80,33 +81,53 @@ public:
         return kept_;
     }
 
+    // Nothing is kept until the next request, so that what a failing call gives back is freed, too.
     void clear() noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
-        for (const auto& entry : free_) std::free(entry.second);
-        free_.clear();
-        kept_ = 0;
-        most_used_ = used_;
+        peak_ = peak_before_ = 0;
+        trim();
     }
+
+    std::mutex& mutex() noexcept { return mutex_; }
 
 private:
-    void use(size_t bytes) {
-        used_ += bytes;
-        most_used_ = std::max(most_used_, used_);
+    static constexpr int kGeneration = 256;  // requests
+
+    // A kept block of `size` bytes, or up to twice as many; without one, memory null, and `size` bytes are counted as in
+    // use (those of the block that the caller is about to allocate).
+    Block reuse_or_count(size_t size) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (++requests_ % kGeneration == 0) {
+            peak_before_ = peak_;
+            peak_ = used_;
+        }
+        Block block{nullptr, size};
+        const auto found = free_.lower_bound(size);
+        if (found != free_.end() && found->first / 2 <= size) {
+            block = {found->second, found->first};
+            free_.erase(found);
+            kept_ -= block.bytes;
+        }
+        used_ += block.bytes;
+        peak_ = std::max(peak_, used_);
+        trim();
+        return block;
     }
 
-    bool keep(Block block) noexcept {
-        try {
-            free_.emplace(block.bytes, block.memory);
-        } catch (const std::bad_alloc&) {
-            return false;
+    void trim() noexcept {
+        const size_t limit = std::max(peak_, peak_before_);
+        while (!free_.empty() && used_ + kept_ > limit) {
+            const auto largest = std::prev(free_.end());
+            kept_ -= largest->first;
+            std::free(largest->second);
+            free_.erase(largest);
         }
-        kept_ += block.bytes;
-        return true;
     }
 
     std::mutex mutex_;
     std::multimap<size_t, void*> free_;
-    size_t kept_ = 0, used_ = 0, most_used_ = 0;
+    size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0;
+    uint64_t requests_ = 0;
 };
 
 // Never destroyed: arrays may be let go of after the module is.
@@ -119,7 +140,13 @@ Pool& pool() {
 
 Block take_block(size_t bytes) {
     if (is_pooled(bytes)) return pool().take(bytes);
-    return {allocate(bytes), bytes};
+    void* memory = try_allocate(bytes);
+    if (!memory) {
+        clear_pool();
+        memory = try_allocate(bytes);
+    }
+    if (!memory) throw std::bad_alloc();
+    return {memory, bytes};
 }
 
 void give_block(Block block) noexcept {
@@ -133,5 +160,9 @@ void give_block(Block block) noexcept {
 size_t pool_bytes() noexcept { return pool().kept(); }
 
 void clear_pool() noexcept { pool().clear(); }
+
+void lock_pool() noexcept { pool().mutex().lock(); }
+
+void unlock_pool() noexcept { pool().mutex().unlock(); }
 
 }  // namespace spsample

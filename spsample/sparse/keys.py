@@ -7,7 +7,7 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
 from spsample.backends.reference.random import philox
-from spsample.sparse.checks import require_number
+from spsample.sparse.checks import require_int
 
 LAW_VERSION = 1
 SAMPLING, SHUFFLING = 1, 2
@@ -21,8 +21,8 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     >>> derive_key(0, 0, SAMPLING) != derive_key(0, 0, SHUFFLING)
     True
     """
-    random_seed = require_number("random_seed", random_seed, 2**64)
-    epoch = require_number("epoch", epoch, 2**64)
+    random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
+    epoch = require_int("epoch", epoch, 0, 2**64 - 1)
     counter = np.array([[epoch % 2**32, epoch >> 32, purpose, 0]], np.uint32)
     words = philox(counter, (random_seed % 2**32, random_seed >> 32))[0]
     return int(words[0]), int(words[1])
@@ -38,5 +38,5 @@ def shuffle(count: int, random_seed: int = 0, epoch: int = 0, *, backend: str | 
     >>> sorted(shuffle(5, epoch=3).tolist())
     [0, 1, 2, 3, 4]
     """
-    count = require_number("count", count, 2**62)
+    count = require_int("count", count, 0, 2**62 - 1)
     return get_backend(backend).shuffle(count, derive_key(random_seed, epoch, SHUFFLING))
