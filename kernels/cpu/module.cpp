@@ -4,6 +4,7 @@
 #endif
 
 #include "bindings.h"
+#include "simd.h"
 
 namespace {
 
@@ -68,10 +69,14 @@ NB_MODULE(_core, m) {
           "openmp, openmp_version, max_threads (now), sanitizers.");
     m.def("set_num_threads", &set_num_threads, nb::arg("threads"), "Number of threads of later calls from this thread.");
     m.def("get_num_threads", &spsample::thread_limit, "Number of threads that a call from this thread would use.");
+    m.def("instruction_set", [] { return spsample::instruction_set().name; }, "Which vector code runs: avx512, avx2 or portable.");
+    m.def("set_instruction_set", &spsample::set_instruction_set, nb::arg("name"),
+          "Choose it, for tests; False where this machine lacks it. No result depends on it.");
     m.def("pool_bytes", &spsample::pool_bytes, "Bytes of freed result arrays that are kept for the next call.");
     m.def("clear_pool", &spsample::clear_pool, "Give them back to the system.");
     spsample::bind_random(m);
     spsample::bind_rows(m);
+    spsample::bind_uniform_rows(m);
     spsample::bind_columns(m);
     spsample::bind_probability(m);
     spsample::bind_extraction(m);
