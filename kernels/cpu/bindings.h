@@ -195,6 +195,7 @@ void bind_rows(nb::module_& m);
 void bind_uniform_rows(nb::module_& m);
 void bind_columns(nb::module_& m);
 void bind_probability(nb::module_& m);
+void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);
 void bind_algebra(nb::module_& m);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "simd_ranks.h"
 #include "spsample/row_law.h"
 
 namespace spsample {
@@ -29,21 +30,38 @@ void draw_lane(const LaneDraw& how, Lanes& lanes, int lane) {
     for (int j = 0; j < how.size; ++j) lanes.positions[j][lane] = static_cast<uint32_t>(positions[j]);
 }
 
-void draw_lanes_portable(const LaneDraw& how, Lanes& lanes) {
+namespace {
+
+void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     for (int lane = 0; lane < kLanes; ++lane) draw_lane(how, lanes, lane);
 }
 
-namespace {
+int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
-constexpr InstructionSet kPortable{"portable", draw_lanes_portable};
+template <class Index>
+void take_new(const BitSets& sets, Index* out) {
+    take_new_loop(sets, out);
+}
+
+template <class Index>
+void place(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places) {
+    place_loop(ranks, vertices, count, first, places);
+}
+
+template <class Index>
+void relabel(const RankedWord* ranks, const uint32_t* places, const Index* vertices, int64_t count, Index* local) {
+    relabel_loop(ranks, places, vertices, count, local);
+}
+
+const InstructionSet kPortable{
+    "portable", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
+
 #if SPSAMPLE_X86
-constexpr InstructionSet kAvx2{"avx2", draw_lanes_avx2};
-constexpr InstructionSet kAvx512{"avx512", draw_lanes_avx512};
-
-bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"); }
 
 bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 }
 #endif

@@ -5,8 +5,10 @@
 
 #include <immintrin.h>
 
-#define SPSAMPLE_AVX2 __attribute__((target("avx2")))
-#define SPSAMPLE_AVX2_INLINE __attribute__((target("avx2"), always_inline)) static inline
+#include "simd_ranks.h"
+
+#define SPSAMPLE_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#define SPSAMPLE_AVX2_INLINE __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
 
 namespace spsample {
 namespace {
@@ -112,12 +114,33 @@ SPSAMPLE_AVX2_INLINE unsigned draw_half(const LaneDraw& how, Lanes& lanes, int l
     return doubtful;
 }
 
-}  // namespace
-
-SPSAMPLE_AVX2 void draw_lanes_avx2(const LaneDraw& how, Lanes& lanes) {
+SPSAMPLE_AVX2 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     const unsigned doubtful = draw_half(how, lanes, 0) | draw_half(how, lanes, kHalf) << kHalf;
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
+
+SPSAMPLE_AVX2 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
+
+template <class Index>
+SPSAMPLE_AVX2 void take_new(const BitSets& sets, Index* out) {
+    take_new_loop(sets, out);
+}
+
+template <class Index>
+SPSAMPLE_AVX2 void place(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places) {
+    place_loop(ranks, vertices, count, first, places);
+}
+
+template <class Index>
+SPSAMPLE_AVX2 void relabel(const RankedWord* ranks, const uint32_t* places, const Index* vertices, int64_t count, Index* local) {
+    relabel_loop(ranks, places, vertices, count, local);
+}
+
+}  // namespace
+
+const InstructionSet kAvx2{
+    "avx2", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 }  // namespace spsample
 

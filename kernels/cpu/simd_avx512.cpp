@@ -6,8 +6,14 @@
 
 #include <immintrin.h>
 
-#define SPSAMPLE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-#define SPSAMPLE_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"), always_inline)) static inline
+#include "simd_ranks.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of _mm512_undefined_epi32 in its own headers
+#endif
+
+#define SPSAMPLE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")))
+#define SPSAMPLE_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
 
 namespace spsample {
 namespace {
@@ -78,9 +84,7 @@ SPSAMPLE_AVX512_INLINE __mmask16 draw(const LaneDraw& how, Lanes& lanes, __m512i
     return doubtful;
 }
 
-}  // namespace
-
-SPSAMPLE_AVX512 void draw_lanes_avx512(const LaneDraw& how, Lanes& lanes) {
+SPSAMPLE_AVX512 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     const __m512i degree = _mm512_load_si512(lanes.degree);
     __mmask16 doubtful;
     if (how.replace) {
@@ -95,6 +99,54 @@ SPSAMPLE_AVX512 void draw_lanes_avx512(const LaneDraw& how, Lanes& lanes) {
     }
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
+
+SPSAMPLE_AVX512 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
+
+// The vertices 64 w + i of the bits i of word w, ascending. Returns where the next go; writes up to kLanes vertices further.
+SPSAMPLE_AVX512_INLINE int32_t* write_vertices(uint64_t bits, int64_t w, int32_t* out) {
+    __m512i vertices = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(64 * w)),
+                                        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    for (int quarter = 0; quarter < 4; ++quarter) {
+        const __mmask16 chosen = static_cast<__mmask16>(bits >> (16 * quarter));
+        _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(chosen, vertices));
+        out += __builtin_popcount(chosen);
+        vertices = _mm512_add_epi32(vertices, _mm512_set1_epi32(kLanes));
+    }
+    return out;
+}
+
+SPSAMPLE_AVX512_INLINE int64_t* write_vertices(uint64_t bits, int64_t w, int64_t* out) {
+    for (; bits != 0; bits &= bits - 1) *out++ = 64 * w + lowest_bit(bits);
+    return out;
+}
+
+template <class Index>
+SPSAMPLE_AVX512 void take_new(const BitSets& sets, Index* out) {
+    uint32_t rank = 0;
+    for (int64_t first = 0; first < sets.num_words; first += 8) {  // num_words is a multiple of 8
+        const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + first), _mm512_loadu_si512(sets.known + first));
+        for (unsigned rest = _mm512_test_epi64_mask(any, any); rest != 0; rest &= rest - 1) {
+            const int64_t w = first + __builtin_ctz(rest);
+            out = write_vertices(take_word(sets, w, &rank), w, out);
+        }
+    }
+}
+
+template <class Index>
+SPSAMPLE_AVX512 void place(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places) {
+    place_loop(ranks, vertices, count, first, places);
+}
+
+template <class Index>
+SPSAMPLE_AVX512 void relabel(const RankedWord* ranks, const uint32_t* places, const Index* vertices, int64_t count, Index* local) {
+    relabel_loop(ranks, places, vertices, count, local);
+}
+
+}  // namespace
+
+const InstructionSet kAvx512{
+    "avx512", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 }  // namespace spsample
 
