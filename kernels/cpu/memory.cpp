@@ -21,7 +21,7 @@ namespace spsample {
 namespace {
 
 constexpr size_t kHugePage = size_t{1} << 21;
-constexpr size_t kSmallest = size_t{1} << 18;  // smaller blocks are left to malloc, which keeps them itself
+constexpr size_t kSmallest = size_t{1} << 16;  // smaller blocks are left to malloc, which keeps them itself
 
 bool is_pooled(size_t bytes) { return SPSAMPLE_POOLED && bytes >= kSmallest; }
 

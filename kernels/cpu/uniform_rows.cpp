@@ -254,14 +254,171 @@ RowsResult<Index> placed(const SelectorView<Index>& Q, bool with_positions, std:
 
 // --- pass 3: draws ----------------------------------------------------------------------------------------------------------
 
+// The pieces [begin, end) of one thread.
+struct Share {
+    const Piece* begin;
+    const Piece* end;
+
+    // Entries that its ascending pieces ask for.
+    int64_t requests() const {
+        int64_t sum = 0;
+        for (const Piece* piece = begin; piece != end; ++piece) sum += piece->ascending ? piece->count : 0;
+        return sum;
+    }
+};
+
+// Cuts the pieces into `count` shares of about as many entries each.
+std::vector<Share> shares(const std::vector<Piece>& pieces, int64_t count) {
+    int64_t total = 0;
+    for (const Piece& piece : pieces) total += piece.count;
+    std::vector<Share> cut;
+    const Piece* const end = pieces.data() + pieces.size();
+    const Piece* piece = pieces.data();
+    for (int64_t s = 0, sum = 0; s < count; ++s) {
+        const Piece* const begin = piece;
+        const int64_t until = s + 1 == count ? total : total / count * (s + 1);
+        while (piece != end && (sum < until || s + 1 == count)) sum += piece++->count;
+        cut.push_back({begin, piece});
+    }
+    return cut;
+}
+
+// A in ranges of rows of about `bytes` bytes of entries.
+template <class Index>
+class Ranges {
+public:
+    Ranges(const CsrView<Index>& A, int64_t bytes) : A_(A) {
+        const int64_t entries = bytes / static_cast<int64_t>(sizeof(Index));
+        for (int64_t entry = 0, row = 0; row < A.num_rows; entry += entries) {
+            bounds_.push_back(row);
+            const int64_t* next = std::upper_bound(A.indptr + row + 1, A.indptr + A.num_rows, entry + entries);
+            row = next - A.indptr;
+        }
+        bounds_.push_back(A.num_rows);
+    }
+
+    int64_t count() const { return static_cast<int64_t>(bounds_.size()) - 1; }
+    int64_t end_row(int64_t range) const { return bounds_[static_cast<size_t>(range) + 1]; }
+    const char* begin_bytes(int64_t range) const { return reinterpret_cast<const char*>(A_.indices + first_entry(range)); }
+    const char* end_bytes(int64_t range) const { return begin_bytes(range + 1); }
+
+private:
+    int64_t first_entry(int64_t range) const { return A_.indptr[bounds_[static_cast<size_t>(range)]]; }
+    const CsrView<Index>& A_;
+    std::vector<int64_t> bounds_;
+};
+
+// How far an ascending piece has been drawn.
+struct Cursor {
+    const Piece* piece;
+    int64_t row;
+    int64_t offset;
+    int64_t every;  // it is drawn from in every so many ranges, which together hold about kRowsPerVisit of its rows
+};
+
+std::vector<Cursor> cursors(const Share& share, int64_t num_ranges) {
+    std::vector<Cursor> all;
+    for (const Piece* piece = share.begin; piece != share.end; ++piece) {
+        if (!piece->ascending) continue;
+        const int64_t rows = piece->end - piece->begin;
+        all.push_back({piece, piece->begin, piece->offset, std::max<int64_t>(1, kRowsPerVisit * num_ranges / rows)});
+    }
+    return all;
+}
+
+// The first of the ascending vertices[row], ..., vertices[end - 1] that is not below `bound`.
+template <class Index>
+int64_t first_at_least(const Index* vertices, int64_t row, int64_t end, int64_t bound) {
+    for (; row + kLanes <= end; row += kLanes) {
+        int below = 0;
+        for (int lane = 0; lane < kLanes; ++lane) below += vertices[row + lane] < bound ? 1 : 0;
+        if (below < kLanes) return row + below;
+    }
+    while (row < end && vertices[row] < bound) ++row;
+    return row;
+}
+
+// Asks for the bytes from `begin` up to `end` to come to the second-level cache.
+void prefetch_bytes(const char* begin, const char* end) {
+#if defined(__GNUC__) || defined(__clang__)
+    for (; begin < end; begin += kCacheLine) __builtin_prefetch(begin, 0, 2);
+#else
+    (void)begin, (void)end;
+#endif
+}
+
+// Draws a share's pieces range by range; Near: with each range brought to the second-level cache while the one before is drawn
+// from. Reads A's entries once and in order.
+template <bool Near, class Index>
+void draw_by_ranges(const SelectorView<Index>& Q, const Ranges<Index>& ranges, const Share& share, Drawer<Index>& drawer) {
+    std::vector<Cursor> all = cursors(share, ranges.count());
+    for (int64_t range = 0; range < ranges.count(); ++range) {
+        const bool is_last = range + 1 == ranges.count();
+        const char* next = is_last || !Near ? nullptr : ranges.begin_bytes(range + 1);
+        const char* const next_end = is_last || !Near ? nullptr : ranges.end_bytes(range + 1);
+        const int64_t slice = Near ? ((next_end - next) / static_cast<int64_t>(all.size() + 1) / kCacheLine + 1) * kCacheLine : 0;
+        const int64_t bound = ranges.end_row(range);
+        for (Cursor& cursor : all) {
+            if (Near && next < next_end) {
+                prefetch_bytes(next, std::min(next + slice, next_end));
+                next += slice;
+            }
+            if (!is_last && (range + 1) % cursor.every != 0) continue;
+            const Piece& piece = *cursor.piece;
+            const int64_t stop = is_last ? piece.end : first_at_least(Q.vertices, cursor.row, piece.end, bound);
+            if (stop == cursor.row) continue;
+            cursor.offset = Near && cursor.every == 1 ? drawer.template draw<false>(piece, cursor.row, stop, cursor.offset)
+                                                      : drawer.template draw<true>(piece, cursor.row, stop, cursor.offset);
+            cursor.row = stop;
+        }
+    }
+}
+
+template <class Index>
+void draw_piece(const Piece& piece, Drawer<Index>& drawer) {
+    drawer.template draw<true>(piece, piece.begin, piece.end, piece.offset);
+}
+
+enum class Order { kPieces, kFarRanges, kNearRanges };
+
+// By density: how often the share asks for each cache line of A, on average.
+template <class Index>
+Order best_order(const CsrView<Index>& A, const Share& share) {
+    const int64_t bytes = A.num_entries * static_cast<int64_t>(sizeof(Index));
+    if (bytes <= kFarRange) return Order::kPieces;
+    const int64_t lines = bytes / kCacheLine;
+    static const char* f = getenv("SPS_ORDER");
+    if (f) return static_cast<Order>(atoi(f));
+    const int64_t requests = share.requests();
+    if (requests >= 2 * lines) return Order::kNearRanges;
+    return 2 * requests >= lines ? Order::kFarRanges : Order::kPieces;
+}
+
+template <class Index>
+void draw_share(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const Share& share, Order order, Drawer<Index>& drawer) {
+    for (const Piece* piece = share.begin; piece != share.end; ++piece) {
+        if (order == Order::kPieces || !piece->ascending) draw_piece(*piece, drawer);
+    }
+    if (order == Order::kNearRanges) draw_by_ranges<true>(Q, Ranges<Index>(A, kNearRange), share, drawer);
+    if (order == Order::kFarRanges) draw_by_ranges<false>(Q, Ranges<Index>(A, kFarRange), share, drawer);
+}
+
 template <class Index>
 void draw_pieces(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
     RowsResult<Index>& result) {
     const auto make_drawer = [&] { return Drawer<Index>(A, Q, draw, result); };
-    parallel_chunks(static_cast<int64_t>(pieces.size()), 1, make_drawer, [&](auto& drawer, int64_t p, int64_t) {
-        const Piece& piece = pieces[static_cast<size_t>(p)];
-        drawer.template draw<true>(piece, piece.begin, piece.end, piece.offset);
+    const std::vector<Share> of_thread = shares(pieces, thread_limit());
+    const Order order = best_order(A, of_thread.front());
+    if (order == Order::kPieces) {
+        parallel_chunks(static_cast<int64_t>(pieces.size()), 1, make_drawer, [&](auto& drawer, int64_t p, int64_t) {
+            draw_piece(pieces[static_cast<size_t>(p)], drawer);
+        });
+        return;
+    }
+    parallel_chunks(static_cast<int64_t>(of_thread.size()), 1, make_drawer, [&](auto& drawer, int64_t s, int64_t) {
+        draw_share(A, Q, of_thread[static_cast<size_t>(s)], order, drawer);
     });
 }
 
