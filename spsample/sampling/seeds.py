@@ -43,7 +43,7 @@ def make_batches(
     if len(repeating) and duplicates == "error":
         _refuse_duplicates(seeds, ptr, int(repeating[0]))
     batch_ids = first_batch + np.arange(len(begin), dtype=np.int64)
-    places = np.arange(len(ids), dtype=np.int64) - np.repeat(begin, np.diff(ptr))
+    places = np.tile(np.arange(batch_size, dtype=np.int64), len(begin))[: len(ids)]
     if not len(repeating):
         return SeedBatches(RowSelector(ptr, ids, batch_ids), places, ptr)
     merged, inverses = split(ids, ptr), split(places, ptr)
