@@ -54,7 +54,7 @@ public:
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             const auto found = free_.lower_bound(size);
-            if (found != free_.end() && found->first / 2 <= size) {
+            if (found != free_.end() && found->first - found->first / 4 <= size) {
                 const Block block{found->second, found->first};
                 free_.erase(found);
                 kept_ -= block.bytes;

@@ -390,8 +390,8 @@ Order best_order(const CsrView<Index>& A, const Share& share) {
     static const char* f = getenv("SPS_ORDER");
     if (f) return static_cast<Order>(atoi(f));
     const int64_t requests = share.requests();
-    if (requests >= 2 * lines) return Order::kNearRanges;
-    return 2 * requests >= lines ? Order::kFarRanges : Order::kPieces;
+    if (requests >= lines) return Order::kNearRanges;
+    return 4 * requests >= lines ? Order::kFarRanges : Order::kPieces;
 }
 
 template <class Index>
