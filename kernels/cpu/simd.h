@@ -68,7 +68,8 @@ struct InstructionSet {
     const char* name;
 
     // The row law, uniform: `how.size` positions of each lane into lanes.positions. Lanes that are taken whole (degree <= size,
-    // without replacement) get 0, 1, 2, ...; those of degree 0 nothing of use. O(size^2 / 2) compares of all lanes.
+    // without replacement) get 0, 1, 2, ..., those of degree 0 positions below `size`: loads from any are safe where begin + size is
+    // within A. O(size^2 / 2) compares of all lanes.
     void (*draw_lanes)(const LaneDraw& how, Lanes& lanes);
 
     // How many vertices of `found` are not known. O(num_words).
