@@ -55,7 +55,7 @@ public:
             const std::lock_guard<std::mutex> lock(mutex_);
             const auto found = free_.lower_bound(size);
             if (found != free_.end() && found->first - found->first / 4 <= size) {
-                const Block block{found->second, found->first};
+                const Block block{found->second.memory, found->first};
                 free_.erase(found);
                 kept_ -= block.bytes;
                 use(block.bytes);
@@ -71,8 +71,8 @@ public:
     void give(Block block) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
-        if (used_ + kept_ + block.bytes <= most_used_ && keep(block)) return;
-        std::free(block.memory);
+        if (!keep(block)) std::free(block.memory);
+        while (used_ + kept_ > limit() && !free_.empty()) drop_oldest();
     }
 
     size_t kept() noexcept {
@@ -82,13 +82,21 @@ public:
 
     void clear() noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
-        for (const auto& entry : free_) std::free(entry.second);
+        for (const auto& entry : free_) std::free(entry.second.memory);
         free_.clear();
         kept_ = 0;
         most_used_ = used_;
     }
 
 private:
+    struct Free {
+        void* memory;
+        uint64_t given;  // when: blocks given back so far
+    };
+
+    // An eighth above the most in use: sizes that do not quite fit each other would else be freed and fetched in every call.
+    size_t limit() const { return most_used_ + most_used_ / 8; }
+
     void use(size_t bytes) {
         used_ += bytes;
         most_used_ = std::max(most_used_, used_);
@@ -96,7 +104,7 @@ private:
 
     bool keep(Block block) noexcept {
         try {
-            free_.emplace(block.bytes, block.memory);
+            free_.emplace(block.bytes, Free{block.memory, given_++});
         } catch (const std::bad_alloc&) {
             return false;
         }
@@ -104,9 +112,20 @@ private:
         return true;
     }
 
+    void drop_oldest() noexcept {
+        auto oldest = free_.begin();
+        for (auto entry = free_.begin(); entry != free_.end(); ++entry) {
+            if (entry->second.given < oldest->second.given) oldest = entry;
+        }
+        kept_ -= oldest->first;
+        std::free(oldest->second.memory);
+        free_.erase(oldest);
+    }
+
     std::mutex mutex_;
-    std::multimap<size_t, void*> free_;
+    std::multimap<size_t, Free> free_;
     size_t kept_ = 0, used_ = 0, most_used_ = 0;
+    uint64_t given_ = 0;
 };
 
 // Never destroyed: arrays may be let go of after the module is.

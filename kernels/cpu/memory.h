@@ -16,8 +16,8 @@ struct Block {
 // At least `bytes` bytes, uninitialised, aligned for any element type. Throws std::bad_alloc. Thread-safe.
 Block take_block(size_t bytes);
 
-// Gives a block back: kept for reuse where it is large, and where what is kept then stays within the most that was ever in
-// use at once; freed else.
+// Gives a block back: kept for reuse where it is large. What was kept longest is freed, so that all that is kept and in use stays
+// within 9/8 of the most that was ever in use at once.
 void give_block(Block block) noexcept;
 
 // Bytes kept and not in use.

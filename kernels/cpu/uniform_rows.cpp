@@ -387,8 +387,6 @@ Order best_order(const CsrView<Index>& A, const Share& share) {
     const int64_t bytes = A.num_entries * static_cast<int64_t>(sizeof(Index));
     if (bytes <= kFarRange) return Order::kPieces;
     const int64_t lines = bytes / kCacheLine;
-    static const char* f = getenv("SPS_ORDER");
-    if (f) return static_cast<Order>(atoi(f));
     const int64_t requests = share.requests();
     if (requests >= lines) return Order::kNearRanges;
     return 4 * requests >= lines ? Order::kFarRanges : Order::kPieces;
