@@ -11,6 +11,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -137,6 +138,15 @@ CsrView<Index> csr_view(const In<int64_t>& indptr, const In<Index>& indices) {
     return {indptr.data(), indices.data(), num_rows, num_entries};
 }
 
+// Whether all ids lie in [0, limit). O(count), without a branch per id.
+template <class Index>
+bool all_below(const Index* ids, int64_t count, int64_t limit) {
+    using Unsigned = std::make_unsigned_t<Index>;
+    Unsigned largest = 0;
+    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, static_cast<Unsigned>(ids[i]));
+    return count == 0 || static_cast<uint64_t>(largest) < static_cast<uint64_t>(limit);
+}
+
 // Checks the pointers of k batches (O(k)) and that every selected vertex is a row of A (O(m)).
 template <class Index>
 SelectorView<Index> selector_view(
@@ -144,11 +154,7 @@ SelectorView<Index> selector_view(
     const int64_t num_rows = static_cast<int64_t>(vertices.size());
     require_pointers(batch_ptr, num_rows, "batch_ptr");
     require(batch_ids.size() + 1 == batch_ptr.size(), "batch_ids", "needs one element per batch");
-    using Unsigned = std::make_unsigned_t<Index>;
-    for (int64_t r = 0; r < num_rows; ++r) {
-        const bool inside = static_cast<uint64_t>(static_cast<Unsigned>(vertices.data()[r])) < static_cast<uint64_t>(num_graph_rows);
-        require(inside, "vertices", "a vertex is not a row of the matrix");
-    }
+    require(all_below(vertices.data(), num_rows, num_graph_rows), "vertices", "a vertex is not a row of the matrix");
     return {batch_ptr.data(), vertices.data(), batch_ids.data(), static_cast<int64_t>(batch_ids.size()), num_rows};
 }
 
@@ -195,8 +201,10 @@ inline void require_draws(bool enough) {
 
 void bind_random(nb::module_& m);
 void bind_rows(nb::module_& m);
+void bind_uniform_rows(nb::module_& m);
 void bind_columns(nb::module_& m);
 void bind_probability(nb::module_& m);
+void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);
 void bind_algebra(nb::module_& m);
 

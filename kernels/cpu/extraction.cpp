@@ -1,5 +1,5 @@
-// From drawn columns to compact minibatches (docs/law.md, sections 4 and 6): src vertices in their order, local column
-// ids, restriction of A's rows to src, and the values of the entries.
+// From drawn columns to compact minibatches (docs/law.md, sections 4 and 6): restriction of A's rows to src, and the values of
+// the entries.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -18,125 +18,13 @@ namespace {
 constexpr int64_t kRowChunk = 64;
 constexpr int64_t kAhead = 8;
 
-// --- src vertices --------------------------------------------------------------------------------------------------
-
-// src of k batches, each batch's still in a vector of its own.
-template <class Index>
-struct Sources {
-    Buffer<int64_t> src_ptr;
-    Buffer<Index> src;
-};
-
-template <class Index>
-Sources<Index> concatenate(const std::vector<std::vector<Index>>& batches) {
-    const int64_t k = static_cast<int64_t>(batches.size());
-    Sources<Index> all{Buffer<int64_t>(k + 1), {}};
-    all.src_ptr[0] = 0;
-    for (int64_t i = 0; i < k; ++i) {
-        all.src_ptr[i + 1] = checked_sum(all.src_ptr[i], static_cast<int64_t>(batches[static_cast<size_t>(i)].size()));
-    }
-    all.src = Buffer<Index>(all.src_ptr[k]);
-    parallel_chunks(k, 1, [&](int64_t i, int64_t) {
-        const auto& batch = batches[static_cast<size_t>(i)];
-        std::copy(batch.begin(), batch.end(), all.src.data() + all.src_ptr[i]);
-    });
-    return all;
-}
-
-template <class Index>
-struct SourceScratch {
-    Numbering<Index> vertices;
-    std::vector<Numbered<Index>> order, spare;
-    std::vector<Index> rank;  // of the vertices after the targets, by their number
-};
-
-// Numbers the targets of a batch 0, 1, ... where they are to come first. Returns how many there are.
-template <class Index>
-int64_t number_targets(const SelectorView<Index>& Q, int64_t batch, bool include_targets, Numbering<Index>& vertices) {
-    if (!include_targets) return 0;
-    const int64_t num_targets = Q.batch_ptr[batch + 1] - Q.batch_ptr[batch];
-    for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) vertices.number(Q.vertices[r]);
-    require(vertices.size() == num_targets, "vertices", "must be distinct within a batch");
-    return num_targets;
-}
-
-// The targets, then the other vertices ascending.
-template <class Index>
-std::vector<Index> ordered_sources(int64_t num_targets, SourceScratch<Index>& scratch) {
-    ascending(scratch.vertices, num_targets, scratch.order, scratch.spare);
-    const std::vector<Index>& keys = scratch.vertices.keys();
-    std::vector<Index> src(keys.begin(), keys.begin() + num_targets);
-    src.reserve(keys.size());
-    for (const Numbered<Index>& vertex : scratch.order) src.push_back(vertex.key);
-    return src;
-}
-
-// --- compact -------------------------------------------------------------------------------------------------------
-
-// src of one batch; local: its entries' columns as indices into src. O(targets + entries + sort of the new vertices).
-template <class Index>
-std::vector<Index> compact_batch(
-    const SelectorView<Index>& Q, int64_t batch, const Index* columns, int64_t num_entries, bool include_targets,
-    SourceScratch<Index>& scratch, Index* local) {
-    const int64_t num_rows = Q.batch_ptr[batch + 1] - Q.batch_ptr[batch];
-    scratch.vertices.reset(num_rows + num_entries / 2);
-    const int64_t num_targets = number_targets(Q, batch, include_targets, scratch.vertices);
-    for (int64_t e = 0; e < num_entries; ++e) local[e] = scratch.vertices.number(columns[e]);
-    std::vector<Index> src = ordered_sources(num_targets, scratch);
-    scratch.rank.resize(scratch.order.size());
-    for (size_t i = 0; i < scratch.order.size(); ++i) {
-        const size_t found = static_cast<size_t>(scratch.order[i].number - num_targets);
-        scratch.rank[found] = static_cast<Index>(num_targets + static_cast<int64_t>(i));
-    }
-    for (int64_t e = 0; e < num_entries; ++e) {
-        if (local[e] >= num_targets) local[e] = scratch.rank[static_cast<size_t>(local[e] - num_targets)];
-    }
-    return src;
-}
-
-// The batches of Q where A is not at hand: its vertices are not checked.
-template <class Index>
-SelectorView<Index> batches_view(const In<int64_t>& batch_ptr, const In<Index>& vertices) {
-    const int64_t num_rows = static_cast<int64_t>(vertices.size());
-    require_pointers(batch_ptr, num_rows, "batch_ptr");
-    return {batch_ptr.data(), vertices.data(), nullptr, static_cast<int64_t>(batch_ptr.size()) - 1, num_rows};
-}
+// --- extract -------------------------------------------------------------------------------------------------------
 
 // Hash keys must not be negative.
 template <class Index>
 void require_ids(const In<Index>& ids, const char* name) {
     for (size_t i = 0; i < ids.size(); ++i) require(ids.data()[i] >= 0, name, "must not be negative");
 }
-
-// Serves merge_targets too: there the columns of a batch are those drawn, each once.
-template <class Index>
-nb::tuple compact(
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const In<Index>& columns,
-    bool include_targets) {
-    const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
-    require(entry_ptr.size() == batch_ptr.size(), "entry_ptr", "needs one element per batch and one more");
-    require_pointers(entry_ptr, static_cast<int64_t>(columns.size()), "entry_ptr");
-    require_ids(vertices, "vertices");
-    require_ids(columns, "columns");
-    Buffer<Index> local(static_cast<int64_t>(columns.size()));
-    Sources<Index> sources;
-    {
-        nb::gil_scoped_release release;
-        std::vector<std::vector<Index>> batches(static_cast<size_t>(Q.num_batches));
-        const auto make_scratch = [] { return SourceScratch<Index>(); };
-        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
-            const int64_t begin = entry_ptr.data()[i];
-            const int64_t count = entry_ptr.data()[i + 1] - begin;
-            batches[static_cast<size_t>(i)] =
-                compact_batch(Q, i, columns.data() + begin, count, include_targets, scratch, local.data() + begin);
-        });
-        sources = concatenate(batches);
-    }
-    return nb::make_tuple(
-        to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)), to_numpy(std::move(local)));
-}
-
-// --- extract -------------------------------------------------------------------------------------------------------
 
 // Entries found by one chunk of stacked rows, in order.
 template <class Index>
@@ -422,20 +310,11 @@ void bind_graph_kernels(nb::module_& m) {
           "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 
-template <class Index>
-void bind_compact(nb::module_& m) {
-    m.def("compact", &compact<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
-          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
-          "(src_ptr, src, local) of the columns of k batches.");
-}
-
 }  // namespace
 
 void bind_extraction(nb::module_& m) {
     bind_graph_kernels<int32_t>(m);
     bind_graph_kernels<int64_t>(m);
-    bind_compact<int32_t>(m);
-    bind_compact<int64_t>(m);
 }
 
 }  // namespace spsample

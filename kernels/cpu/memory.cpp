@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -22,7 +21,7 @@ namespace spsample {
 namespace {
 
 constexpr size_t kHugePage = size_t{1} << 21;
-constexpr size_t kSmallest = size_t{1} << 18;  // smaller blocks are left to malloc, which keeps them itself
+constexpr size_t kSmallest = size_t{1} << 16;  // smaller blocks are left to malloc, which keeps them itself
 
 bool is_pooled(size_t bytes) { return SPSAMPLE_POOLED && bytes >= kSmallest; }
 
@@ -44,9 +43,9 @@ void* try_allocate(size_t bytes) noexcept {
     return memory;
 }
 
-// All blocks together, in use and kept, take no more memory than those in use took at their peak: the peak of this
-// generation of requests and the one before, so that one large call is not remembered for ever. Where a new block leaves
-// too little room, the largest kept ones are freed: they are the fewest, and small calls find theirs.
+// All blocks together, in use and kept, take at most an eighth more memory than those in use took at their peak: the peak of
+// this generation of requests and the one before, so that one large call is not remembered for ever. (The eighth is for sizes
+// that do not quite fit each other: they would else be freed and fetched in every call.) What was kept longest is freed first.
 class Pool {
 public:
     Block take(size_t bytes) {
@@ -68,7 +67,7 @@ public:
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
         try {
-            free_.emplace(block.bytes, block.memory);
+            free_.emplace(block.bytes, Free{block.memory, given_++});
             kept_ += block.bytes;
         } catch (const std::bad_alloc&) {
             std::free(block.memory);
@@ -93,7 +92,13 @@ public:
 private:
     static constexpr int kGeneration = 256;  // requests
 
-    // A kept block of `size` bytes, or up to twice as many; without one, memory null, and `size` bytes are counted as in
+    // A kept block, and how many were given back before it.
+    struct Free {
+        void* memory;
+        uint64_t given;
+    };
+
+    // A kept block of `size` bytes, or up to a third more; without one, memory null, and `size` bytes are counted as in
     // use (those of the block that the caller is about to allocate).
     Block reuse_or_count(size_t size) {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -103,8 +108,8 @@ private:
         }
         Block block{nullptr, size};
         const auto found = free_.lower_bound(size);
-        if (found != free_.end() && found->first / 2 <= size) {
-            block = {found->second, found->first};
+        if (found != free_.end() && found->first - found->first / 4 <= size) {
+            block = {found->second.memory, found->first};
             free_.erase(found);
             kept_ -= block.bytes;
         }
@@ -115,19 +120,21 @@ private:
     }
 
     void trim() noexcept {
-        const size_t limit = std::max(peak_, peak_before_);
-        while (!free_.empty() && used_ + kept_ > limit) {
-            const auto largest = std::prev(free_.end());
-            kept_ -= largest->first;
-            std::free(largest->second);
-            free_.erase(largest);
+        const size_t peak = std::max(peak_, peak_before_);
+        while (!free_.empty() && used_ + kept_ > peak + peak / 8) {
+            const auto oldest = std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
+                return a.second.given < b.second.given;
+            });
+            kept_ -= oldest->first;
+            std::free(oldest->second.memory);
+            free_.erase(oldest);
         }
     }
 
     std::mutex mutex_;
-    std::multimap<size_t, void*> free_;
+    std::multimap<size_t, Free> free_;
     size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0;
-    uint64_t requests_ = 0;
+    uint64_t requests_ = 0, given_ = 0;
 };
 
 // Never destroyed: arrays may be let go of after the module is.

@@ -16,8 +16,8 @@ struct Block {
 // At least `bytes` bytes, uninitialised, aligned for any element type. Throws std::bad_alloc. Thread-safe.
 Block take_block(size_t bytes);
 
-// Gives a block back. A large one is kept for reuse, within limits: blocks in use and kept take no more memory together than
-// those in use took at their peak, of late (the last 256 to 512 requests for large blocks).
+// Gives a block back. A large one is kept for reuse, within limits: blocks in use and kept take at most an eighth more memory
+// together than those in use took at their peak, of late (the last 256 to 512 requests for large blocks).
 void give_block(Block block) noexcept;
 
 // Bytes kept and not in use.

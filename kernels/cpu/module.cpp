@@ -4,6 +4,7 @@
 #endif
 
 #include "bindings.h"
+#include "simd.h"
 
 namespace {
 
@@ -79,6 +80,9 @@ NB_MODULE(_core, m) {
           "threads go on with theirs (OMP_NUM_THREADS at first). Without effect in a forked process, which has one.");
     m.def("get_num_threads", &spsample::thread_limit,
           "Number of threads that a call from the calling thread would use; 1 in a forked process.");
+    m.def("instruction_set", [] { return spsample::instruction_set().name; }, "Which vector code runs: avx512, avx2 or portable.");
+    m.def("set_instruction_set", &spsample::set_instruction_set, nb::arg("name"),
+          "Choose it, for tests; False where this machine lacks it. No result depends on it.");
     m.def("pool_bytes", &spsample::pool_bytes, "Bytes of freed result arrays that are kept for the next call.");
     m.def("clear_pool", &spsample::clear_pool, "Give them back to the system.");
     nb::class_<FloatEnvironmentContext>(
@@ -91,8 +95,10 @@ NB_MODULE(_core, m) {
     spsample::watch_process();
     spsample::bind_random(m);
     spsample::bind_rows(m);
+    spsample::bind_uniform_rows(m);
     spsample::bind_columns(m);
     spsample::bind_probability(m);
+    spsample::bind_compact(m);
     spsample::bind_extraction(m);
     spsample::bind_algebra(m);
 }

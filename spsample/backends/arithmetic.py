@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
 
 from spsample.backends.protocol import FloatArray, Matrix, StackedRows
 from spsample.errors import CapacityError
 
-try:
-    from spsample._core import default_float_environment as _environment
-except ImportError:  # not built: the reference backend serves
-    _environment = nullcontext
+
+@cache
+def _environment() -> Callable[[], AbstractContextManager[object]]:
+    """The compiled core's, imported on first use: `import spsample` loads no OpenMP, which reads its variables then."""
+    try:
+        make: Callable[[], AbstractContextManager[object]] = import_module("spsample._core").default_float_environment
+    except ImportError:  # not built: the reference backend serves
+        return nullcontext
+    return make
 
 
 @contextmanager
@@ -28,7 +35,7 @@ def default_float_environment() -> Iterator[None]:
     ...     5e-324 * 1.0
     5e-324
     """
-    with _environment():
+    with _environment()():
         yield
 
 

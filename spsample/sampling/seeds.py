@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spsample.backends.protocol import Int64Array
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sparse import RowSelector, split, stack
 
@@ -46,17 +45,31 @@ def make_batches(
     """
     begin = np.arange(0, len(seeds), batch_size, dtype=np.int64)
     ptr = np.append(begin, len(seeds)).astype(np.int64) if len(begin) else np.zeros(1, np.int64)
-    merged = [_merge(part) for part in split(seeds, ptr)]
-    if duplicates == "error":
-        _refuse_duplicates(seeds, ptr, [inverse for _, inverse in merged])
-    selector = stack([unique.astype(dtype) for unique, _ in merged], first_batch)
-    inverse = np.concatenate([inverse for _, inverse in merged]) if merged else np.zeros(0, np.int64)
-    return SeedBatches(
-        RowSelector(selector.batch_ptr, selector.vertices.astype(dtype), selector.batch_ids), inverse, ptr
-    )
+    ids = seeds.astype(dtype)
+    repeating = _repeating_batches(ids, batch_size)
+    if len(repeating) and duplicates == "error":
+        _refuse_duplicates(seeds, ptr, int(repeating[0]))
+    batch_ids = first_batch + np.arange(len(begin), dtype=np.int64)
+    places = np.tile(np.arange(batch_size, dtype=np.int64), len(begin))[: len(ids)]
+    if not len(repeating):
+        return SeedBatches(RowSelector(ptr, ids, batch_ids), places, ptr)
+    merged, inverses = split(ids, ptr), split(places, ptr)
+    for i in repeating.tolist():
+        merged[i], inverses[i] = _merge(merged[i])
+    Q = stack(merged, first_batch)
+    return SeedBatches(Q, np.concatenate(inverses), ptr)
 
 
-def _merge(seeds: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _repeating_batches(ids: IntArray, batch_size: int) -> Int64Array:
+    """Ascending numbers of the batches in which a seed appears twice. O(len(ids) log batch_size), in one pass."""
+    full = len(ids) // batch_size
+    ordered = np.sort(ids[: full * batch_size].reshape(full, batch_size), axis=1)
+    repeating = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).astype(np.int64)
+    rest = np.sort(ids[full * batch_size :])
+    return np.append(repeating, full) if (rest[1:] == rest[:-1]).any() else repeating
+
+
+def _merge(seeds: IntArray) -> tuple[IntArray, Int64Array]:
     """Distinct seeds in order of first appearance, and the place of each given one."""
     unique, first, inverse = np.unique(seeds, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
@@ -65,15 +78,15 @@ def _merge(seeds: Int64Array) -> tuple[Int64Array, Int64Array]:
     return unique[order], place[inverse].astype(np.int64)
 
 
-def _refuse_duplicates(seeds: NDArray[np.int64], ptr: Int64Array, inverses: list[Int64Array]) -> None:
-    for i, inverse in enumerate(inverses):
-        is_new = np.zeros(len(inverse), np.bool_)
-        is_new[np.unique(inverse, return_index=True)[1]] = True
-        if not is_new.all():
-            position = int(ptr[i] + np.flatnonzero(~is_new)[0])
-            raise InputError(
-                argument="seeds",
-                given=f"{seeds[position]} again at position {position}, in batch {i} of the call",
-                expected="distinct seeds within each batch, since duplicates='error'",
-                hint="Use duplicates='merge' to sample it once and find it by MiniBatch.seed_inverse.",
-            )
+def _refuse_duplicates(seeds: Int64Array, ptr: Int64Array, batch: int) -> None:
+    """Names the first repeated seed of a batch that has one."""
+    part = seeds[ptr[batch] : ptr[batch + 1]]
+    is_new = np.zeros(len(part), np.bool_)
+    is_new[np.unique(part, return_index=True)[1]] = True
+    position = int(ptr[batch] + np.flatnonzero(~is_new)[0])
+    raise InputError(
+        argument="seeds",
+        given=f"{seeds[position]} again at position {position}, in batch {batch} of the call",
+        expected="distinct seeds within each batch, since duplicates='error'",
+        hint="Use duplicates='merge' to sample it once and find it by MiniBatch.seed_inverse.",
+    )

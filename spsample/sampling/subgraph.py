@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from spsample.sparse import (
     extract_rows,
     its_sample,
     normalize_rows,
-    row_lengths,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +44,10 @@ def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
     """The vertices behind the `found` ones in each batch of `known`."""
     new = np.diff(known.batch_ptr) - np.diff(found.batch_ptr)
     ptr = np.concatenate([[0], np.cumsum(new)]).astype(np.int64)
-    begin = known.batch_ptr[1:] - new
-    where = np.arange(ptr[-1]) + np.repeat(begin - ptr[:-1], new)
-    return RowSelector(ptr, known.vertices[where], known.batch_ids)
+    ends = known.batch_ptr[1:]
+    parts = [known.vertices[lo:hi] for lo, hi in zip((ends - new).tolist(), ends.tolist(), strict=True)]
+    vertices = np.concatenate(parts) if parts else known.vertices
+    return RowSelector(ptr, vertices, known.batch_ids)
 
 
 def _prefixes(hops: list[StackedLayer], known: RowSelector) -> list[BulkLayer]:
@@ -56,8 +55,7 @@ def _prefixes(hops: list[StackedLayer], known: RowSelector) -> list[BulkLayer]:
     k = len(known.batch_ids)
     entries = _Interleaving([np.diff(h.rows.entry_ptr) for h in hops], k)
     rows = _Interleaving([np.diff(h.rows.batch_ptr) for h in hops], k)
-    lengths = rows.gather([row_lengths(h.rows) for h in hops])
-    indptr = _restarting_sums(lengths, rows.batch_ptr)
+    indptr = _pointers(hops, rows)
     indices = entries.gather([h.rows.columns for h in hops])
     data = entries.gather_optional([h.data for h in hops])
     edge_ids = entries.gather_optional([h.edge_ids for h in hops])
@@ -103,8 +101,19 @@ class _Interleaving:
         return self.gather(present) if len(present) == len(parts) else None
 
 
-def _restarting_sums(lengths: Int64Array, batch_ptr: Int64Array) -> Int64Array:
-    """Row pointers that start at 0 in every batch, (rows + k,)."""
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    parts = [ends[lo : hi + 1] - ends[lo] for lo, hi in pairwise(batch_ptr)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+def _pointers(hops: list[StackedLayer], rows: _Interleaving) -> Int64Array:
+    """Row pointers over all hops that start at 0 in every batch, (rows + k,)."""
+    k = len(rows.batch_ptr) - 1
+    shift = np.arange(k)  # a batch has one pointer more than rows
+    indptr = np.empty(rows.batch_ptr[-1] + k, np.int64)
+    indptr[rows.batch_ptr[:-1] + shift] = 0
+    before = np.zeros(k, np.int64)  # entries of earlier hops
+    for hop, sizes, begin in zip(hops, rows.sizes, rows.begin, strict=True):
+        first = hop.rows.batch_ptr[:-1] + shift + 1
+        to = begin + shift + 1
+        for lo, hi, out, base in zip(
+            first.tolist(), (first + sizes).tolist(), to.tolist(), before.tolist(), strict=True
+        ):
+            np.add(hop.rows.indptr[lo:hi], base, out=indptr[out : out + hi - lo])
+        before += np.diff(hop.rows.entry_ptr)
+    return indptr

@@ -54,7 +54,7 @@ def test_small_arrays_are_not_pooled() -> None:
     assert kept() == 0
 
 
-def test_kept_and_used_stay_within_the_peak_in_use() -> None:
+def test_kept_and_used_stay_within_nine_eighths_of_the_peak_in_use() -> None:
     block(4)
     array = block(16)  # too large for the kept block, which makes room
     assert kept() == 0
@@ -66,20 +66,20 @@ def test_small_calls_find_their_blocks_after_a_large_one() -> None:
     pair = [block(8), block(8)]
     del pair
     assert kept() == 16
-    small = block(1)
+    small = block(3)
     assert kept() == 8, "one large block went, not two"
     address = small.ctypes.data
     del small
-    assert kept() == 9
+    assert kept() == 11
     for _ in range(3):
-        assert block(1).ctypes.data == address
+        assert block(3).ctypes.data == address
 
 
 def test_a_large_call_is_forgotten_after_two_generations() -> None:
     pair = [block(32), block(32)]
     del pair
     held = block(0.25)  # use never falls to 0
-    assert kept() == 32
+    assert kept() == 64
     for _ in range(3 * 256):
         block(0.25)
     assert held.nbytes == MIB // 4
@@ -103,7 +103,7 @@ def test_threads_share_the_pool() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(work, range(4)))
-    assert kept() <= 4 * largest
+    assert kept() <= 4 * largest * 9 / 8
 
 
 FAILING = """

@@ -1,0 +1,254 @@
+// compact: src vertices of k batches in their order, and drawn columns as indices into them (docs/law.md, section 4).
+//
+// One batch at a time, each by one thread. The targets and the columns of a batch are sets of vertices. Where the batch is not
+// tiny against its largest vertex id, they are bit sets: reading the words in order gives the new vertices ascending, and the
+// number of bits before a vertex (its rank) leads to its index in src. Else they are a hash table, and the new ones are sorted.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "numbering.h"
+#include "parallel.h"
+#include "simd.h"
+
+namespace spsample {
+namespace {
+
+constexpr int64_t kWordsPerElement = 4;  // bit sets serve up to so many words per target and entry of a batch
+constexpr int64_t kFewWords = 1024;      // or up to so many
+
+// One batch: its targets (none where they are not to be in src) and the columns of its entries.
+template <class Index>
+struct BatchColumns {
+    const Index* targets;
+    int64_t num_targets;
+    const Index* columns;
+    int64_t num_entries;
+};
+
+// The new vertices of a batch, ascending; the room behind them is for vector stores.
+template <class Index>
+struct NewVertices {
+    Buffer<Index> vertices;
+    int64_t count = 0;
+
+    explicit NewVertices(int64_t size = 0) : vertices(size + kLanes), count(size) {}
+};
+
+// --- by bit sets ------------------------------------------------------------------------------------------------------------
+
+// Two empty bit sets and their ranks, n/2 bytes, and 4 bytes for each vertex of a batch. Empty again after every batch.
+class BitScratch {
+public:
+    // Sets for vertices up to `largest`.
+    BitSets sets(int64_t largest) {
+        const int64_t num_words = (largest / 512 + 1) * 8;
+        if (known_.size() < num_words) {
+            known_ = zeros(num_words);
+            found_ = zeros(num_words);
+            ranks_ = Buffer<RankedWord>(2 * num_words);
+        }
+        return {known_.data(), found_.data(), ranks_.data(), num_words};
+    }
+
+    // Room for one number for each of `count` vertices.
+    uint32_t* places(int64_t count) {
+        if (places_.size() < count) places_ = Buffer<uint32_t>(count + count / 4);
+        return places_.data();
+    }
+
+private:
+    static Buffer<uint64_t> zeros(int64_t count) {
+        Buffer<uint64_t> words(count);
+        std::fill(words.data(), words.data() + count, uint64_t(0));
+        return words;
+    }
+    Buffer<uint64_t> known_, found_;
+    Buffer<RankedWord> ranks_;
+    Buffer<uint32_t> places_;
+};
+
+// Adds the vertices to a set. O(count).
+template <class Index>
+void add_all(const Index* vertices, int64_t count, uint64_t* set) {
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t vertex = static_cast<uint64_t>(vertices[i]);
+        set[vertex >> 6] |= uint64_t(1) << (vertex & 63);
+    }
+}
+
+// Adds distinct vertices to an empty set. Whether they were distinct.
+template <class Index>
+bool add_distinct(const Index* vertices, int64_t count, uint64_t* set) {
+    uint64_t twice = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t vertex = static_cast<uint64_t>(vertices[i]), bit = uint64_t(1) << (vertex & 63);
+        twice |= set[vertex >> 6] & bit;
+        set[vertex >> 6] |= bit;
+    }
+    return twice == 0;
+}
+
+// The new vertices of a batch; local: its columns as indices into src. O(largest id / 64 + targets + entries).
+template <class Index>
+NewVertices<Index> compact_by_bits(const BatchColumns<Index>& batch, int64_t largest, BitScratch& scratch, Index* local) {
+    const InstructionSet& simd = instruction_set();
+    const SetFunctions<Index>& functions = simd.sets<Index>();
+    const BitSets sets = scratch.sets(largest);
+    const bool distinct = add_distinct(batch.targets, batch.num_targets, sets.known);
+    require(distinct, "vertices", "must be distinct within a batch");
+    add_all(batch.columns, batch.num_entries, sets.found);
+    NewVertices<Index> added(simd.count_new(sets));
+    functions.take_new(sets, added.vertices.data());
+    uint32_t* places = nullptr;
+    if (batch.num_targets > 0) {
+        places = scratch.places(batch.num_targets + added.count);
+        functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
+        functions.place(sets.ranks, added.vertices.data(), added.count, static_cast<uint32_t>(batch.num_targets), places);
+    }
+    functions.relabel(sets.ranks, places, batch.columns, batch.num_entries, local);
+    return added;
+}
+
+// --- by a hash table --------------------------------------------------------------------------------------------------------
+
+template <class Index>
+struct HashScratch {
+    Numbering<Index> vertices;
+    std::vector<Numbered<Index>> order, spare;
+    std::vector<Index> rank;  // of the vertices after the targets, by their number
+};
+
+// As above. O(targets + entries + sort of the new vertices).
+template <class Index>
+NewVertices<Index> compact_by_hash(const BatchColumns<Index>& batch, HashScratch<Index>& scratch, Index* local) {
+    Numbering<Index>& vertices = scratch.vertices;
+    vertices.reset(batch.num_targets + batch.num_entries / 2);
+    for (int64_t r = 0; r < batch.num_targets; ++r) vertices.number(batch.targets[r]);
+    require(vertices.size() == batch.num_targets, "vertices", "must be distinct within a batch");
+    for (int64_t e = 0; e < batch.num_entries; ++e) local[e] = vertices.number(batch.columns[e]);
+    ascending(vertices, batch.num_targets, scratch.order, scratch.spare);
+    NewVertices<Index> added(static_cast<int64_t>(scratch.order.size()));
+    scratch.rank.resize(scratch.order.size());
+    for (int64_t i = 0; i < added.count; ++i) {
+        const Numbered<Index>& vertex = scratch.order[static_cast<size_t>(i)];
+        added.vertices[i] = vertex.key;
+        scratch.rank[static_cast<size_t>(vertex.number - batch.num_targets)] = static_cast<Index>(batch.num_targets + i);
+    }
+    for (int64_t e = 0; e < batch.num_entries; ++e) {
+        if (local[e] >= batch.num_targets) local[e] = scratch.rank[static_cast<size_t>(local[e] - batch.num_targets)];
+    }
+    return added;
+}
+
+// --- one batch --------------------------------------------------------------------------------------------------------------
+
+template <class Index>
+struct Scratch {
+    BitScratch bits;
+    HashScratch<Index> hash;
+};
+
+// The largest of the ids and `floor`; negative ones are refused.
+template <class Index>
+int64_t largest_id(const Index* ids, int64_t count, int64_t floor, const char* name) {
+    Index largest = 0, smallest = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        largest = std::max(largest, ids[i]);
+        smallest = std::min(smallest, ids[i]);
+    }
+    require(smallest >= 0, name, "must not be negative");
+    return std::max(floor, static_cast<int64_t>(largest));
+}
+
+template <class Index>
+NewVertices<Index> compact_batch(const BatchColumns<Index>& batch, Scratch<Index>& scratch, Index* local) {
+    int64_t largest = largest_id(batch.targets, batch.num_targets, 0, "vertices");
+    largest = largest_id(batch.columns, batch.num_entries, largest, "columns");
+    const int64_t elements = batch.num_targets + batch.num_entries;
+    const bool few_words = largest / 64 <= std::max(kFewWords, kWordsPerElement * elements);
+    if (few_words && elements < int64_t(1) << 32) return compact_by_bits(batch, largest, scratch.bits, local);
+    return compact_by_hash(batch, scratch.hash, local);
+}
+
+// --- all batches ------------------------------------------------------------------------------------------------------------
+
+// The batches of Q where A is not at hand: its vertices are not checked.
+template <class Index>
+SelectorView<Index> batches_view(const In<int64_t>& batch_ptr, const In<Index>& vertices) {
+    const int64_t num_rows = static_cast<int64_t>(vertices.size());
+    require_pointers(batch_ptr, num_rows, "batch_ptr");
+    return {batch_ptr.data(), vertices.data(), nullptr, static_cast<int64_t>(batch_ptr.size()) - 1, num_rows};
+}
+
+template <class Index>
+struct Sources {
+    Buffer<int64_t> src_ptr;
+    Buffer<Index> src;
+};
+
+// Each batch's targets, then its new vertices.
+template <class Index>
+Sources<Index> stacked_sources(
+    const SelectorView<Index>& Q, bool include_targets, const std::vector<NewVertices<Index>>& added) {
+    Sources<Index> all{Buffer<int64_t>(Q.num_batches + 1), {}};
+    const auto num_targets = [&](int64_t i) { return include_targets ? Q.batch_ptr[i + 1] - Q.batch_ptr[i] : 0; };
+    all.src_ptr[0] = 0;
+    for (int64_t i = 0; i < Q.num_batches; ++i) {
+        const int64_t size = checked_sum(num_targets(i), added[static_cast<size_t>(i)].count);
+        all.src_ptr[i + 1] = checked_sum(all.src_ptr[i], size);
+    }
+    all.src = Buffer<Index>(all.src_ptr[Q.num_batches]);
+    parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
+        const NewVertices<Index>& batch = added[static_cast<size_t>(i)];
+        const Index* targets = Q.vertices + Q.batch_ptr[i];
+        Index* out = std::copy(targets, targets + num_targets(i), all.src.data() + all.src_ptr[i]);
+        std::copy(batch.vertices.data(), batch.vertices.data() + batch.count, out);
+    });
+    return all;
+}
+
+// (src_ptr, src, local). Memory beside the result: the new vertices once more, and the scratch of each thread.
+// Serves merge_targets too: there the columns of a batch are those drawn, each once.
+template <class Index>
+nb::tuple compact(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const In<Index>& columns,
+    bool include_targets) {
+    const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
+    require(entry_ptr.size() == batch_ptr.size(), "entry_ptr", "needs one element per batch and one more");
+    require_pointers(entry_ptr, static_cast<int64_t>(columns.size()), "entry_ptr");
+    Buffer<Index> local(static_cast<int64_t>(columns.size()));
+    Sources<Index> sources;
+    {
+        nb::gil_scoped_release release;
+        std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
+        const auto make_scratch = [] { return Scratch<Index>(); };
+        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
+            const int64_t begin = entry_ptr.data()[i], first = Q.batch_ptr[i];
+            const int64_t num_targets = include_targets ? Q.batch_ptr[i + 1] - first : 0;
+            const BatchColumns<Index> batch{
+                Q.vertices + first, num_targets, columns.data() + begin, entry_ptr.data()[i + 1] - begin};
+            added[static_cast<size_t>(i)] = compact_batch(batch, scratch, local.data() + begin);
+        });
+        sources = stacked_sources(Q, include_targets, added);
+    }
+    return nb::make_tuple(
+        to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)), to_numpy(std::move(local)));
+}
+
+template <class Index>
+void bind_for(nb::module_& m) {
+    m.def("compact", &compact<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
+          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
+          "(src_ptr, src, local) of the columns of k batches.");
+}
+
+}  // namespace
+
+void bind_compact(nb::module_& m) {
+    bind_for<int32_t>(m);
+    bind_for<int64_t>(m);
+}
+
+}  // namespace spsample

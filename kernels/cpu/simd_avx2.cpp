@@ -1,0 +1,147 @@
+// 16 lanes as twice 8 in AVX2. As in simd_avx512.cpp, only marked functions may use its instructions.
+#include "simd.h"
+
+#if SPSAMPLE_X86
+
+#include <immintrin.h>
+
+#include "simd_ranks.h"
+
+#define SPSAMPLE_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#define SPSAMPLE_AVX2_INLINE __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
+
+namespace spsample {
+namespace {
+
+constexpr int kHalf = 8;
+constexpr int kOddLanes = 0xAA;
+
+SPSAMPLE_AVX2_INLINE __m256i load(const uint32_t* lanes) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)); }
+SPSAMPLE_AVX2_INLINE void store(uint32_t* lanes, __m256i x) { _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), x); }
+
+// Bit l: whether lane l is all ones.
+SPSAMPLE_AVX2_INLINE unsigned mask_of(__m256i lanes) {
+    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(lanes)));
+}
+
+// All ones where a >= b, unsigned.
+SPSAMPLE_AVX2_INLINE __m256i at_least(__m256i a, __m256i b) { return _mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a); }
+
+// 64-bit products of 8 pairs of 32-bit words, as their high and low words. `odd_b` holds b's odd lanes moved down by one.
+struct Products {
+    __m256i high;
+    __m256i low;
+};
+
+SPSAMPLE_AVX2_INLINE Products multiply(__m256i a, __m256i b, __m256i odd_b) {
+    const __m256i even = _mm256_mul_epu32(a, b);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), odd_b);
+    return {_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, kOddLanes),
+            _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), kOddLanes)};
+}
+
+struct Words {
+    __m256i w[4];
+};
+
+SPSAMPLE_AVX2_INLINE __m256i xor3(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+
+// Philox4x32-10 of 8 counters under one key.
+SPSAMPLE_AVX2_INLINE Words philox(Words c, PhiloxKey key) {
+    const __m256i multiplier0 = _mm256_set1_epi64x(0xD2511F53), multiplier1 = _mm256_set1_epi64x(0xCD9E8D57);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+        const Products p0 = multiply(c.w[0], multiplier0, multiplier0);
+        const Products p1 = multiply(c.w[2], multiplier1, multiplier1);
+        const __m256i key0 = _mm256_set1_epi32(static_cast<int>(key.word0));
+        const __m256i key1 = _mm256_set1_epi32(static_cast<int>(key.word1));
+        c = {{xor3(p1.high, c.w[1], key0), p1.low, xor3(p0.high, c.w[3], key1), p0.low}};
+        key.word0 += 0x9E3779B9u;
+        key.word1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+// All draws of 8 lanes from `lane` on, as if no word were rejected. Returns the lanes where one may have to be: product low < t.
+template <bool Replace>
+SPSAMPLE_AVX2_INLINE unsigned draw(const LaneDraw& how, Lanes& lanes, int lane, __m256i degree) {
+    const __m256i c0 = load(lanes.vertex_low + lane);
+    const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
+    const __m256i c3 = _mm256_set1_epi32(static_cast<int>(static_cast<uint32_t>(how.batch_id)));
+    __m256i safe = _mm256_set1_epi32(-1);
+    for (int first = 0; first < how.size; first += 4) {
+        const Words words = philox({{c0, c1, _mm256_set1_epi32(first / 4), c3}}, how.key);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const int j = first + i;
+            if (j >= how.size) break;
+            const __m256i last = _mm256_add_epi32(degree, _mm256_set1_epi32(j - how.size));
+            const __m256i t = Replace ? degree : _mm256_add_epi32(last, _mm256_set1_epi32(1));
+            const Products product = multiply(words.w[i], t, _mm256_srli_epi64(t, 32));
+            safe = _mm256_and_si256(safe, at_least(product.low, t));
+            __m256i position = product.high;
+            if (!Replace) {
+                __m256i taken = _mm256_setzero_si256();
+                for (int k = 0; k < j; ++k) {
+                    taken = _mm256_or_si256(taken, _mm256_cmpeq_epi32(position, load(lanes.positions[k] + lane)));
+                }
+                position = _mm256_blendv_epi8(position, last, taken);
+            }
+            store(lanes.positions[j] + lane, position);
+        }
+    }
+    return mask_of(safe) ^ 0xFFu;
+}
+
+// Draws 8 lanes; returns those to be drawn again.
+SPSAMPLE_AVX2_INLINE unsigned draw_half(const LaneDraw& how, Lanes& lanes, int lane) {
+    const __m256i degree = load(lanes.degree + lane);
+    if (how.replace) {
+        const unsigned empty = mask_of(_mm256_cmpeq_epi32(degree, _mm256_setzero_si256()));
+        return draw<true>(how, lanes, lane, degree) & ~empty;
+    }
+    const __m256i size = _mm256_set1_epi32(how.size);
+    const __m256i whole = at_least(size, degree);
+    const unsigned whole_mask = mask_of(whole);
+    unsigned doubtful = 0;
+    if (whole_mask != 0xFF) doubtful = draw<false>(how, lanes, lane, _mm256_max_epu32(degree, size)) & ~whole_mask;
+    if (whole_mask != 0) {
+        for (int j = 0; j < how.size; ++j) {
+            const __m256i position = load(lanes.positions[j] + lane);
+            store(lanes.positions[j] + lane, _mm256_blendv_epi8(position, _mm256_set1_epi32(j), whole));
+        }
+    }
+    return doubtful;
+}
+
+SPSAMPLE_AVX2 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
+    const unsigned doubtful = draw_half(how, lanes, 0) | draw_half(how, lanes, kHalf) << kHalf;
+    for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
+}
+
+SPSAMPLE_AVX2 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
+
+template <class Index>
+SPSAMPLE_AVX2 void take_new(const BitSets& sets, Index* out) {
+    take_new_loop(sets, out);
+}
+
+template <class Index>
+SPSAMPLE_AVX2 void place(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places) {
+    place_loop(ranks, vertices, count, first, places);
+}
+
+template <class Index>
+SPSAMPLE_AVX2 void relabel(const RankedWord* ranks, const uint32_t* places, const Index* vertices, int64_t count, Index* local) {
+    relabel_loop(ranks, places, vertices, count, local);
+}
+
+}  // namespace
+
+const InstructionSet kAvx2{
+    "avx2", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
+
+}  // namespace spsample
+
+#endif

@@ -1,0 +1,192 @@
+"""Equal samples from every instruction set that this machine has: whole samplers, and the kernels at their edges."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from equality import KINDS, assert_bulks_same, calls, edge_lists, make_graph, node_wise, subgraphs, threads
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
+
+import spsample as sp  # noqa: E402
+from spsample.backends.cpu import CpuBackend  # noqa: E402
+from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
+from spsample.backends.reference import ReferenceBackend  # noqa: E402
+
+pytestmark = pytest.mark.sanitize
+
+CPU, REFERENCE = CpuBackend(), ReferenceBackend()
+KEY = (0x12345678, 0x9ABCDEF0)
+
+
+@contextmanager
+def instruction_set(name):
+    before = core.instruction_set()
+    assert core.set_instruction_set(name)
+    try:
+        yield
+    finally:
+        core.set_instruction_set(before)
+
+
+def available():
+    before = core.instruction_set()
+    names = [name for name in ("portable", "avx2", "avx512") if core.set_instruction_set(name)]
+    core.set_instruction_set(before)
+    return names
+
+
+SETS = available()
+each_set = pytest.mark.parametrize("name", SETS)
+
+
+def test_the_best_set_is_the_first_choice():
+    assert "portable" in SETS
+    assert core.instruction_set() in SETS
+    assert not core.set_instruction_set("none such")
+
+
+def pointers(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def assert_equal(one, other):
+    for field, a, b in zip(one._fields, one, other, strict=True):
+        assert (a is None) == (b is None), field
+        if a is not None:
+            assert a.dtype == b.dtype, field
+            np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+# --- whole samplers -------------------------------------------------------------------------------------------------
+
+
+@given(edges=edge_lists(), kind=st.sampled_from(KINDS), sampler=st.one_of(node_wise, subgraphs), data=st.data())
+@settings(max_examples=150)
+def test_samplers(edges, kind, sampler, data):
+    graph, call = make_graph(edges, kind, data.draw(st.sampled_from([np.int32, np.int64]))), {}
+    call = data.draw(calls(edges.num_nodes))
+    reference = sp.bulk_sample(graph, sampler=sampler, backend="reference", **call)
+    for name in SETS:
+        with instruction_set(name):
+            assert_bulks_same(reference, sp.bulk_sample(graph, sampler=sampler, backend="cpu", **call))
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def random_matrix(rng, lengths, index=np.int32):
+    indices = rng.integers(0, len(lengths), sum(lengths)).astype(index)
+    return Matrix(pointers(lengths), indices)
+
+
+def random_selector(rng, num_rows, sizes, ordered, index=np.int32):
+    parts = [rng.permutation(num_rows)[:size] for size in sizes]
+    parts = [np.sort(part) if ordered else part for part in parts]
+    vertices = np.concatenate([*parts, []]).astype(index)
+    return StackedSelector(pointers([len(p) for p in parts]), vertices, 2**32 - 1 - np.arange(len(parts)))
+
+
+@each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 10, 15, 16, 31, 64, 65, 80])
+def test_rows_of_all_lengths(name, index, replace, size):
+    """Degrees around the fanout, empty rows, the last row of A, and batches that do not fill 16 lanes."""
+    rng = np.random.default_rng(size)
+    lengths = [*rng.integers(0, 2 * size + 2, 60), size - 1, size, size + 1, 0, 3]
+    A = random_matrix(rng, lengths, index)
+    for ordered in (False, True):
+        Q = random_selector(rng, len(lengths), [1, 15, 16, 17, 0, 65, 40], ordered, index)
+        draw = Draw(KEY, 255, size, replace)
+        with instruction_set(name):
+            rows = CPU.sample_rows_uniform(A, Q, draw, True)
+            assert_equal(rows, REFERENCE.sample_rows_uniform(A, Q, draw, True))
+            assert_equal(CPU.sample_rows_uniform(A, Q, draw, False), rows._replace(positions=None))
+
+
+@each_set
+@pytest.mark.parametrize("replace", [False, True])
+def test_rejected_words(name, replace):
+    """A row of 3 000 000 entries rejects a word with probability (2^32 mod t) / 2^32, about 1 in 1600: many are."""
+    degree, k, size = 3_000_000, 400, 15
+    A = Matrix(np.array([0, 5, 5 + degree]), np.arange(5 + degree, dtype=np.int32))
+    Q = StackedSelector(np.arange(k + 1), np.ones(k, np.int32), np.arange(k))
+    counters = np.zeros((4 * k, 4), np.uint32)
+    counters[:, 0], counters[:, 1] = 1, 2 << 16
+    counters[:, 2], counters[:, 3] = np.tile(np.arange(4), k), np.repeat(np.arange(k), 4)
+    words = CPU.philox(counters, KEY).reshape(k, 16)[:, :size].astype(np.uint64)
+    t = degree + (np.zeros(size, np.int64) if replace else np.arange(size) + 1 - size).astype(np.int64)
+    t = t.astype(np.uint64)
+    rejected = (words * t & np.uint64(2**32 - 1)) < np.uint64(2**32) % t
+    assert rejected.sum() >= 2
+    with instruction_set(name):
+        rows = CPU.sample_rows_uniform(A, Q, Draw(KEY, 2, size, replace), False)
+    assert_equal(rows, REFERENCE.sample_rows_uniform(A, Q, Draw(KEY, 2, size, replace), False))
+
+
+@each_set
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_bulk_order(name, count, index):
+    """A larger than a range, visited by k batches: every order of visiting gives equal samples."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    A = random_matrix(rng, rng.integers(0, 250, n).tolist(), index)
+    assert A.indices.nbytes > 2 * (4 << 20)
+    for sizes in ([40], [3000] * 4, [n, *[9000] * 60, 0, 150, 5]):
+        parts = []
+        for size in sizes:  # some unordered vertices, then two ascending runs, as a second hop's frontier
+            some = rng.permutation(n)[:size]
+            first, second = len(some) // 10, len(some) // 3
+            parts += [some[:first], np.sort(some[first:second]), np.sort(some[second:])]
+        Q = StackedSelector(pointers(sizes), np.concatenate(parts).astype(index), np.arange(len(sizes)))
+        draw = Draw(KEY, 1, 7)
+        with threads(1), instruction_set("portable"):
+            one_by_one = [batch_rows(A, Q, draw, i) for i in range(len(sizes))]
+        with threads(count), instruction_set(name):
+            rows = CPU.sample_rows_uniform(A, Q, draw, True)
+        np.testing.assert_array_equal(rows.columns, np.concatenate([r.columns for r in one_by_one]))
+        np.testing.assert_array_equal(rows.positions, np.concatenate([r.positions for r in one_by_one]))
+        np.testing.assert_array_equal(rows.indptr, np.concatenate([r.indptr for r in one_by_one]))
+
+
+def batch_rows(A, Q, draw, i):
+    """The rows of one batch of Q by itself."""
+    lo, hi = Q.batch_ptr[i], Q.batch_ptr[i + 1]
+    alone = StackedSelector(np.array([0, hi - lo]), Q.vertices[lo:hi], Q.batch_ids[i : i + 1])
+    return CPU.sample_rows_uniform(A, alone, draw, True)
+
+
+# --- compact --------------------------------------------------------------------------------------------------------
+
+
+@each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("include_targets", [False, True])
+@pytest.mark.parametrize("largest", [0, 63, 64, 5000, 2**31 - 2])
+def test_compact(name, index, include_targets, largest):
+    """Dense and sparse sets of vertices, ids up to the largest of int32 (where a hash table serves)."""
+    rng = np.random.default_rng(largest)
+    ids = np.unique(np.append(rng.integers(0, largest + 1, 3000), largest))
+    targets = [rng.permutation(ids)[: len(ids) // d] for d in (7, 1, 2, 3)] + [ids[:0]]
+    columns = [rng.choice(ids, c) for c in (4000, 300, 0)] + [ids, ids[:0]]
+    Q = StackedSelector(pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(5))
+    entries = pointers([len(x) for x in columns])
+    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
+    with instruction_set(name):
+        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+
+
+@each_set
+@pytest.mark.parametrize("largest", [100, 2**31 - 2])
+def test_compact_refuses(name, largest):
+    ptr = np.array([0, 2])
+    with instruction_set(name):
+        for targets, columns in (([5, 5], [1, largest]), ([5, -6], [1, largest]), ([5, 6], [-1, largest])):
+            with pytest.raises(ValueError, match=r"vertices|columns"):
+                core.compact(ptr, np.array(targets, np.int32), ptr, np.array(columns, np.int32), True)
