@@ -1,4 +1,4 @@
-"""Distributed, matrix-based bulk minibatch sampling for training graph neural networks.
+"""Bulk minibatch sampling for graph neural networks as sparse matrix algebra.
 
 Examples
 --------

@@ -1,6 +1,6 @@
 """The exceptions spsample raises.
 
-Every exception is a :class:`SpSampleError` and also one of Python's own (``ValueError``, ``TypeError``, ...),
+Every exception is a `SpSampleError` and also one of Python's own (``ValueError``, ``TypeError``, ...),
 so that code which knows nothing of spsample catches it under the usual name::
 
     SpSampleError
@@ -83,7 +83,7 @@ class InputError(_ArgumentError, ValueError):
 
 
 class DTypeError(InputError, TypeError):
-    """An argument has the wrong type, dtype or device; takes the same keywords as :class:`InputError`.
+    """An argument has the wrong type, dtype or device; takes the same keywords as `InputError`.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class DTypeError(InputError, TypeError):
 
 
 class CapacityError(_ArgumentError, OverflowError):
-    """An integer size or headroom would be passed; takes the same keywords as :class:`InputError`.
+    """An integer size or headroom would be passed; takes the same keywords as `InputError`.
 
     Examples
     --------
@@ -110,6 +110,8 @@ class CapacityError(_ArgumentError, OverflowError):
 
 class DataError(_ArgumentError, OSError):
     """A file is missing, truncated or not of the form expected; ``argument`` is its path.
+
+    Where there is no file at all, ``argument`` names the argument that held the path.
 
     Examples
     --------
@@ -129,6 +131,8 @@ class MissingDependencyError(SpSampleError, ImportError):
         What needs it.
     extra : str, optional
         The extra of spsample that installs it; without one the package itself is named.
+    install : str, optional
+        What to give to ``pip install`` instead of either.
 
     Examples
     --------
@@ -136,17 +140,23 @@ class MissingDependencyError(SpSampleError, ImportError):
     mb.to_pyg() needs the package torch, which is not installed; install it with: pip install "spsample[pyg]"
     """
 
-    def __init__(self, *, package: str, needed_for: str, extra: str | None = None) -> None:
-        wanted = f'"spsample[{extra}]"' if extra else package
+    def __init__(self, *, package: str, needed_for: str, extra: str | None = None, install: str | None = None) -> None:
+        wanted = install or (f'"spsample[{extra}]"' if extra else package)
         super().__init__(
             f"{needed_for} needs the package {package}, which is not installed; install it with: pip install {wanted}"
         )
         self.package = package
         self.needed_for = needed_for
         self.extra = extra
+        self.install = install
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {"package": self.package, "needed_for": self.needed_for, "extra": self.extra}
+        fields = {
+            "package": self.package,
+            "needed_for": self.needed_for,
+            "extra": self.extra,
+            "install": self.install,
+        }
         return _rebuild, (type(self), fields)
 
 

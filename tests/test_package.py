@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "spsample"
 
 IMPORT_WITHOUT_OPTIONAL = """
 import sys
@@ -39,3 +43,15 @@ def test_core_has_the_version_of_the_package():
     from spsample import _core
 
     assert _core.__version__ == spsample.__version__
+
+
+def test_docstrings_have_no_sphinx_roles():
+    """mkdocstrings shows them as they stand."""
+    roles = re.compile(r":[a-z]+(:[a-z]+)?:`")
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if roles.search(line)
+    ]
+    assert not found

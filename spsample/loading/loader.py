@@ -39,7 +39,7 @@ class Batch:
     Attributes
     ----------
     minibatch
-        The sampled layers, a :class:`~spsample.sampling.MiniBatch`.
+        The sampled layers, a `MiniBatch`.
     x
         float32 features of ``src_nodes``, or None.
     y
@@ -82,7 +82,7 @@ class BulkLoader:
     backend and where an epoch was resumed change nothing.
 
     Every complete pass advances the epoch by one, so that a plain loop sees a new order and new samples each
-    time; :meth:`set_epoch` chooses one. A pass that is left early starts again from its beginning, unless a
+    time; `set_epoch` chooses one. A pass that is left early starts again from its beginning, unless a
     state is loaded.
 
     Parameters
@@ -96,9 +96,9 @@ class BulkLoader:
     batch_size
         Seeds per minibatch; the last one of an epoch may be smaller.
     bulk_size
-        Minibatches per call of :func:`~spsample.bulk_sample`, at least 1.
+        Minibatches per call of `bulk_sample`, at least 1.
     features
-        A :class:`~spsample.features.FeatureSource`, or a two-dimensional array or SciPy sparse matrix.
+        A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix.
     labels
         One per vertex, in a one-dimensional array.
     shuffle
@@ -106,7 +106,7 @@ class BulkLoader:
     random_seed
         Decides orders and samples.
     backend
-        Passed on to :func:`~spsample.bulk_sample`.
+        Passed on to `bulk_sample`.
 
     Raises
     ------

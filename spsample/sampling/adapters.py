@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from spsample.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from spsample.sampling.bulk import Layer, MiniBatch
+
+_INSTALL = {"torch_sparse": "--no-build-isolation torch-scatter torch-sparse"}
+"""Packages that have to be compiled against the torch that is installed."""
 
 
 def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
@@ -61,10 +65,14 @@ def to_torch_csr(batch: MiniBatch) -> list[Any]:
     with replacement) summed, in binary64 and in their order, then rounded once.
     """
     torch = _require("torch", "to_torch_csr", "pyg")
-    return [
-        torch.sparse_csr_tensor(*map(torch.from_numpy, _merged(layer)), size=layer.adj.shape, check_invariants=False)
-        for layer in batch.layers
-    ]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return [
+            torch.sparse_csr_tensor(
+                *map(torch.from_numpy, _merged(layer)), size=layer.adj.shape, check_invariants=False
+            )
+            for layer in batch.layers
+        ]
 
 
 def to_torch_sparse(batch: MiniBatch) -> list[Any]:
@@ -143,4 +151,6 @@ def _require(module: str, used_by: str, extra: str | None) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise MissingDependencyError(package=package, needed_for=f"MiniBatch.{used_by}()", extra=extra) from error
+        raise MissingDependencyError(
+            package=package, needed_for=f"MiniBatch.{used_by}()", extra=extra, install=_INSTALL.get(package)
+        ) from error

@@ -1,7 +1,7 @@
 """Checks of integers, choices and arrays, for the algebra and the layers above it: one wording for all.
 
 Each check costs at most a few vectorised passes over its input, reports the first bad entry with its value and
-position, and raises an exception of :mod:`spsample.errors`. Nothing is clipped, reordered or dropped.
+position, and raises an exception of `spsample.errors`. Nothing is clipped, reordered or dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs in memory: :class:`Graph`, and checks of what users hand in (:mod:`spsample.store.validation`)."""
+"""Graphs in memory: `Graph`, and checks of what users hand in (`spsample.store.validation`)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Graph:
         Raises
         ------
         DTypeError, InputError, CapacityError
-            As :class:`Graph`; also where `edge_index` has no edges and `num_nodes` is not given.
+            As `Graph`; also where `edge_index` has no edges and `num_nodes` is not given.
 
         Notes
         -----
@@ -245,7 +245,7 @@ class Graph:
 
     @property
     def csr(self) -> CSRMatrix:
-        """A as a :class:`spsample.sparse.CSRMatrix` over the same arrays.
+        """A as a `spsample.sparse.CSRMatrix` over the same arrays.
 
         Its ``data`` are None where none are stored, also where ``weighting`` is "row".
         """

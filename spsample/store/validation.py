@@ -1,7 +1,7 @@
 """Checks of graphs and seeds: ids, edge lists, weights, numbers of vertices.
 
-What is not particular to graphs is checked in :mod:`spsample.sparse.checks`, and made an array in
-:mod:`spsample.sparse.intake`; the names used above this layer are passed on from here.
+What is not particular to graphs is checked in `spsample.sparse.checks`, and made an array in
+`spsample.sparse.intake`; the names used above this layer are passed on from here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_num_nodes(argument: str, value: Any) -> int:
     Raises
     ------
     DTypeError, InputError
-        As :func:`require_int`.
+        As `require_int`.
     CapacityError
         Above 2**48.
 
@@ -126,7 +126,7 @@ def as_edge_index(argument: str, value: Any) -> NDArray[Any]:
     Raises
     ------
     DTypeError, InputError
-        As :func:`as_id_vector`; a shape of (E, 2) is refused with the advice to transpose.
+        As `as_id_vector`; a shape of (E, 2) is refused with the advice to transpose.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
     """View `value` as a one-dimensional array of float32 or float64 (which are not copied).
 
     Other real dtypes and bools become float64, where that is exact: integers up to 2**53, longdouble values
-    that are float64 values. Values are not checked here, see :func:`check_weights`.
+    that are float64 values. Values are not checked here, see `check_weights`.
 
     Raises
     ------

@@ -1,4 +1,8 @@
-"""What training reaches: real data at published levels, a planted problem at its Bayes rate."""
+"""What training reaches: real data at published levels, a planted problem at its Bayes rate.
+
+The real graphs are trained for fewer epochs than their presets say, tolokers on one of its ten splits;
+docs/api/training.md has the commands of the full runs.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +55,13 @@ def test_planted_learns_nothing_once_rewired():
 @pytest.mark.parametrize("kind", ["graphsage", "ladies"])
 def test_cora(data_dir, kind):
     data = load_dataset(str(data_dir / "planetoid_cora.npz"))
-    results = [train(data, kind, random_seed=seed).test for seed in range(3)]
+    results = [train(data, kind, random_seed=seed, epochs=60).test for seed in range(3)]
     assert np.mean(results) >= 0.78
 
 
 @pytest.mark.realdata
 def test_tolokers(data_dir):
-    """The first of the ten published splits; `spsample train --all-splits` does all of them."""
     data = load_dataset(str(data_dir / "tolokers.npz"))
-    sage, ladies = train(data).test, train(data, "ladies").test
-    assert sage >= 0.79
-    assert ladies >= sage - 0.025
+    sage, ladies = (train(data, kind, epochs=45).test for kind in ("graphsage", "ladies"))
+    assert sage >= 0.80
+    assert ladies >= sage - 0.015

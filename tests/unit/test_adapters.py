@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -167,6 +168,19 @@ def test_torch_csr_multiplies_as_the_rows_say():
         np.testing.assert_allclose((tensor @ torch.from_numpy(x)).numpy(), matrix @ x)
 
 
+def test_to_torch_csr_does_not_pass_on_the_beta_warning():
+    torch = pytest.importorskip("torch")
+    minibatch = minibatch_of(PLAIN, SAMPLERS["blocks"])
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # else once per process
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            minibatch.to_torch_csr()
+    finally:
+        torch.set_warn_always(always)
+
+
 # --- torch_sparse, DGL ----------------------------------------------------------------------------------------------
 
 
@@ -276,7 +290,7 @@ def test_to_dgl(graph):
         ("to_pyg", "torch", "blocks", 'pip install "spsample[pyg]"'),
         ("to_pyg", "torch_geometric", "subgraph", 'pip install "spsample[pyg]"'),
         ("to_torch_csr", "torch", "blocks", 'pip install "spsample[pyg]"'),
-        ("to_torch_sparse", "torch_sparse", "blocks", "pip install torch_sparse"),
+        ("to_torch_sparse", "torch_sparse", "blocks", "pip install --no-build-isolation torch-scatter"),
         ("to_dgl", "dgl", "blocks", "pip install dgl"),
     ],
 )

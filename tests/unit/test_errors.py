@@ -54,6 +54,8 @@ def test_missing_dependency_names_the_extra():
     assert "mb.to_pyg()" in str(error)
     assert (error.package, error.needed_for, error.extra) == ("torch", "mb.to_pyg()", "pyg")
     assert str(errors.MissingDependencyError(package="dgl", needed_for="x")).endswith("pip install dgl")
+    told = errors.MissingDependencyError(package="a_b", needed_for="x", install="--no-build-isolation a-b")
+    assert str(told).endswith("pip install --no-build-isolation a-b")
 
 
 @pytest.mark.parametrize(
