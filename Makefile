@@ -5,13 +5,16 @@
 #   make demo PYTHON=python3.12                                          another interpreter
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu           torch without CUDA, on Linux
 #   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
+#   make bench BENCH_ARGS="bulk-size --help"                             the options of a measurement
+#
+# PYTHON and TORCH_INDEX take effect when .venv is created: run `make clean` before changing them.
 
 PYTHON         ?= python3
 VENV           ?= .venv
 TORCH_INDEX    ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
-BENCH_ARGS     ?=
+BENCH_ARGS     ?= bulk-size
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
@@ -48,7 +51,7 @@ lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)/dev  ## the measurements of bench/
+bench: $(STAMP)/dev  ## time per batch against the bulk size, into bench/results/ (some minutes)
 	$(PY) bench/run.py $(BENCH_ARGS)
 
 docs: $(STAMP)/docs  ## the documentation site, into site/
@@ -87,14 +90,15 @@ $(STAMP)/core: $(STAMP)/venv $(CORE)
 	$(EDITABLE) .
 	@touch $@
 
-$(STAMP)/demo: $(STAMP)/torch $(STAMP)/core
+# The core is order-only: where it alone was rebuilt, there are no packages to install anew.
+$(STAMP)/demo: $(STAMP)/torch pyproject.toml | $(STAMP)/core
 	$(EDITABLE) ".[pyg,data]"
 	@touch $@
 
-$(STAMP)/dev: $(STAMP)/torch $(STAMP)/core
+$(STAMP)/dev: $(STAMP)/torch pyproject.toml | $(STAMP)/core
 	$(EDITABLE) ".[dev]"
 	@touch $@
 
-$(STAMP)/docs: $(STAMP)/core
+$(STAMP)/docs: $(STAMP)/venv pyproject.toml | $(STAMP)/core
 	$(EDITABLE) ".[docs]"
 	@touch $@

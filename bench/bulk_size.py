@@ -129,7 +129,7 @@ def plot(results: list[Result], path: Path) -> None:
             label=f"{name} ({base * 1e3:.2f} ms at k = 1)",
         )
     axes.axhline(0.5, color="grey", linewidth=0.8, linestyle="--")
-    axes.set(xscale="log", xlabel="bulk size k (batches sampled at once)", ylabel="time per batch / that at k = 1", ylim=0)
+    axes.set(xscale="log", xlabel="bulk size k (batches sampled at once)", ylabel="time per batch over k = 1", ylim=0)
     axes.set_xticks(BULK_SIZES, [str(k) for k in BULK_SIZES])
     axes.minorticks_off()
     axes.set_title(f"{results[0].dataset}, {results[0].threads} threads, {platform.machine()}")

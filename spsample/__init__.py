@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, MiniBatch, Sampler, bulk_sample
-from spsample.sparse import CSRMatrix, shuffle
+from spsample.sparse import CSRMatrix, clear_pool, set_num_threads, shuffle
 from spsample.sparse.keys import LAW_VERSION
 from spsample.store import Graph
 
@@ -57,7 +57,9 @@ __all__ = [
     "Sampler",
     "available_backends",
     "bulk_sample",
+    "clear_pool",
     "law_version",
     "load_dataset",
+    "set_num_threads",
     "shuffle",
 ]

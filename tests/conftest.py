@@ -17,6 +17,9 @@ MARKERS = {
     "statistical": "compares sampled frequencies with an exact law",
 }
 
+# Before any OpenMP runtime is loaded: where tests share cores, threads that wait must not spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

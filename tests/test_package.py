@@ -18,9 +18,7 @@ print(spsample.__version__)
 
 @pytest.mark.sanitize
 def test_imports_without_optional_packages():
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT_WITHOUT_OPTIONAL], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", IMPORT_WITHOUT_OPTIONAL], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 

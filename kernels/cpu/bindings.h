@@ -188,6 +188,15 @@ inline DrawArguments draw_arguments(uint32_t key0, uint32_t key1, int64_t hop, i
     return {{key0, key1}, static_cast<uint32_t>(hop), size, replace};
 }
 
+// No draw numbers are left (docs/law.md, section 1). In Python `_core.DrawLimitReached`, an OverflowError.
+struct DrawLimitReached : std::overflow_error {
+    DrawLimitReached() : std::overflow_error("the next round of draws would pass the last draw number") {}
+};
+
+inline void require_draws(bool enough) {
+    if (!enough) throw DrawLimitReached();
+}
+
 // --- one function per file --------------------------------------------------------------------------------------------
 
 void bind_random(nb::module_& m);

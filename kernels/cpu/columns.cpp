@@ -106,7 +106,7 @@ Chosen draw_positions(
         take_support(row, chosen);
     } else {
         TakenOut taken = scratch.taken_out(limit);
-        its_distinct(row, draw.size, draws, chosen, taken);
+        require_draws(its_distinct(row, draw.size, draws, chosen, taken));
     }
     std::fill_n(counts, chosen.count, int64_t(1));
     return chosen;
@@ -200,7 +200,10 @@ void entries_distinct(
     if (chosen.count == size) return;
     Unchosen<Index> unchosen = scratch.unchosen(frontier.count, frontier_entries(frontier));
     for (; chosen.count < size; ++draw) {
-        if (draw % round == 0) unchosen.rebuild(frontier, chosen);
+        if (draw % round == 0) {
+            require_draws(draw + round <= draws.count());
+            unchosen.rebuild(frontier, chosen);
+        }
         chosen.add(unchosen.column(frontier, draws.below(draw, unchosen.inclusive[frontier.count - 1])));
     }
 }

@@ -1,5 +1,9 @@
 // From drawn columns to compact minibatches (docs/law.md, sections 4 and 6): restriction of A's rows to src, and the values of
 // the entries.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -187,9 +191,9 @@ Out<Index> locate(
 // --- entry_values --------------------------------------------------------------------------------------------------
 
 // One row: A_iv c_v in binary64, then optionally divided by their sum from 0.0 in entry order (left where that is 0),
-// then rounded once to Real. scratch holds the row.
+// then rounded once to Real. scratch holds the row. False where a value, or the sum, is too large for its type.
 template <class Real, class Weights>
-void row_values(
+bool row_values(
     const Weights& weights, int64_t degree, const int64_t* positions, const double* factors, int64_t count,
     bool normalize, double* scratch, Real* values) {
     double sum = 0.0;
@@ -197,10 +201,14 @@ void row_values(
         scratch[e] = weights(positions ? positions[e] : 0, degree) * factors[e];
         sum += scratch[e];
     }
+    if (!std::isfinite(sum)) sum = std::numeric_limits<double>::quiet_NaN();  // normalised values are NaN, too
+    bool finite = true;
     for (int64_t e = 0; e < count; ++e) {
         const double value = normalize && sum != 0.0 ? scratch[e] / sum : scratch[e];
         values[e] = static_cast<Real>(value);
+        finite = finite && std::isfinite(values[e]);
     }
+    return finite;
 }
 
 // The arrays of an entry_values call.
@@ -214,10 +222,11 @@ struct ValueArguments {
     bool normalize;
 };
 
-// values: one per extracted entry. O(entries).
+// values: one per extracted entry. `overflowed` gets the first entry whose value is not finite, or -1. O(entries).
 template <class Real, class Index, class Weights>
-Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weights) {
+Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weights, int64_t* overflowed) {
     Buffer<Real> values(in.rows.num_entries);
+    std::atomic<bool> finite{true};
     struct Scratch {
         std::vector<double> factors, products;
     };
@@ -236,11 +245,18 @@ Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weig
                 scratch.factors[static_cast<size_t>(e)] = factors[column];
             }
             const int64_t* positions = in.rows.positions ? in.rows.positions + first : nullptr;
-            row_values(weights, in.A.degree(in.Q.vertices[r]), positions, scratch.factors.data(), count, in.normalize,
-                       scratch.products.data(), values.data() + first);
+            const bool row_finite = row_values(
+                weights, in.A.degree(in.Q.vertices[r]), positions, scratch.factors.data(), count, in.normalize,
+                scratch.products.data(), values.data() + first);
+            if (!row_finite) finite = false;
         }
     };
     parallel_rows(in.Q.batch_ptr, in.Q.num_batches, kRowChunk, make_scratch, fill);
+    *overflowed = -1;
+    if (!finite) {
+        const Real* begin = values.data();
+        *overflowed = std::find_if(begin, begin + values.size(), [](Real x) { return !std::isfinite(x); }) - begin;
+    }
     return values;
 }
 
@@ -260,11 +276,12 @@ nb::object entry_values(
     return with_weights(data, row_normalized, A.num_entries, [&](auto weights) -> nb::object {
         using Real = std::conditional_t<std::is_same_v<decltype(weights), ArrayWeights<double>>, double, float>;
         Buffer<Real> values;
+        int64_t overflowed = -1;
         {
             nb::gil_scoped_release release;
-            values = compute_values<Real>(in, weights);
+            values = compute_values<Real>(in, weights, &overflowed);
         }
-        return nb::cast(to_numpy(std::move(values)));
+        return nb::make_tuple(to_numpy(std::move(values)), overflowed);
     });
 }
 
@@ -290,7 +307,7 @@ void bind_graph_kernels(nb::module_& m) {
           nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(),
           nb::arg("stacked_indptr").noconvert(), nb::arg("columns").noconvert(),
           nb::arg("positions").noconvert().none(), src_ptr, nb::arg("weights").noconvert(), nb::arg("normalize"),
-          "Values of the extracted entries.");
+          "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 
 }  // namespace

@@ -32,47 +32,47 @@ size_t block_size(size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-void* allocate(size_t bytes) {
-    const size_t alignment = bytes >= kHugePage ? kHugePage : alignof(std::max_align_t);
+// Null where the system has not that much.
+void* try_allocate(size_t bytes) noexcept {
+    if (bytes < kHugePage) return std::malloc(std::max<size_t>(bytes, 1));
     void* memory = nullptr;
-    if (bytes >= kHugePage) {
-        if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
+    if (posix_memalign(&memory, kHugePage, bytes) != 0) return nullptr;
 #if defined(__linux__)
-        madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
+    madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
 #endif
-    } else {
-        memory = std::malloc(std::max<size_t>(bytes, 1));
-        if (!memory) throw std::bad_alloc();
-    }
     return memory;
 }
 
+// All blocks together, in use and kept, take at most an eighth more memory than those in use took at their peak: the peak of
+// this generation of requests and the one before, so that one large call is not remembered for ever. (The eighth is for sizes
+// that do not quite fit each other: they would else be freed and fetched in every call.) What was kept longest is freed first.
 class Pool {
 public:
     Block take(size_t bytes) {
         const size_t size = block_size(bytes);
-        {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            const auto found = free_.lower_bound(size);
-            if (found != free_.end() && found->first - found->first / 4 <= size) {
-                const Block block{found->second.memory, found->first};
-                free_.erase(found);
-                kept_ -= block.bytes;
-                use(block.bytes);
-                return block;
-            }
+        const Block kept = reuse_or_count(size);
+        if (kept.memory) return kept;
+        void* memory = try_allocate(size);
+        if (!memory) {
+            clear();
+            memory = try_allocate(size);
         }
-        const Block block{allocate(size), size};
+        if (memory) return {memory, size};
         const std::lock_guard<std::mutex> lock(mutex_);
-        use(size);
-        return block;
+        used_ -= size;
+        throw std::bad_alloc();
     }
 
     void give(Block block) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
-        if (!keep(block)) std::free(block.memory);
-        while (used_ + kept_ > limit() && !free_.empty()) drop_oldest();
+        try {
+            free_.emplace(block.bytes, Free{block.memory, given_++});
+            kept_ += block.bytes;
+        } catch (const std::bad_alloc&) {
+            std::free(block.memory);
+        }
+        trim();
     }
 
     size_t kept() noexcept {
@@ -80,52 +80,61 @@ public:
         return kept_;
     }
 
+    // Nothing is kept until the next request, so that what a failing call gives back is freed, too.
     void clear() noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
-        for (const auto& entry : free_) std::free(entry.second.memory);
-        free_.clear();
-        kept_ = 0;
-        most_used_ = used_;
+        peak_ = peak_before_ = 0;
+        trim();
     }
+
+    std::mutex& mutex() noexcept { return mutex_; }
 
 private:
+    static constexpr int kGeneration = 256;  // requests
+
+    // A kept block, and how many were given back before it.
     struct Free {
         void* memory;
-        uint64_t given;  // when: blocks given back so far
+        uint64_t given;
     };
 
-    // An eighth above the most in use: sizes that do not quite fit each other would else be freed and fetched in every call.
-    size_t limit() const { return most_used_ + most_used_ / 8; }
-
-    void use(size_t bytes) {
-        used_ += bytes;
-        most_used_ = std::max(most_used_, used_);
+    // A kept block of `size` bytes, or up to a third more; without one, memory null, and `size` bytes are counted as in
+    // use (those of the block that the caller is about to allocate).
+    Block reuse_or_count(size_t size) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (++requests_ % kGeneration == 0) {
+            peak_before_ = peak_;
+            peak_ = used_;
+        }
+        Block block{nullptr, size};
+        const auto found = free_.lower_bound(size);
+        if (found != free_.end() && found->first - found->first / 4 <= size) {
+            block = {found->second.memory, found->first};
+            free_.erase(found);
+            kept_ -= block.bytes;
+        }
+        used_ += block.bytes;
+        peak_ = std::max(peak_, used_);
+        trim();
+        return block;
     }
 
-    bool keep(Block block) noexcept {
-        try {
-            free_.emplace(block.bytes, Free{block.memory, given_++});
-        } catch (const std::bad_alloc&) {
-            return false;
+    void trim() noexcept {
+        const size_t peak = std::max(peak_, peak_before_);
+        while (!free_.empty() && used_ + kept_ > peak + peak / 8) {
+            const auto oldest = std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
+                return a.second.given < b.second.given;
+            });
+            kept_ -= oldest->first;
+            std::free(oldest->second.memory);
+            free_.erase(oldest);
         }
-        kept_ += block.bytes;
-        return true;
-    }
-
-    void drop_oldest() noexcept {
-        auto oldest = free_.begin();
-        for (auto entry = free_.begin(); entry != free_.end(); ++entry) {
-            if (entry->second.given < oldest->second.given) oldest = entry;
-        }
-        kept_ -= oldest->first;
-        std::free(oldest->second.memory);
-        free_.erase(oldest);
     }
 
     std::mutex mutex_;
     std::multimap<size_t, Free> free_;
-    size_t kept_ = 0, used_ = 0, most_used_ = 0;
-    uint64_t given_ = 0;
+    size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0;
+    uint64_t requests_ = 0, given_ = 0;
 };
 
 // Never destroyed: arrays may be let go of after the module is.
@@ -138,7 +147,13 @@ Pool& pool() {
 
 Block take_block(size_t bytes) {
     if (is_pooled(bytes)) return pool().take(bytes);
-    return {allocate(bytes), bytes};
+    void* memory = try_allocate(bytes);
+    if (!memory) {
+        clear_pool();
+        memory = try_allocate(bytes);
+    }
+    if (!memory) throw std::bad_alloc();
+    return {memory, bytes};
 }
 
 void give_block(Block block) noexcept {
@@ -152,5 +167,9 @@ void give_block(Block block) noexcept {
 size_t pool_bytes() noexcept { return pool().kept(); }
 
 void clear_pool() noexcept { pool().clear(); }
+
+void lock_pool() noexcept { pool().mutex().lock(); }
+
+void unlock_pool() noexcept { pool().mutex().unlock(); }
 
 }  // namespace spsample

@@ -16,14 +16,18 @@ struct Block {
 // At least `bytes` bytes, uninitialised, aligned for any element type. Throws std::bad_alloc. Thread-safe.
 Block take_block(size_t bytes);
 
-// Gives a block back: kept for reuse where it is large. What was kept longest is freed, so that all that is kept and in use stays
-// within 9/8 of the most that was ever in use at once.
+// Gives a block back. A large one is kept for reuse, within limits: blocks in use and kept take at most an eighth more memory
+// together than those in use took at their peak, of late (the last 256 to 512 requests for large blocks).
 void give_block(Block block) noexcept;
 
 // Bytes kept and not in use.
 size_t pool_bytes() noexcept;
 
-// Frees all of them.
+// Frees all of them. Done, too, where the system has no memory left for a new block, before that fails.
 void clear_pool() noexcept;
+
+// Around a fork, so that the child's copy of the pool is in order and unlocked.
+void lock_pool() noexcept;
+void unlock_pool() noexcept;
 
 }  // namespace spsample

@@ -13,8 +13,6 @@ const char* compiler_name() {
     return "clang";
 #elif defined(__GNUC__)
     return "gcc";
-#elif defined(_MSC_VER)
-    return "msvc";
 #else
     return "unknown";
 #endif
@@ -37,13 +35,23 @@ long openmp_version() {
 #endif
 }
 
-// Number of threads of later parallel loops of the calling thread; no result depends on it.
+// omp_set_num_threads: no result depends on it.
 void set_num_threads(int threads) {
     spsample::require(threads >= 1, "threads", "must be at least 1");
 #ifdef _OPENMP
     omp_set_num_threads(threads);
 #endif
 }
+
+// `with default_float_environment():`
+class FloatEnvironmentContext {
+public:
+    void enter() { environment_.emplace(); }
+    void leave(const nb::args&) { environment_.reset(); }
+
+private:
+    std::optional<spsample::DefaultFloatEnvironment> environment_;
+};
 
 nb::dict build_info() {
     nb::dict info;
@@ -67,13 +75,24 @@ NB_MODULE(_core, m) {
     m.def("build_info", &build_info,
           "What this extension was built with: version, build_type, compiler, compiler_version, cxx_standard,\n"
           "openmp, openmp_version, max_threads (now), sanitizers.");
-    m.def("set_num_threads", &set_num_threads, nb::arg("threads"), "Number of threads of later calls from this thread.");
-    m.def("get_num_threads", &spsample::thread_limit, "Number of threads that a call from this thread would use.");
+    m.def("set_num_threads", &set_num_threads, nb::arg("threads"),
+          "Number of threads of later calls from the calling thread only: OpenMP keeps one number per thread, and other\n"
+          "threads go on with theirs (OMP_NUM_THREADS at first). Without effect in a forked process, which has one.");
+    m.def("get_num_threads", &spsample::thread_limit,
+          "Number of threads that a call from the calling thread would use; 1 in a forked process.");
     m.def("instruction_set", [] { return spsample::instruction_set().name; }, "Which vector code runs: avx512, avx2 or portable.");
     m.def("set_instruction_set", &spsample::set_instruction_set, nb::arg("name"),
           "Choose it, for tests; False where this machine lacks it. No result depends on it.");
     m.def("pool_bytes", &spsample::pool_bytes, "Bytes of freed result arrays that are kept for the next call.");
     m.def("clear_pool", &spsample::clear_pool, "Give them back to the system.");
+    nb::class_<FloatEnvironmentContext>(
+        m, "default_float_environment",
+        "Context manager: in it the thread rounds to nearest and keeps subnormal numbers, whatever it was told before.")
+        .def(nb::init<>())
+        .def("__enter__", &FloatEnvironmentContext::enter)
+        .def("__exit__", &FloatEnvironmentContext::leave);
+    nb::exception<spsample::DrawLimitReached>(m, "DrawLimitReached", PyExc_OverflowError);
+    spsample::watch_process();
     spsample::bind_random(m);
     spsample::bind_rows(m);
     spsample::bind_uniform_rows(m);

@@ -1,4 +1,5 @@
-// Loops over chunks with OpenMP. No exception leaves a parallel region: the first one is kept and thrown after it.
+// Loops over chunks with OpenMP. No exception leaves a parallel region: the first one ends the loop and is thrown after it.
+// Every thread computes in the default floating-point environment; Ctrl-C ends a loop between two chunks.
 #pragma once
 
 #ifdef _OPENMP
@@ -11,12 +12,14 @@
 #include <exception>
 #include <mutex>
 
+#include "process.h"
+
 namespace spsample {
 
-// How many threads a parallel loop uses; 1 in a build without OpenMP.
+// How many threads a parallel loop uses; 1 in a build without OpenMP, and in a forked process.
 inline int thread_limit() {
 #ifdef _OPENMP
-    return omp_get_max_threads();
+    return in_forked_child ? 1 : omp_get_max_threads();
 #else
     return 1;
 #endif
@@ -32,8 +35,10 @@ public:
         } catch (...) {
             const std::lock_guard<std::mutex> lock(mutex_);
             if (!first_) first_ = std::current_exception();
+            failed_ = true;
         }
     }
+    bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
     void rethrow() const {
         if (first_) std::rethrow_exception(first_);
     }
@@ -41,6 +46,7 @@ public:
 private:
     std::mutex mutex_;
     std::exception_ptr first_;
+    std::atomic<bool> failed_{false};
 };
 
 // Calls body(scratch, begin, end) for the chunks of [0, count), in any order, each once. Every thread has its own
@@ -51,16 +57,24 @@ void parallel_chunks(int64_t count, int64_t chunk, MakeScratch&& make_scratch, B
     const int64_t num_chunks = (count - 1) / chunk + 1;
     ExceptionSlot slot;
     std::atomic<int64_t> next{0};
-    [[maybe_unused]] const int threads = static_cast<int>(std::min<int64_t>(num_chunks, thread_limit()));
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads) if (threads > 1)
-#endif
-    slot.run([&] {
+    const auto work = [&] {
+        const DefaultFloatEnvironment environment;
+        SignalWatch signals;
         auto scratch = make_scratch();
-        for (int64_t c = next++; c < num_chunks; c = next++) {
+        for (int64_t c = next++; c < num_chunks && !slot.failed(); c = next++) {
+            signals.poll();
             body(scratch, c * chunk, std::min(count, (c + 1) * chunk));
         }
-    });
+    };
+    const int threads = static_cast<int>(std::min<int64_t>(num_chunks, thread_limit()));
+    if (threads > 1) {
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+#endif
+        slot.run(work);
+    } else {
+        slot.run(work);  // not as a team of one: OpenMP is left alone in a forked process
+    }
     slot.rethrow();
 }
 

@@ -244,7 +244,7 @@ void sum_extracted(
                 const uint64_t column = static_cast<uint64_t>(rows.columns[e]);
                 const bool inside = column < static_cast<uint64_t>(num_src);
                 require(inside, "columns", "a local column is not below the batch's src");
-                const double weight = weights(rows.positions ? rows.positions[e] : 0, degree);
+                const auto weight = weights(rows.positions ? rows.positions[e] : 0, degree);
                 sums[column] += rule.shifts ? quantize(weight, rule.shifts[i], rule.power) : 1;
             }
         }

@@ -16,7 +16,7 @@ namespace {
 template <class Real>
 int64_t count_positive(const Real* weights, int64_t degree, int64_t enough) {
     int64_t positive = 0;
-    for (int64_t e = 0; e < degree && positive < enough; ++e) positive += weights[e] > Real(0) ? 1 : 0;
+    for (int64_t e = 0; e < degree && positive < enough; ++e) positive += is_positive(weights[e]) ? 1 : 0;
     return positive;
 }
 
@@ -26,7 +26,7 @@ PrefixRow quantized_row(const Real* weights, int64_t degree, DrawScratch& scratc
     uint64_t* inclusive = scratch.prefix(degree);
     uint64_t sum = 0;
     for (int64_t e = 0; e < degree; ++e) {
-        sum += quantize(static_cast<double>(weights[e]), shift, 1);
+        sum += quantize(weights[e], shift, 1);
         inclusive[e] = sum;
     }
     return {inclusive, degree};
@@ -45,7 +45,7 @@ RowsResult<Index> weighted_rows(
         const bool within = degree <= draw.size || count_positive(weights, degree, draw.size + 1) <= draw.size;
         if (!draw.replace && within) {
             for (int64_t e = 0; e < degree; ++e) {
-                if (weights[e] > Real(0)) *out++ = begin + e;
+                if (is_positive(weights[e])) *out++ = begin + e;
             }
             return;
         }
@@ -56,7 +56,7 @@ RowsResult<Index> weighted_rows(
         } else {
             Chosen chosen = scratch.chosen(draw.size, out);
             TakenOut taken = scratch.taken_out(draw.size);
-            its_distinct(row, draw.size, draws, chosen, taken);
+            require_draws(its_distinct(row, draw.size, draws, chosen, taken));
         }
         for (int64_t e = 0; e < draw.size; ++e) out[e] += begin;
     });

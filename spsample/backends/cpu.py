@@ -6,12 +6,15 @@ and the kernels' source, under `kernels/`, states sizes, order and complexity ab
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample import _core
+from spsample.backends.arithmetic import draw_limit_error, overflow_error
 from spsample.backends.protocol import (
     Array,
     ColumnMatrix,
@@ -90,11 +93,21 @@ def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
     return int(draw.key[0]), int(draw.key[1]), int(draw.hop), int(draw.size), bool(draw.replace)
 
 
+@contextmanager
+def _enough_draws() -> Iterator[None]:
+    """Turn a kernel's message that the draw numbers ran out into the error of the law's section 1."""
+    try:
+        yield
+    except _core.DrawLimitReached as error:
+        raise draw_limit_error() from error
+
+
 class CpuBackend:
     """Compiled kernels on the CPU; every method is as in `spsample.backends.protocol.Backend`.
 
-    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or `spsample._core.set_num_threads`); no
-    result depends on it.
+    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or, for calls from the thread that calls it,
+    `spsample._core.set_num_threads`); no result depends on it. It is 1 in a process made by ``os.fork``, which OpenMP's
+    threads do not survive.
 
     Examples
     --------
@@ -149,7 +162,8 @@ class CpuBackend:
     def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
         selector = _selector(Q, A.indices)
-        arrays = _core.sample_rows_weighted(*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions))
+        with _enough_draws():
+            arrays = _core.sample_rows_weighted(*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions))
         return StackedRows(selector[0], *arrays)
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
@@ -184,18 +198,22 @@ class CpuBackend:
     def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
         q = None if numerators is None else np.ascontiguousarray(numerators, dtype=np.uint64)
-        return ColumnSample(*_core.draw_entries(*_matrix(A), *_selector(Q, A.indices), q, *_draw(draw)))
+        with _enough_draws():
+            return ColumnSample(*_core.draw_entries(*_matrix(A), *_selector(Q, A.indices), q, *_draw(draw)))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
         numerators = np.ascontiguousarray(P.numerators, dtype=np.uint64)
         columns = np.ascontiguousarray(P.columns)
-        return ColumnSample(*_core.draw_columns(_int64(P.indptr), columns, numerators, _int64(batch_ids), *_draw(draw)))
+        rows = (_int64(P.indptr), columns, numerators)
+        with _enough_draws():
+            return ColumnSample(*_core.draw_columns(*rows, _int64(batch_ids), *_draw(draw)))
 
     def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
         inclusive = np.ascontiguousarray(cumulative, dtype=np.uint64)
-        return ColumnSample(*_core.draw_shared(inclusive, _int64(batch_ids), *_draw(draw)))
+        with _enough_draws():
+            return ColumnSample(*_core.draw_shared(inclusive, _int64(batch_ids), *_draw(draw)))
 
     # --- extraction -----------------------------------------------------------------------------------
     def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
@@ -235,7 +253,8 @@ class CpuBackend:
     ) -> FloatArray:
         """`A_iv weights[v]` per extracted entry: binary64, optionally row-normalised, then rounded once."""
         factors = np.ascontiguousarray(weights, dtype=np.float64)
-        values: FloatArray = _core.entry_values(
+        values: FloatArray
+        values, overflowed = _core.entry_values(
             *_weighted(A),
             *_selector(Q, A.indices),
             *_extracted(rows, A.indices),
@@ -243,6 +262,8 @@ class CpuBackend:
             factors,
             bool(normalize),
         )
+        if overflowed >= 0:
+            raise overflow_error(A, rows, values, overflowed)
         return values
 
     # --- general sparse algebra -----------------------------------------------------------------------

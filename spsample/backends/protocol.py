@@ -1,9 +1,9 @@
 """What a backend is: the kernels of the sampling algebra over plain arrays.
 
 A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions, and
-all
-backends return equal bits (`docs/law.md`). Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k
-frontiers, batch by batch). Index type: int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
+all backends return equal bits (`docs/law.md`). Shapes: n vertices, k batches stacked, m stacked rows (the vertices of
+all k frontiers, batch by batch). Index type: int32 or int64, that of `Matrix.indices`; pointers int64; numerators
+uint64.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Matrix(NamedTuple):
     """A as CSR: row = target, columns = in-neighbours, entries in the law's order.
 
     `data` is None (every entry 1) or float32/float64 (n entries' weights, >= 0). With `row_normalized` (only where
-    `data`
-    is None) an entry of a row of d entries is `1.0 / d`.
+    `data` is None) an entry of a row of d entries is `1.0 / d`.
     """
 
     indptr: Int64Array
@@ -71,8 +70,7 @@ class Numerators(NamedTuple):
 class StackedRows(NamedTuple):
     """k stacked sparse matrices, one per batch, m rows in all.
 
-    Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and the
-    slice
+    Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and
     `[batch_ptr[i] + i : batch_ptr[i + 1] + i + 1]` of `indptr`, which starts at 0 for every batch. `positions` are the
     entries' positions in A (int64), or None where they were not asked for.
     """

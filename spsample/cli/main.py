@@ -1,7 +1,13 @@
-"""Entry point of the command ``spsample``."""
+"""Entry point of the command ``spsample``.
+
+The command sets the environment variable ``OMP_WAIT_POLICY`` to ``passive`` unless the user has set it, before torch
+and the compiled core are loaded: their OpenMP threads then sleep between two parallel loops instead of spinning, which
+on a machine that others use too would take processor time from whoever has work. ``import spsample`` sets nothing.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -31,7 +37,7 @@ app = typer.Typer(
     cls=_Group,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Matrix-based bulk sampling of minibatches for graph neural networks.",
+    help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
 )
 app.command()(train)
 
@@ -49,7 +55,8 @@ def _options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Take the options that come before the command."""
+    """Take the options that come before the command, and settle how waiting threads behave."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 if __name__ == "__main__":

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from spsample.backends import get_backend
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from spsample.data import Dataset
-    from spsample.training import EpochRecord, TrainResult
+    from spsample.training import EpochRecord, Preset, Trainer, TrainResult
 
-__all__ = ["EpochProgress", "print_results"]
+__all__ = ["EpochProgress", "describe_settings", "print_plan", "print_results"]
 
 _METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC AUC"}
 
@@ -37,8 +40,6 @@ class EpochProgress:
             console=console,
             disable=quiet or not console.is_terminal,
         )
-        if not quiet and console.is_terminal:
-            console.print(repr(dataset), highlight=False)
         self._task = self._progress.add_task("", total=epochs)
 
     def __enter__(self) -> EpochProgress:
@@ -60,10 +61,63 @@ class EpochProgress:
         self._progress.update(self._task, advance=1, description=text)
 
 
+def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
+    """Return what ``spsample train`` runs with, under the names of its options."""
+    sizes = "fanouts" if sampler == "graphsage" else "layer_sizes"
+    model, config = preset.model, preset.train
+    return {
+        "sampler": sampler,
+        sizes: list(getattr(preset, sizes)),
+        "batch_size": config.batch_size,
+        "bulk_size": config.bulk_size,
+        "backend": get_backend(config.backend).name,
+        "model": model.architecture,
+        "hidden": model.hidden,
+        "dropout": model.dropout,
+        "epochs": config.epochs,
+        "lr": config.learning_rate,
+        "weight_decay": config.weight_decay,
+        "eval_every": config.eval_every,
+        "scaling": preset.scaling,
+        "random_seed": config.random_seed,
+    }
+
+
+def print_plan(trainer: Trainer, settings: dict[str, Any]) -> None:
+    """Print what is about to be trained on what, and the settings as options that would give them again."""
+    graph, loader = trainer.graph, trainer.loader
+    where = f"backend {settings['backend']}{_threads(settings['backend'])}"
+    seeds = min(loader.batch_size, len(loader.seeds))
+    lines = (
+        f"{trainer.dataset.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges; "
+        f"{_count(len(loader), 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
+        f"sampled up to {loader.bulk_size:,} at once ({where})",
+        f"sampler: {trainer.sampler}",
+        "settings: " + " ".join(f"--{name.replace('_', '-')} {_text(value)}" for name, value in settings.items()),
+    )
+    console = Console()
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _threads(backend: str) -> str:
+    if backend != "cpu":
+        return ""
+    count = import_module("spsample._core").get_num_threads()
+    return f", {_count(count, 'thread', 'threads')}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _text(value: Any) -> str:
+    return ",".join(str(entry) for entry in value) if isinstance(value, list) else str(value)
+
+
 def print_results(results: Sequence[TrainResult]) -> None:
     """Print the figures of merit and the time per phase of one run, or of the runs on several splits."""
     console = Console()
-    console.print(f"{results[0].dataset}, {results[0].sampler}", highlight=False)
     console.print(_summary(results))
     console.print(_phases(results))
 

@@ -98,7 +98,7 @@ class Dataset:
 
 
 class Split(TypedDict):
-    """The three index sets, as keyword arguments of :class:`Dataset`."""
+    """The three index sets, as keyword arguments of `Dataset`."""
 
     train_idx: NDArray[np.int64]
     val_idx: NDArray[np.int64]

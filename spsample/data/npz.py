@@ -1,17 +1,11 @@
-"""Data sets from ``.npz`` files.
-
-The arrays: ``indptr``, ``indices`` (CSR, row = target vertex, columns = its in-neighbours), optionally
-``data`` (edge weights); features dense as ``x`` or as the CSR parts ``x_indptr, x_indices, x_data, x_shape``;
-``y`` int64, -1 where unlabelled; ``train_idx, val_idx, test_idx`` or, for several splits, boolean
-``train_masks, val_masks, test_masks`` of shape ``(splits, vertices)``; ``meta``, a JSON string. All but the
-graph may be missing.
-"""
+"""Data sets from ``.npz`` files; `load_npz` has their form."""
 
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
@@ -66,7 +60,20 @@ _FORM = "indptr, indices and, for training, x (or x_indptr, ...), y, train_idx, 
 
 
 def load_npz(path: str | Path, split: int = 0) -> Dataset:
-    """Load a data set from an ``.npz`` file of the form above.
+    """Load a data set from an ``.npz`` file, as ``numpy.savez`` writes it.
+
+    The arrays of a file with n vertices, all but the first optional:
+
+    - ``indptr``, ``indices``: the graph in CSR form, integers; row = target vertex, columns = its in-neighbours;
+    - ``data``: edge weights, finite and at least 0;
+    - ``x``: dense features, n rows; or ``x_indptr``, ``x_indices``, ``x_data``, ``x_shape``: features in CSR form;
+    - ``y``: n integers, the labels from 0 on, -1 where unlabelled;
+    - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
+      ``test_masks``: one or more splits, bool of shape (splits, n); the three sets of a split are disjoint;
+    - ``meta``: a JSON object as a string, kept in `Dataset.meta`; ``{"metric": "ROC AUC"}`` makes that the metric in
+      place of accuracy.
+
+    Other arrays are ignored, pickled objects refused. The file's name without ``.npz`` is the data set's.
 
     Parameters
     ----------
@@ -118,14 +125,23 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
 def _read(path: Path) -> Mapping[str, NDArray[Any]]:
     expected = "an .npz file with the arrays " + _FORM
     if not path.is_file():
-        raise DataError(argument=str(path), given="no such file", expected=expected)
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(argument="dataset", given=f"{str(path)!r}, which {what}", expected=expected)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            members = {key: archive[key] for key in archive.files}
-    except (AttributeError, TypeError) as error:  # a lone array: no archive
-        raise DataError(argument=str(path), given="a single array", expected=expected) from error
+        with path.open("rb") as file:
+            members = _members(file) if zipfile.is_zipfile(file) else None
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+    if members is None:
+        given = "a file that is no .npz archive (damaged or truncated?)"
+        raise DataError(argument=str(path), given=given, expected=expected)
+    return members
+
+
+def _members(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        members = {key: archive[key] for key in archive.files}
     return {key: member for key, member in members.items() if isinstance(member, np.ndarray)}
 
 

@@ -25,6 +25,8 @@ class PhiloxStream:
     ----------
     seed
         Any non-negative integer.
+    purpose
+        Streams of one seed and different purposes are independent.
 
     Examples
     --------
@@ -32,8 +34,10 @@ class PhiloxStream:
     True
     """
 
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.Philox(require_int("random_seed", seed, minimum=0))
+    def __init__(self, seed: int, purpose: int = 0) -> None:
+        checked = require_int("random_seed", seed, minimum=0)
+        spawn_key = (purpose,) if purpose else ()
+        self._bits = np.random.Philox(np.random.SeedSequence(checked, spawn_key=spawn_key))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """``count`` random 64-bit words."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["planted", "rewire"]
 
+_REWIRING = 1
+
 
 def planted(
     num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
@@ -27,12 +29,10 @@ def planted(
     Construction:
 
     1. every vertex gets ``degree`` distinct in-neighbours other than itself, uniformly at random;
-    2. every vertex gets a colour, uniform on the ``num_classes`` classes, independent of all else; its
-    feature is
-       the colour, one-hot;
-    3. the majority ``m_v`` is the most frequent colour among the in-neighbours of v; a tie is broken
-    uniformly
-       among the tied colours;
+    2. every vertex gets a colour, uniform on the ``num_classes`` classes, independent of all else; its feature is the
+       colour, one-hot;
+    3. the majority ``m_v`` is the most frequent colour among the in-neighbours of v; a tie is broken uniformly among
+       the tied colours;
     4. the label is ``m_v`` with probability ``1 - noise``, else one of the other classes, uniformly.
 
     A vertex's own feature is independent of its label: what is known of it without its edges leaves all
@@ -43,8 +43,7 @@ def planted(
     of v with probability ``(1 - noise) / t + (t - 1) / t * noise / (num_classes - 1)`` and any other class
     with ``noise / (num_classes - 1)``. The best classifier is right at v with the larger of the two;
     ``meta["bayes_rate"]`` is the mean of that over the test vertices, exact for this very graph; the accuracy
-    that a perfect classifier shows on the test labels differs from it only by the coin flips of steps 3 and
-    4.
+    that a perfect classifier shows on the test labels differs from it only by the coin flips of steps 3 and 4.
 
     Parameters
     ----------
@@ -98,8 +97,15 @@ def planted(
 def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     """Return the data set with the sources of all edges permuted at random: the control experiment.
 
-    Every vertex keeps its in-degree and its out-degree; everything else stays. On a :func:`planted` graph no
+    Every vertex keeps its in-degree and its out-degree; everything else stays. On a `planted` graph no
     classifier does better than chance then, ``1 / num_classes``. Self-loops and multi-edges may arise.
+
+    Parameters
+    ----------
+    dataset
+        Any data set.
+    random_seed
+        Decides the permutation; independent of what the same seed decides in a generator.
 
     Examples
     --------
@@ -109,7 +115,7 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     True
     """
     graph = dataset.graph
-    order = PhiloxStream(random_seed).permutation(graph.num_edges)
+    order = PhiloxStream(random_seed, purpose=_REWIRING).permutation(graph.num_edges)
     shuffled = Graph(graph.indptr, graph.indices[order], graph.data)
     meta = {key: value for key, value in dataset.meta.items() if key != "bayes_rate"}
     return replace(dataset, name=f"{dataset.name}-rewired", graph=shuffled, meta=meta)

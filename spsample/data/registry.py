@@ -18,17 +18,30 @@ __all__ = ["load_dataset"]
 
 @dataclass(frozen=True)
 class _Generator:
-    """A generator that is called by ``name:ARG,ARG,...``."""
+    """A generator that is called by ``name:ARG,ARG,...``; `words` are its parameters' names in that form."""
 
     make: Callable[..., Dataset]
     form: str
     types: tuple[type, ...]
     required: int
+    words: dict[str, str]
 
 
 _GENERATORS = {
-    "rmat": _Generator(rmat, "rmat:SCALE,EDGE_FACTOR", (int, int), 2),
-    "planted": _Generator(planted, "planted:NODES[,DEGREE[,CLASSES[,NOISE]]]", (int, int, int, float), 1),
+    "rmat": _Generator(
+        make=rmat,
+        form="rmat:SCALE,EDGE_FACTOR",
+        types=(int, int),
+        required=2,
+        words={"scale": "SCALE", "edge_factor": "EDGE_FACTOR"},
+    ),
+    "planted": _Generator(
+        make=planted,
+        form="planted:NODES[,DEGREE[,CLASSES[,NOISE]]]",
+        types=(int, int, int, float),
+        required=1,
+        words={"num_nodes": "NODES", "degree": "DEGREE", "num_classes": "CLASSES", "noise": "NOISE"},
+    ),
 }
 _FORMS = "'digits', a path ending in .npz, " + " or ".join(g.form for g in _GENERATORS.values())
 
@@ -39,9 +52,8 @@ def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
     Parameters
     ----------
     spec
-        ``"digits"``; a path that ends in ``.npz`` (:mod:`spsample.data.npz` has its form);
-        ``"rmat:SCALE,EDGE_FACTOR"`` (:func:`~spsample.data.rmat.rmat`);
-        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (:func:`~spsample.data.planted.planted`).
+        ``"digits"``; a path that ends in ``.npz`` (`load_npz` has its form); ``"rmat:SCALE,EDGE_FACTOR"`` (`rmat`);
+        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (`planted`).
     split
         Which of a file's published splits; the others have one, number 0.
     random_seed
@@ -73,7 +85,14 @@ def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
     if name not in _GENERATORS:
         raise InputError(argument="dataset", given=repr(spec), expected=_FORMS)
     generator = _GENERATORS[name]
-    return generator.make(*_parse(spec, arguments, generator), random_seed=random_seed)
+    values = _parse(spec, arguments, generator)
+    try:
+        return generator.make(*values, random_seed=random_seed)
+    except InputError as error:
+        if error.argument not in generator.words:
+            raise
+        argument = f"{name}:{generator.words[error.argument]}"  # as the caller wrote it
+        raise InputError(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None
 
 
 def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:

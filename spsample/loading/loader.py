@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.errors import InputError
+from spsample.backends import get_backend
+from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureSource, FeatureStore
 from spsample.sampling import bulk_sample
+from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
-from spsample.store.validation import as_array, require_int, validate_seeds
+from spsample.store.validation import as_array, require_int
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +90,7 @@ class BulkLoader:
     graph
         The graph to sample from.
     seeds
-        Vertex ids to train on; duplicates within a batch are merged.
+        Vertex ids to train on, copied; duplicates within a batch are merged.
     sampler
         ``GraphSAGE``, ``LADIES``, ``FastGCN``, ...
     batch_size
@@ -131,16 +136,17 @@ class BulkLoader:
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
+        ids, self.batch_size = check_arguments(graph, seeds, sampler, batch_size)
         self.graph = graph
-        self.seeds = validate_seeds(seeds, graph.num_nodes)
+        self.seeds = ids.copy()
+        self.seeds.flags.writeable = False
         self.sampler = sampler
-        self.batch_size = require_int("batch_size", batch_size, minimum=1)
         self.bulk_size = _bulk_size(bulk_size)
         self.features = _features(features, graph.num_nodes)
         self.labels = _labels(labels, graph.num_nodes)
-        self.shuffle = shuffle
-        self.random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**64 - 1)
-        self.backend = backend
+        self.shuffle = require_bool("shuffle", shuffle)
+        self.random_seed = require_word("random_seed", random_seed)
+        self.backend = None if backend is None else get_backend(backend).name
         self.epoch = 0
         self.seconds = {"sampling": 0.0, "features": 0.0}
         self._next_batch = 0
@@ -164,37 +170,60 @@ class BulkLoader:
         self.set_epoch(epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next pass, which starts at its first batch."""
-        self.epoch = require_int("epoch", epoch, minimum=0)
+        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch."""
+        self.epoch = require_word("epoch", epoch)
         self._next_batch = 0
         self._resume = False
 
-    def state_dict(self) -> dict[str, int]:
-        """Return where the loader stands, after the batch that was delivered last."""
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity()}
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader stands, after the batch that was delivered last, and what decides its batches."""
+        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.
 
         Raises
         ------
+        DTypeError
+            If ``state`` is no mapping.
         InputError
-            If the state is of a loader with other seeds, batch size or random seed.
+            If it lacks a key, or is of a loader with another graph, sampler, random seed, batch size, other seeds or
+            another version of the law.
         """
-        mine = self._identity()
-        theirs = {key: state.get(key) for key in mine}
-        if theirs != mine:
-            raise InputError(argument="state", given=str(theirs), expected=str(mine))
-        self.set_epoch(state["epoch"])
-        self._next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=len(self))
+        epoch, next_batch = self._checked_state(state)
+        self.set_epoch(epoch)
+        self._next_batch = next_batch
         self._resume = True
 
-    def _identity(self) -> dict[str, int]:
+    def _checked_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        """Epoch and next batch of a state of this loader."""
+        mine = self._identity
+        expected = "what state_dict() of the same loader returned"
+        if not isinstance(state, Mapping):
+            raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
+        missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
+        if missing:
+            raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)
+        other = [key for key in mine if state[key] != mine[key]]
+        if other:
+            theirs = {key: state[key] for key in other}
+            raise InputError(argument="state", given=str(theirs), expected=str({key: mine[key] for key in other}))
+        next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=len(self))
+        return require_word("epoch", state["epoch"]), next_batch
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What decides the batches of an epoch, weights of edges aside."""
         return {
+            "law_version": keys.LAW_VERSION,
+            "sampler": repr(self.sampler),
+            "num_nodes": self.graph.num_nodes,
+            "num_edges": self.graph.operand(self.backend).num_edges,
             "num_seeds": len(self.seeds),
+            "seeds_sha256": sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest(),
             "batch_size": self.batch_size,
             "random_seed": self.random_seed,
-            "shuffle": int(self.shuffle),
+            "shuffle": self.shuffle,
         }
 
     def _order(self, epoch: int) -> NDArray[np.int64]:

@@ -55,35 +55,39 @@ def to_pyg_data(batch: MiniBatch) -> Any:
 
 
 def to_torch_csr(batch: MiniBatch) -> list[Any]:
-    """One `torch.sparse_csr_tensor` per layer (int64 indices; values 1.0 where the layer has no data)."""
+    """One `torch.sparse_csr_tensor` per layer (int64 indices; an entry counts 1.0 where the layer has no data).
+
+    torch requires distinct, ascending columns in each row: entries are sorted, and repeated ones (parallel edges, draws
+    with replacement) summed, in binary64 and in their order, then rounded once.
+    """
     torch = _require("torch", "to_torch_csr", "pyg")
     return [
-        torch.sparse_csr_tensor(
-            torch.from_numpy(layer.adj.indptr),
-            torch.from_numpy(layer.adj.indices.astype(np.int64)),
-            torch.from_numpy(_values(layer)),
-            size=layer.adj.shape,
-            check_invariants=False,
-        )
+        torch.sparse_csr_tensor(*map(torch.from_numpy, _merged(layer)), size=layer.adj.shape, check_invariants=False)
         for layer in batch.layers
     ]
 
 
 def to_torch_sparse(batch: MiniBatch) -> list[Any]:
-    """One `torch_sparse.SparseTensor` per layer; no values where the layer has no data."""
+    """One `torch_sparse.SparseTensor` per layer; no values where the layer has no data.
+
+    A SparseTensor is sorted by row and column, so columns ascend in each row. Repeated entries stay apart, as it
+    allows; its `coalesce()` merges them.
+    """
     torch = _require("torch", "to_torch_sparse", "pyg")
     sparse = _require("torch_sparse", "to_torch_sparse", None)
-    return [
-        sparse.SparseTensor(
-            rowptr=torch.from_numpy(layer.adj.indptr),
-            col=torch.from_numpy(layer.adj.indices.astype(np.int64)),
-            value=None if layer.adj.data is None else torch.from_numpy(layer.adj.data),
-            sparse_sizes=layer.adj.shape,
-            is_sorted=True,
-            trust_data=True,
-        )
-        for layer in batch.layers
-    ]
+    return [_sparse_tensor(torch, sparse, layer) for layer in batch.layers]
+
+
+def _sparse_tensor(torch: Any, sparse: Any, layer: Layer) -> Any:
+    (source, _), order = _by_row_and_column(layer)
+    return sparse.SparseTensor(
+        rowptr=torch.from_numpy(layer.adj.indptr),
+        col=torch.from_numpy(source),
+        value=None if layer.adj.data is None else torch.from_numpy(layer.adj.data[order]),
+        sparse_sizes=layer.adj.shape,
+        is_sorted=True,
+        trust_data=True,
+    )
 
 
 def to_dgl(batch: MiniBatch) -> list[Any]:
@@ -114,8 +118,23 @@ def _edge_index(layer: Layer) -> NDArray[np.int64]:
     return np.stack([layer.adj.indices.astype(np.int64), target])
 
 
-def _values(layer: Layer) -> NDArray[Any]:
-    return np.ones(layer.adj.nnz, np.float32) if layer.adj.data is None else layer.adj.data
+def _by_row_and_column(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(2, E) local (source, target) sorted by target, then source, and the place of each entry before; stable."""
+    edges = _edge_index(layer)
+    order = np.lexsort(edges)
+    return np.ascontiguousarray(edges[:, order]), order
+
+
+def _merged(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """CSR with ascending, distinct columns in each row, values of repeats summed."""
+    edges, order = _by_row_and_column(layer)
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (edges[:, 1:] != edges[:, :-1]).any(axis=0)
+    source, target = (ends[is_first] for ends in edges)
+    data = np.ones(len(order), np.float32) if layer.adj.data is None else layer.adj.data[order]
+    sums = np.bincount(np.cumsum(is_first) - 1, data, len(source)).astype(data.dtype)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=layer.adj.shape[0]))]).astype(np.int64)
+    return indptr, source, sums
 
 
 def _require(module: str, used_by: str, extra: str | None) -> Any:

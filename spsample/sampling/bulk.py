@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.errors import DTypeError, InputError
+from spsample.errors import CapacityError, InputError
 from spsample.sampling import adapters
+from spsample.sampling.arguments import SupportsSampling, check_arguments, require_word
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
-from spsample.sparse import LAW_VERSION, GraphOperand, derive_key
+from spsample.sparse import LAW_VERSION, derive_key
 from spsample.sparse.keys import SAMPLING
-from spsample.store.validation import require_choice, require_int, validate_seeds
+from spsample.store.validation import require_choice, require_int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-
-class SupportsSampling(Protocol):
-    """A graph that bulk_sample takes: `Graph`, and later the distributed ones."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices."""
-        ...
-
-    def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +63,9 @@ class Layer:
 
 class MiniBatch:
     """One minibatch: zero-copy views into its bulk. A forward pass walks `layers` in order.
+
+    A view keeps the arrays of its whole bulk alive; `copy()` does not, and neither does what pickle makes of it: both
+    hold the slices of this minibatch only.
 
     Attributes
     ----------
@@ -130,23 +122,63 @@ class MiniBatch:
             return self.layers
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
+    def copy(self) -> MiniBatch:
+        """The same minibatch in arrays of its own, which keep no bulk alive.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+        >>> minibatch = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2]), batch_size=2)[1].copy()
+        >>> minibatch.batch_id, minibatch.src_nodes.tolist()
+        (1, [3, 0])
+        """
+        return MiniBatch(self._bulk.alone(self._position), 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MiniBatch, (self._bulk.alone(self._position), 0)
+
+    def _require_targets(self, method: str) -> None:
+        """Refuse what has to find the dst vertices at the front of the src vertices."""
+        sampler = self._bulk.sampler
+        if not sampler.include_targets:
+            raise InputError(
+                argument="include_targets",
+                given=f"False, in a minibatch of {sampler!r}",
+                expected=f"include_targets=True for {method}(), whose blocks begin with their dst vertices",
+            )
+
     def to_pyg(self) -> Any:
-        """Blocks: `(batch_size, n_id, adjs)`, one `EdgeIndex(edge_index, e_id, size)` a layer. Subgraph: a `Data`."""
+        """Blocks: `(batch_size, n_id, adjs)`, one `EdgeIndex(edge_index, e_id, size)` a layer. Subgraph: a `Data`.
+
+        Raises
+        ------
+        InputError
+            If it was drawn with `include_targets=False`: PyG takes the first src vertices for the dst vertices.
+        """
+        self._require_targets("to_pyg")
         sampler = self._bulk.sampler
         if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
             return adapters.to_pyg_data(self)
         return adapters.to_pyg_blocks(self)
 
     def to_torch_csr(self) -> list[Any]:
-        """One `torch.sparse_csr_tensor` per layer, layer 1 first."""
+        """One `torch.sparse_csr_tensor` per layer, layer 1 first; columns ascend in each row, repeats are summed."""
         return adapters.to_torch_csr(self)
 
     def to_torch_sparse(self) -> list[Any]:
-        """One `torch_sparse.SparseTensor` per layer, layer 1 first."""
+        """One `torch_sparse.SparseTensor` per layer, layer 1 first; columns ascend in each row, repeats are kept."""
         return adapters.to_torch_sparse(self)
 
     def to_dgl(self) -> list[Any]:
-        """One DGL block (message flow graph) per layer, layer 1 first."""
+        """One DGL block (message flow graph) per layer, layer 1 first.
+
+        Raises
+        ------
+        InputError
+            If it was drawn with `include_targets=False`: the first src vertices of a DGL block are its dst vertices.
+        """
+        self._require_targets("to_dgl")
         return adapters.to_dgl(self)
 
     def to_scipy(self) -> list[csr_array]:
@@ -159,7 +191,7 @@ class MiniBatch:
 
 
 class BulkSample:
-    """k minibatches, stacked; `bulk[i]` is a view of one.
+    """k minibatches, stacked; `bulk[i]` is a view of one, `bulk[i:j]` a list of views.
 
     Attributes
     ----------
@@ -183,7 +215,13 @@ class BulkSample:
     def __len__(self) -> int:
         return len(self.batch_ids)
 
-    def __getitem__(self, i: int) -> MiniBatch:
+    @overload
+    def __getitem__(self, i: int) -> MiniBatch: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[MiniBatch]: ...
+    def __getitem__(self, i: int | slice) -> MiniBatch | list[MiniBatch]:
+        if isinstance(i, slice):
+            return [self[position] for position in range(*i.indices(len(self)))]
         position = index(i) + (len(self) if index(i) < 0 else 0)
         if not 0 <= position < len(self):
             raise IndexError(f"minibatch {i} of a bulk of {len(self)}")
@@ -191,6 +229,11 @@ class BulkSample:
 
     def __iter__(self) -> Iterator[MiniBatch]:
         return (self[i] for i in range(len(self)))
+
+    def alone(self, position: int) -> BulkSample:
+        """A bulk of one of the minibatches, in arrays of its own."""
+        batches = self.seed_batches.alone(position)
+        return BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
 
     @property
     def num_edges(self) -> int:
@@ -201,6 +244,7 @@ class BulkSample:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
 
 
+@default_float_environment()
 def bulk_sample(  # the public face: design, section 5
     graph: SupportsSampling,
     seeds: Any,
@@ -217,8 +261,7 @@ def bulk_sample(  # the public face: design, section 5
     """Sample all minibatches of `seeds` at once.
 
     A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only
-    (`docs/law.md`):
-    how many are sampled at once, on how many threads and by which backend never changes it.
+    (`docs/law.md`): how many are sampled at once, on how many threads and by which backend never changes it.
 
     Parameters
     ----------
@@ -249,6 +292,8 @@ def bulk_sample(  # the public face: design, section 5
     ------
     InputError, DTypeError
         If an argument cannot be used; the message names it and the first bad entry.
+    CapacityError
+        If the bulk does not fit in memory, or a value of a layer-wise sample is too large for its type.
 
     Examples
     --------
@@ -258,33 +303,30 @@ def bulk_sample(  # the public face: design, section 5
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    if not isinstance(sampler, Sampler):
-        raise DTypeError(
-            argument="sampler",
-            given=reprlib.repr(sampler),
-            expected="a Sampler such as spsample.GraphSAGE([15, 10])",
-        )
-    if isinstance(graph, type) or not hasattr(graph, "operand"):
-        raise DTypeError(
-            argument="graph",
-            given=f"an object of type {type(graph).__name__}",
-            expected="an spsample.Graph",
-            hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
-        )
-    ids = validate_seeds(seeds, graph.num_nodes)
-    batch_size = require_int("batch_size", batch_size, minimum=1)
-    key = derive_key(
-        require_int("random_seed", random_seed, minimum=0, maximum=2**64 - 1),
-        require_int("epoch", epoch, minimum=0, maximum=2**64 - 1),
-        SAMPLING,
-    )
+    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    key = derive_key(require_word("random_seed", random_seed), require_word("epoch", epoch), SAMPLING)
     num_batches = -(-len(ids) // batch_size)
     first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
     require_choice("duplicates", duplicates, ("merge", "error"))
     edge_ids = require_bool("edge_ids", edge_ids)
     A = graph.operand(backend)
-    batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
-    return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
+    with _memory_for(num_batches, batch_size, sampler):
+        batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
+        return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
+
+
+@contextmanager
+def _memory_for(num_batches: int, batch_size: int, sampler: Sampler) -> Iterator[None]:
+    """Say how large the bulk was that found no memory."""
+    try:
+        yield
+    except MemoryError as error:
+        raise CapacityError(
+            argument="seeds",
+            given=f"{num_batches} batches of up to {batch_size} seeds for {sampler!r}",
+            expected="a bulk that fits in memory",
+            hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
+        ) from error
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

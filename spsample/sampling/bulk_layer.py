@@ -34,8 +34,7 @@ class BulkLayer:
     """One layer of k batches, stacked.
 
     Batch i has dst vertices `dst[dst_ranges[i]]`, src vertices `src[src_ranges[i]]`, row pointers
-    `indptr[indptr_ranges[i]]` (from 0) and
-    entries `[entry_ranges[i]]` of `indices` (local), `data` and `edge_ids`.
+    `indptr[indptr_ranges[i]]` (from 0) and entries `[entry_ranges[i]]` of `indices` (local), `data` and `edge_ids`.
     """
 
     dst: IntArray
@@ -66,6 +65,24 @@ class BulkLayer:
             data=layer.data,
             edge_ids=layer.edge_ids,
             entry_ranges=Ranges.between(rows.entry_ptr),
+        )
+
+    def alone(self, i: int) -> BulkLayer:
+        """The same of batch i only, copied."""
+        ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
+        dst, src, indptr, entries = (one[i] for one in ranges)
+        starts = [Ranges(np.zeros(1, np.int64), one.size[i : i + 1].copy()) for one in ranges]
+        return BulkLayer(
+            dst=self.dst[dst].copy(),
+            dst_ranges=starts[0],
+            src=self.src[src].copy(),
+            src_ranges=starts[1],
+            indptr=self.indptr[indptr].copy(),
+            indptr_ranges=starts[2],
+            indices=self.indices[entries].copy(),
+            data=None if self.data is None else self.data[entries].copy(),
+            edge_ids=None if self.edge_ids is None else self.edge_ids[entries].copy(),
+            entry_ranges=starts[3],
         )
 
     @property

@@ -42,9 +42,8 @@ class GraphSAGE(Sampler):
         Draw in proportion to the edge weights; None does so where the graph has weights. False draws uniformly; the
         weights are still in `adj.data`.
     layout : {"blocks", "subgraph"}
-        "blocks": every layer draws its whole frontier anew (as DGL). "subgraph": each vertex is drawn once, at the
-        hop that found it,
-        and a layer's matrix is the union of the hops it uses (as PyG's NeighborLoader).
+        "blocks": every layer draws its whole frontier anew (as DGL). "subgraph": each vertex is drawn once, at the hop
+        that found it, and a layer's matrix is the union of the hops it uses (as PyG's NeighborLoader).
     include_targets : bool
         Put each layer's dst vertices first among its src vertices.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from spsample.sampling.layerwise import LayerwiseSampler
+from spsample.sampling.layerwise import LayerwiseSampler, Values
 from spsample.sparse import (
     Draw,
     Extraction,
@@ -50,8 +50,23 @@ class LADIES(LayerwiseSampler):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, layer_sizes: Sequence[int], *, law: Law = "norm", **options: Any) -> None:
-        super().__init__(layer_sizes, **options)
+    def __init__(
+        self,
+        layer_sizes: Sequence[int],
+        *,
+        law: Law = "norm",
+        values: Values = "unbiased",
+        replace: bool = False,
+        normalize_rows: bool = False,
+        include_targets: bool = True,
+    ) -> None:
+        super().__init__(
+            layer_sizes,
+            values=values,
+            replace=replace,
+            normalize_rows=normalize_rows,
+            include_targets=include_targets,
+        )
         require_choice("law", law, ("norm", "squared_count"))
         self.law: Law = law
         self.product = _PRODUCTS[law]

@@ -22,8 +22,7 @@ class LayerwiseSampler(Sampler):
         s of each layer, nearest to the seeds first.
     values : {"unbiased", "reference"}
         "unbiased": `A^l x` estimates `A x` without bias (Des Raj's ordered estimator; edges into targets have weight
-        1).
-        "reference": `A_iv / (s p_v)` with rows normalised, as the authors of LADIES compute it; biased.
+        1). "reference": `A_iv / (s p_v)` with rows normalised, as the authors of LADIES compute it; biased.
     replace : bool
         Draw with replacement; repeats are merged into one column of weight `count / (s p_v)`.
     normalize_rows : bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ class Sampler(ABC):
     """A sampling algorithm: one `layer` step, repeated from the seeds outwards (algorithm 1 of the paper).
 
     A new sampler states `layer` in the words of `spsample.sparse`; bulks, threads, ranks and backends are not its
-    concern.
+    concern. A sampler never changes: attributes are set once, by `__init__`. Two samplers are equal where their types,
+    sizes and `options()` are, so a sampler with options of its own adds them there.
 
     Parameters
     ----------
@@ -32,10 +34,17 @@ class Sampler(ABC):
         Draw with replacement.
     include_targets : bool
         Put each layer's dst vertices first among its src vertices, which self connections need.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> sampler = spsample.GraphSAGE([15, 10], replace=True)
+    >>> sampler, sampler == spsample.GraphSAGE((15, 10)), sampler.sizes
+    (GraphSAGE([15, 10], replace=True), False, (15, 10))
     """
 
     def __init__(self, sizes: Sequence[int], *, replace: bool = False, include_targets: bool = True) -> None:
-        self.sizes = sizes
+        self.sizes = require_sizes("sizes", sizes, whole_rows=True)
         self.replace = require_bool("replace", replace)
         self.include_targets = require_bool("include_targets", include_targets)
 
@@ -52,9 +61,27 @@ class Sampler(ABC):
             Q = layers[-1].next_selector()
         return [BulkLayer.from_stacked(layer) for layer in reversed(layers)]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            raise AttributeError(f"a sampler never changes: make a new {type(self).__name__} with another {name}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a sampler never changes: {name} cannot be deleted")
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other) or not isinstance(other, Sampler):
+            return NotImplemented
+        return self.sizes == other.sizes and self.options() == other.options()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.sizes, tuple(self.options().items())))
+
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options().items())
-        return f"{type(self).__name__}({list(self.sizes)}{', ' if options else ''}{options})"
+        parameters = signature(type(self)).parameters
+        changed = {n: v for n, v in self.options().items() if n not in parameters or parameters[n].default != v}
+        arguments = [str(list(self.sizes)), *(f"{name}={value!r}" for name, value in changed.items())]
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""

@@ -15,14 +15,21 @@ from spsample.sparse import RowSelector, split, stack
 class SeedBatches:
     """Seeds cut into batches.
 
-    `selector` holds each batch's distinct seeds in order of first appearance; `inverse[inverse_ptr[i]:inverse_ptr[i +
-    1]]`
-    maps each seed given for batch i to its place among them.
+    `selector` holds each batch's distinct seeds in order of first appearance; the slice
+    `inverse[inverse_ptr[i]:inverse_ptr[i + 1]]` maps each seed given for batch i to its place among them.
     """
 
     selector: RowSelector
     inverse: Int64Array
     inverse_ptr: Int64Array
+
+    def alone(self, i: int) -> SeedBatches:
+        """The same of batch i only, copied."""
+        Q = self.selector
+        vertices = Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]].copy()
+        inverse = self.inverse[self.inverse_ptr[i] : self.inverse_ptr[i + 1]].copy()
+        selector = stack([vertices], int(Q.batch_ids[i]))
+        return SeedBatches(selector, inverse, np.array([0, len(inverse)], np.int64))
 
 
 def make_batches(

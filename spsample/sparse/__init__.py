@@ -26,6 +26,7 @@ from spsample.sparse.extraction import (
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, GraphOperand, RowTotals
+from spsample.sparse.runtime import clear_pool, set_num_threads
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "RowTotals",
     "StackedLayer",
     "UnbiasedWeights",
+    "clear_pool",
     "column_norms",
     "derive_key",
     "extract_columns",
@@ -52,6 +54,7 @@ __all__ = [
     "pattern",
     "row_lengths",
     "select_rows",
+    "set_num_threads",
     "shuffle",
     "spgemm",
     "split",

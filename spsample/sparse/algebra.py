@@ -9,11 +9,13 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
+from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.probability import row_numerators
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import as_array, require_array, require_draw, require_range
+from spsample.sparse.checks import check_draw, check_range, require_array
 from spsample.sparse.csr import CSRMatrix
+from spsample.sparse.intake import as_array
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowSelector, RowView, Squared
 
@@ -68,9 +70,8 @@ def normalize_rows(matrix: Any) -> Any:
     """NORM: divide each row by its sum.
 
     Lazy products keep integer numerators whose total is the denominator, so they are normalised already and come back
-    as they are. A
-    `CSRMatrix` of weights becomes a `ProbabilityMatrix`: each row's weights are quantised under the row rule (law,
-    section 2).
+    as they are. A `CSRMatrix` of weights becomes a `ProbabilityMatrix`: each row's weights are quantised under the row
+    rule (law, section 2).
 
     Raises
     ------
@@ -96,6 +97,7 @@ def _normalize_view(matrix: View) -> View:
 
 
 @normalize_rows.register
+@default_float_environment()
 def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
     given = np.ones(matrix.nnz) if matrix.data is None else matrix.data
     require_array("matrix.data", given, ("b", "i", "u", "f"), "real numbers")
@@ -152,7 +154,7 @@ def _sample_columns(P: BatchProduct | ColumnNorms, draw: Draw) -> ColumnSample:
 @its_sample.register
 def _sample_matrix(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample:
     ids = np.arange(len(P.matrix.totals), dtype=np.int64) if batch_ids is None else batch_ids
-    require_draw(draw, ids, len(P.matrix.totals))
+    check_draw(draw, ids, len(P.matrix.totals))
     return get_backend().draw_columns(P.matrix, ids, draw)
 
 
@@ -168,8 +170,7 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
     -------
     CSRMatrix
         Columns ascend within each row; entries that sum to 0 are kept; the order of sums is fixed, so that every
-        backend
-        returns the same bits.
+        backend returns the same bits.
 
     Raises
     ------
@@ -228,6 +229,6 @@ def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> 
     _require_matrix("A", A)
     rows = as_array("rows", rows)
     require_array("rows", rows, ("i", "u"), "integers")
-    require_range("rows", rows, A.shape[0], "rows")
+    check_range("rows", rows, A.shape[0], "rows")
     triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows.astype(np.int64, copy=False))
     return CSRMatrix(*triple, (len(rows), A.shape[1]))

@@ -1,25 +1,109 @@
-"""Checks of what is handed to the algebra: arrays and draws; those of `spsample.store` lie a layer above."""
+"""Checks of integers, choices and arrays, for the algebra and the layers above it: one wording for all.
+
+Each check costs at most a few vectorised passes over its input, reports the first bad entry with its value and
+position, and raises an exception of :mod:`spsample.errors`. Nothing is clipped, reordered or dropped.
+"""
 
 from __future__ import annotations
 
-import reprlib
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import Draw
-from spsample.backends.protocol import Array, Int64Array, IntArray
+from spsample.backends.protocol import Int64Array
 from spsample.errors import DTypeError, InputError
 
 
-def as_array(argument: str, value: Any) -> Any:
-    """The value as a NumPy array; ragged lists are refused."""
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise InputError(
-            argument=argument, given="lists of uneven lengths", expected="a one-dimensional array"
-        ) from error
+def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
+    """Return `value` as an int within [minimum, maximum]; a bool or a float is no integer.
+
+    Parameters
+    ----------
+    argument : str
+        Name of the argument, for the message.
+    value : int or numpy integer
+        What was given.
+    minimum, maximum : int, optional
+        Inclusive bounds.
+
+    Raises
+    ------
+    DTypeError
+        If `value` is not an integer.
+    InputError
+        If it is out of bounds.
+
+    Examples
+    --------
+    >>> require_int("batch_size", 1024, minimum=1)
+    1024
+    >>> require_int("batch_size", 0, minimum=1)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: batch_size: got 0; expected an integer of at least 1
+    """
+    expected = _expected_int(minimum, maximum)
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise DTypeError(argument=argument, given=f"{short(value)} of type {type(value).__name__}", expected=expected)
+    number = int(value)
+    if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
+        raise InputError(argument=argument, given=str(number), expected=expected)
+    return number
+
+
+def _expected_int(minimum: int | None, maximum: int | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f"an integer in [{minimum}, {maximum}]"
+    if minimum is not None:
+        return f"an integer of at least {minimum}"
+    if maximum is not None:
+        return f"an integer of at most {maximum}"
+    return "an integer"
+
+
+def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of the strings `choices`.
+
+    Raises
+    ------
+    DTypeError
+        If `value` is not a string.
+    InputError
+        If it is none of the choices.
+
+    Examples
+    --------
+    >>> require_choice("layout", "blocks", ("blocks", "subgraph"))
+    'blocks'
+    >>> require_choice("layout", "block", ("blocks", "subgraph"))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: layout: got 'block'; expected one of 'blocks', 'subgraph'
+    """
+    expected = "one of " + ", ".join(repr(choice) for choice in choices)
+    if not isinstance(value, str):
+        given = f"{short(value)} of type {type(value).__name__}"
+        raise DTypeError(argument=argument, given=given, expected=expected)
+    if value not in choices:
+        raise InputError(argument=argument, given=short(value), expected=expected)
+    return value
+
+
+def short(value: Any) -> str:
+    """Return the start of repr(value)."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def first_bad(bad: NDArray[np.bool_], array: NDArray[Any]) -> str:
+    """Describe the first entry of `array` where `bad` is true: "-3 at position 17"."""
+    where = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    position = where[0] if len(where) == 1 else tuple(int(i) for i in where)
+    return f"{array[where].item()} at position {position}"
 
 
 def require_array(argument: str, value: Any, dtypes: tuple[str, ...], expected: str) -> None:
@@ -32,65 +116,65 @@ def require_array(argument: str, value: Any, dtypes: tuple[str, ...], expected: 
         raise InputError(argument=argument, given=f"shape {value.shape}", expected="a one-dimensional array")
 
 
-def require_length(argument: str, array: Array, length: int, what: str) -> None:
-    """Refuse an array that has not one entry per `what`."""
+def check_length(argument: str, array: NDArray[Any], length: int, what: str) -> None:
+    """Check that `array` has `length` entries, one per `what`.
+
+    Examples
+    --------
+    >>> check_length("data", np.ones(3), 4, "entry of indices")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: data: got length 3; expected length 4, one per entry of indices
+    """
     if len(array) != length:
         raise InputError(argument=argument, given=f"length {len(array)}", expected=f"length {length}, one per {what}")
 
 
-def require_range(argument: str, array: IntArray, end: int, what: str) -> None:
-    """Refuse integers outside [0, end); the message names the first.
+def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: str = "") -> None:
+    """Check that every entry of the integer array is in [0, end); two passes, no temporary array.
 
     Examples
     --------
-    >>> require_range("rows", np.array([0, 7, 9]), 5, "rows")
+    >>> check_range("rows", np.array([0, 7, 9]), 5, "rows")
     Traceback (most recent call last):
     ...
     spsample.errors.InputError: rows: got 7 at position 1; expected rows in [0, 5)
     """
-    if len(array) and not (array.min() >= 0 and array.max() < end):
-        at = int(np.argmax((array < 0) | (array >= end)))
-        raise InputError(argument=argument, given=f"{array[at]} at position {at}", expected=f"{what} in [0, {end})")
+    if array.size == 0 or (int(array.min()) >= 0 and int(array.max()) < end):
+        return
+    bad = (array < 0) | (array >= end)
+    raise InputError(argument=argument, given=first_bad(bad, array), expected=f"{what} in [0, {end})", hint=hint)
 
 
-def require_pointers(argument: str, indptr: Int64Array, last: int) -> None:
-    """Refuse row pointers that do not start at 0, fall, or end elsewhere than at `last`."""
-    expected = f"pointers that ascend from 0 to {last}, the number of indices"
-    falls = indptr[1:] < indptr[:-1]
-    if indptr[0] != 0:
-        raise InputError(argument=argument, given=f"{indptr[0]} at position 0", expected=expected)
-    if falls.any():
-        at = int(np.argmax(falls)) + 1
-        given = f"{indptr[at]} at position {at}, after {indptr[at - 1]}"
-        raise InputError(argument=argument, given=given, expected=expected)
-    if indptr[-1] != last:
-        at = len(indptr) - 1
-        raise InputError(argument=argument, given=f"{indptr[-1]} at position {at}", expected=expected)
-
-
-def require_number(argument: str, value: Any, end: int, minimum: int = 0) -> int:
-    """The value as an int in [minimum, end); a bool or a float is none.
+def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
+    """Check that `indptr` starts at 0, never falls, and ends at `num_entries`.
 
     Examples
     --------
-    >>> require_number("epoch", 3, 2**64)
-    3
+    >>> check_indptr("indptr", np.array([0, 3, 2, 4]), 4)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: indptr: got 2 at position 2, after 3; expected row starts that never fall
     """
-    expected = f"an integer in [{minimum}, {end})"
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        given = f"{reprlib.repr(value)} of type {type(value).__name__}"
-        raise DTypeError(argument=argument, given=given, expected=expected)
-    if not minimum <= value < end:
-        raise InputError(argument=argument, given=str(value), expected=expected)
-    return int(value)
+    if int(indptr[0]) != 0:
+        raise InputError(argument=argument, given=f"{indptr[0]} at position 0", expected="0 as the first entry")
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        at = int(np.argmax(falls)) + 1
+        given = f"{indptr[at]} at position {at}, after {indptr[at - 1]}"
+        raise InputError(argument=argument, given=given, expected="row starts that never fall")
+    if int(indptr[-1]) != num_entries:
+        last = len(indptr) - 1
+        expected = f"the number of entries of indices, {num_entries}, as the last entry"
+        raise InputError(argument=argument, given=f"{indptr[-1]} at position {last}", expected=expected)
 
 
-def require_draw(draw: Draw, batch_ids: Int64Array, rows: int) -> None:
+def check_draw(draw: Draw, batch_ids: Int64Array, rows: int) -> None:
     """Refuse a draw whose fields, or whose batch ids, do not fit the counter (law, section 1)."""
     for word in draw.key:
-        require_number("draw.key", word, 2**32)
-    require_number("draw.hop", draw.hop, 2**8)
-    require_number("draw.size", draw.size, 2**30, minimum=1)
+        require_int("draw.key", word, 0, 2**32 - 1)
+    require_int("draw.hop", draw.hop, 0, 2**8 - 1)
+    require_int("draw.size", draw.size, 1, 2**30 - 1)
     require_array("batch_ids", batch_ids, ("i", "u"), "integers")
-    require_length("batch_ids", batch_ids, rows, "row of P")
-    require_range("batch_ids", batch_ids, 2**32, "batch ids")
+    check_length("batch_ids", batch_ids, rows, "row of P")
+    check_range("batch_ids", batch_ids, 2**32, "batch ids")

@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends.protocol import Array, Int64Array, IntArray
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import require_array, require_length, require_pointers, require_range
+from spsample.sparse.checks import check_indptr, check_length, check_range, require_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -53,12 +53,12 @@ class CSRMatrix:
         rows, columns = _checked_shape(self.shape)
         require_array("indptr", self.indptr, ("int32", "int64"), "int64")
         require_array("indices", self.indices, ("int32", "int64"), "int32 or int64")
-        require_length("indptr", self.indptr, rows + 1, "row and one more")
-        require_pointers("indptr", self.indptr, len(self.indices))
-        require_range("indices", self.indices, columns, "columns")
+        check_length("indptr", self.indptr, rows + 1, "row and one more")
+        check_indptr("indptr", self.indptr, len(self.indices))
+        check_range("indices", self.indices, columns, "columns")
         if self.data is not None:
             require_array("data", self.data, ("b", "i", "u", "f", "c"), "numbers")
-            require_length("data", self.data, len(self.indices), "index")
+            check_length("data", self.data, len(self.indices), "index")
 
     @property
     def nnz(self) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
-from spsample.backends.protocol import UInt64Array
-from spsample.backends.reference.random import NARROW_LIMIT, Stream
+from spsample.backends.arithmetic import draw_limit_error
+from spsample.backends.protocol import Int64Array, UInt64Array
+from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, WIDE_DRAWS, Stream
 from spsample.sparse.operand import GraphOperand
 
 Counts = list[dict[int, int]]
@@ -30,66 +34,107 @@ def draw_entries(A: GraphOperand, Q: StackedSelector, numerators: UInt64Array | 
         Bit for bit what a backend's fused `draw_entries` returns.
     """
     q = np.ones(len(Q.vertices), np.uint64) if numerators is None else numerators
-    totals = _per_batch(q * A.row_totals(Q).counts.astype(np.uint64), Q)
-    initial = np.array([t.sum(dtype=np.uint64) for t in totals], np.uint64)
-    chosen: Counts = [{} for _ in totals]
+    counts = A.row_totals(Q).counts
+    totals = _per_batch(q * counts.astype(np.uint64), Q)
+    frontiers = _Frontiers(A, Q, q, draw, np.array([t.sum(dtype=np.uint64) for t in totals], np.uint64))
     if draw.replace:
-        for i, columns in _round(A, Q, q, totals, initial, draw._replace(size=draw.size), 0, draw.size, None):
-            for column in columns:
-                chosen[i][column] = chosen[i].get(column, 0) + 1
-        return _stack(chosen, A, initial, np.zeros(len(totals), np.bool_))
-    first, exclude, pending = 0, None, True
-    while pending:
-        wanted = [t if len(c) < draw.size else t[:0] for t, c in zip(totals, chosen, strict=True)]
-        for i, columns in _round(A, Q, q, wanted, initial, draw, first, 4 * draw.size, exclude):
-            fresh = dict.fromkeys([*chosen[i], *columns], 1)
-            chosen[i] = dict(list(fresh.items())[: draw.size])
-        first += 4 * draw.size
-        exclude = _stack(chosen, A, initial, np.zeros(len(totals), np.bool_))
-        totals = _per_batch(q * A.row_totals(Q, exclude).counts.astype(np.uint64), Q)
-        pending = any(len(c) < draw.size and t.any() for c, t in zip(chosen, totals, strict=True))
-    return _stack(chosen, A, initial, np.array([not t.any() for t in totals], np.bool_))
+        chosen = _with_repeats(frontiers, totals)
+        return _stack(chosen, frontiers, np.zeros(len(totals), np.bool_))
+    chosen = _small_supports(frontiers, np.where(q > 0, counts, 0))
+    totals = [t[:0] if c else t for t, c in zip(totals, chosen, strict=True)]
+    return _stack(*_first_distinct(frontiers, totals, chosen))
 
 
-def _round(
-    A: GraphOperand,
-    Q: StackedSelector,
-    q: UInt64Array,
-    totals: list[UInt64Array],
-    initial: UInt64Array,
-    draw: Draw,
-    first: int,
-    count: int,
-    exclude: ColumnSample | None,
-) -> list[tuple[int, list[int]]]:
-    """(batch, columns of its draws first .. first + count - 1) of every batch with a total; one `locate` for all."""
-    batches, rows, offsets = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for i, row_totals in enumerate(totals):
-        if not row_totals.any():
-            continue
-        cumulative = np.cumsum(row_totals, dtype=np.uint64)
-        stream = Stream(draw.key, 0, draw.hop, int(Q.batch_ids[i]))
-        x = stream.integers(np.arange(first, first + count), cumulative[-1], initial[i] > NARROW_LIMIT)
-        row = np.searchsorted(cumulative, x, side="right")
-        stacked = row + Q.batch_ptr[i]
-        offsets.append(((x - (cumulative - row_totals)[row]) // q[stacked]).astype(np.int64))
-        rows.append(stacked.astype(np.int64))
-        batches.append(i)
-    columns = A.locate(Q, np.concatenate(rows), np.concatenate(offsets), exclude)
-    return [(i, columns[r * count : (r + 1) * count].tolist()) for r, i in enumerate(batches)]
+class _Frontiers(NamedTuple):
+    """The frontiers of all batches, q of their rows, how to draw from them, and their totals before any redraw."""
+
+    A: GraphOperand
+    Q: StackedSelector
+    q: UInt64Array
+    draw: Draw
+    initial: UInt64Array
+
+    def totals(self, exclude: ColumnSample) -> list[UInt64Array]:
+        """Row totals of each batch without its excluded columns."""
+        return _per_batch(self.q * self.A.row_totals(self.Q, exclude).counts.astype(np.uint64), self.Q)
+
+    def columns(
+        self, totals: list[UInt64Array], first: int, count: int, exclude: ColumnSample | None
+    ) -> dict[int, list[int]]:
+        """Columns of the draws first .. first + count - 1 of every batch with a total; one `locate` for all."""
+        rows, offsets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        batches = [i for i, row_totals in enumerate(totals) if row_totals.any()]
+        for i in batches:
+            cumulative = np.cumsum(totals[i], dtype=np.uint64)
+            stream = Stream(self.draw.key, 0, self.draw.hop, int(self.Q.batch_ids[i]))
+            x = stream.integers(np.arange(first, first + count), cumulative[-1], self.initial[i] > NARROW_LIMIT)
+            row = np.searchsorted(cumulative, x, side="right")
+            rows.append((row + self.Q.batch_ptr[i]).astype(np.int64))
+            offsets.append(((x - (cumulative - totals[i])[row]) // self.q[rows[-1]]).astype(np.int64))
+        columns = self.A.locate(self.Q, np.concatenate(rows), np.concatenate(offsets), exclude)
+        return {i: columns[r * count : (r + 1) * count].tolist() for r, i in enumerate(batches)}
+
+
+def _with_repeats(frontiers: _Frontiers, totals: list[UInt64Array]) -> Counts:
+    """Draws 0 .. s - 1 of every batch."""
+    chosen: Counts = [{} for _ in totals]
+    for i, columns in frontiers.columns(totals, 0, frontiers.draw.size, None).items():
+        for column in columns:
+            chosen[i][column] = chosen[i].get(column, 0) + 1
+    return chosen
+
+
+def _small_supports(frontiers: _Frontiers, counts: Int64Array) -> Counts:
+    """Every column of the batches that have at most s entries, which need no draw; nothing of the others."""
+    Q = frontiers.Q
+    batch = np.repeat(np.arange(len(Q.batch_ids)), np.diff(Q.batch_ptr))
+    small = np.bincount(batch, counts, len(Q.batch_ids)) <= frontiers.draw.size
+    taken = np.where(small[batch], counts, 0)
+    rows = np.repeat(np.arange(len(taken)), taken)
+    offsets = np.arange(len(rows)) - np.repeat(np.cumsum(taken) - taken, taken)
+    chosen: Counts = [{} for _ in Q.batch_ids]
+    for i, column in zip(batch[rows].tolist(), frontiers.A.locate(Q, rows, offsets).tolist(), strict=True):
+        chosen[i][column] = 1
+    return chosen
+
+
+def _first_distinct(
+    frontiers: _Frontiers, totals: list[UInt64Array], chosen: Counts
+) -> tuple[Counts, _Frontiers, NDArray[np.bool_]]:
+    """The first s distinct columns of every batch with a total, and whether nothing else is left in it.
+
+    A round is made in pieces of a little more than s draws: most often the first one has s distinct columns.
+    CapacityError before a round that would pass the last draw number.
+    """
+    size, first, exclude = frontiers.draw.size, 0, None
+    piece = size + size // 8 + 16
+    limits = np.where(frontiers.initial > NARROW_LIMIT, WIDE_DRAWS, NARROW_DRAWS)
+    while pending := [i for i, t in enumerate(totals) if len(chosen[i]) < size and t.any()]:
+        if first + 4 * size > limits[pending].min():
+            raise draw_limit_error()
+        for begin in range(first, first + 4 * size, piece):
+            wanted = [t if len(c) < size else t[:0] for t, c in zip(totals, chosen, strict=True)]
+            count = min(piece, first + 4 * size - begin)
+            for i, columns in frontiers.columns(wanted, begin, count, exclude).items():
+                fresh = dict.fromkeys([*chosen[i], *columns], 1)
+                chosen[i] = dict(islice(fresh.items(), size))
+        first += 4 * size
+        exclude = _stack(chosen, frontiers, np.zeros(len(totals), np.bool_))
+        totals = frontiers.totals(exclude)
+    return chosen, frontiers, np.array([not t.any() for t in totals], np.bool_)
 
 
 def _per_batch(values: UInt64Array, Q: StackedSelector) -> list[UInt64Array]:
     return [values[lo:hi] for lo, hi in zip(Q.batch_ptr[:-1], Q.batch_ptr[1:], strict=True)]
 
 
-def _stack(chosen: Counts, A: GraphOperand, totals: UInt64Array, whole: NDArray[np.bool_]) -> ColumnSample:
+def _stack(chosen: Counts, frontiers: _Frontiers, whole: NDArray[np.bool_]) -> ColumnSample:
     """Stacked; the columns of batches taken whole ascend."""
     ordered = [sorted(c) if w else list(c) for c, w in zip(chosen, whole, strict=True)]
     return ColumnSample(
         np.concatenate([[0], np.cumsum([len(c) for c in ordered])]).astype(np.int64),
-        np.array([v for c in ordered for v in c], A.index_dtype),
+        np.array([v for c in ordered for v in c], frontiers.A.index_dtype),
         np.array([c[v] for c, o in zip(chosen, ordered, strict=True) for v in o], np.int64),
-        totals,
+        frontiers.initial,
         whole,
     )

@@ -24,8 +24,7 @@ from spsample.sparse.weights import (
 class StackedLayer:
     """A^l of k stacked minibatches.
 
-    `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` are aligned with them, or
-    None.
+    `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` match them, or are None.
     """
 
     dst: RowSelector

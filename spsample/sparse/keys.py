@@ -5,7 +5,7 @@ from __future__ import annotations
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
 from spsample.backends.reference.random import philox_words
-from spsample.sparse.checks import require_number
+from spsample.sparse.checks import require_int
 
 LAW_VERSION = 1
 SAMPLING, SHUFFLING = 1, 2
@@ -19,8 +19,8 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     >>> derive_key(0, 0, SAMPLING) != derive_key(0, 0, SHUFFLING)
     True
     """
-    random_seed = require_number("random_seed", random_seed, 2**64)
-    epoch = require_number("epoch", epoch, 2**64)
+    random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
+    epoch = require_int("epoch", epoch, 0, 2**64 - 1)
     counter = (epoch % 2**32, epoch >> 32, purpose, 0)
     return philox_words(counter, (random_seed % 2**32, random_seed >> 32))[:2]
 
@@ -35,5 +35,5 @@ def shuffle(count: int, random_seed: int = 0, epoch: int = 0, *, backend: str | 
     >>> sorted(shuffle(5, epoch=3).tolist())
     [0, 1, 2, 3, 4]
     """
-    count = require_number("count", count, 2**62)
+    count = require_int("count", count, 0, 2**62 - 1)
     return get_backend(backend).shuffle(count, derive_key(random_seed, epoch, SHUFFLING))

@@ -18,7 +18,7 @@ from spsample.backends import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 
 Weighting = Literal["unweighted", "row", "weighted"]
 RowRule = Literal["uniform", "weighted", "whole"]
@@ -35,8 +35,7 @@ class Entries(NamedTuple):
     """Stacked rows of entries of A together with the matrix that their positions point into.
 
     `rows.positions` index the entries of `matrix`, `selector` the rows of `matrix` that `rows` came from; `edge_ids`
-    are
-    positions in the user's input, or None where they were not asked for. On a distributed graph `matrix` holds the
+    are positions in the user's input, or None where they were not asked for. On a distributed graph `matrix` holds the
     received entries only.
     """
 
@@ -50,8 +49,7 @@ class GraphOperand(ABC):
     """A, as the sampling algebra sees it: local, replicated or partitioned.
 
     Every method takes the whole bulk (Q stacks k batches and m rows), is collective on a distributed graph, allows
-    empty
-    input, and returns the same bits wherever A lies. Vertex ids are original ids throughout.
+    empty input, and returns the same bits wherever A lies. Vertex ids are original ids throughout.
     """
 
     @property
@@ -116,4 +114,4 @@ class GraphOperand(ABC):
         return draw_entries(self, Q, numerators, draw)
 
 
-__all__ = ["Entries", "FloatArray", "GraphOperand", "RowRule", "RowTotals", "Weighting"]
+__all__ = ["Entries", "GraphOperand", "RowRule", "RowTotals", "Weighting"]

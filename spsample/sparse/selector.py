@@ -28,9 +28,8 @@ class RowSelector:
 
     Notes
     -----
-    `Q @ A` is a lazy view of the selected rows (GraphSAGE's Q A, equation 1 of the paper). `Q.per_batch() @ A` adds
-    up each
-    batch's rows (LADIES' Q A, one row per batch).
+    `Q @ A` is a lazy view of the selected rows (GraphSAGE's Q A, equation 1 of the paper). `Q.per_batch() @ A` adds up
+    each batch's rows (LADIES' Q A, one row per batch).
     """
 
     batch_ptr: Int64Array
@@ -96,8 +95,7 @@ class BatchProduct:
     """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
 
     Where the entries of a row of A weigh the same and nothing is squared after the sum, drawing an entry draws its
-    column
-    with the right probability and Q A is not formed (entry law); else columns are merged first (column law).
+    column with the right probability and Q A is not formed (entry law); else columns are merged first (column law).
     """
 
     Q: RowSelector

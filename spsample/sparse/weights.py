@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,6 +77,3 @@ def reference_source_weights(sample: ColumnSample, sources: Compaction, numerato
     size = np.repeat(np.diff(sample.indptr), per_batch).astype(np.float64)
     denominator = size * numerators.astype(np.float64)
     return np.divide(totals, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
-
-
-DrawnWeights = Callable[[ColumnSample, UInt64Array], Float64Array]

@@ -9,10 +9,13 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.backends import Matrix, get_backend
-from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.backends.arithmetic import default_float_environment
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
-from spsample.store import validation
+from spsample.store import construction
+from spsample.store.normalization import divided, row_sums
+from spsample.store.sorting import targets
+from spsample.store.validation import require_choice
 
 __all__ = ["Graph", "Weighting"]
 
@@ -77,8 +80,8 @@ class Graph:
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
     ) -> None:
-        starts, columns, weights, ids = _checked(indptr, indices, data, edge_ids, validate=validate)
-        self._set(starts, columns, weights, ids, "unweighted" if weights is None else "weighted")
+        parts = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
+        self._set(*parts, weighting="unweighted" if parts.data is None else "weighted")
 
     # ------------------------------------------------------------------------------------------- construction
 
@@ -120,21 +123,8 @@ class Graph:
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 3, 3]), array([1, 2, 0], dtype=int32), array([2, 0, 1]))
         """
-        edges = validation.as_edge_index("edge_index", edge_index)
-        n = _num_nodes(edges, num_nodes)
-        hint = "" if num_nodes is None else f"num_nodes={n} was given."
-        validation.check_ids("edge_index", edges, n, hint)
-        weights = None
-        if edge_weight is not None:
-            weights = validation.as_weights("edge_weight", edge_weight)
-            validation.check_length("edge_weight", weights, edges.shape[1], "edge")
-            validation.check_weights("edge_weight", weights)
-        indptr, indices, order = _sort_entries(edges[0], edges[1], n)
-        moved = not _is_identity(order)
-        if weights is not None and moved:
-            weights = weights[order]
-        weighting: Weighting = "unweighted" if weights is None else "weighted"
-        return cls._from_parts(indptr, indices, weights, order if moved else None, weighting)
+        parts = construction.from_edges(edge_index, num_nodes, edge_weight)
+        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -165,27 +155,7 @@ class Graph:
         >>> graph.indptr, graph.data, graph.edge_ids
         (array([0, 1, 3]), array([2., 1., 4.]), array([1, 0, 2]))
         """
-        if not scipy.sparse.issparse(matrix):
-            given = f"an object of type {type(matrix).__name__}"
-            raise DTypeError(argument="matrix", given=given, expected="a scipy.sparse matrix or array")
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            given = f"shape {matrix.shape}"
-            raise InputError(argument="matrix", given=given, expected="a square matrix, one row per vertex")
-        n = validation.check_num_nodes("matrix", int(matrix.shape[0]))
-        if matrix.format == "csr":
-            end = int(matrix.indptr[-1])  # scipy allows room behind the last entry
-            parts = (matrix.indptr, matrix.indices[:end], matrix.data[:end], None)
-            return cls._from_parts(*_checked(*parts, prefix="matrix."), "weighted")
-        triplets = _triplets(matrix)
-        weights = validation.as_weights("matrix.data", triplets.data)
-        validation.check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
-        validation.check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
-        validation.check_weights("matrix.data", weights)
-        validation.check_ids("matrix.row", triplets.row, n)
-        validation.check_ids("matrix.col", triplets.col, n)
-        indptr, indices, order = _sort_entries(triplets.col, triplets.row, n)
-        edge_ids = None if _is_identity(order) else order
-        return cls._from_parts(indptr, indices, weights[order], edge_ids, "weighted")
+        return cls._from_parts(*construction.from_matrix(matrix), weighting="weighted")
 
     @classmethod
     def _from_parts(
@@ -316,16 +286,16 @@ class Graph:
         """
         return np.diff(self._indptr)
 
+    @default_float_environment()
     def normalized(self, kind: str) -> Graph:
         """Return A normalised by rows or symmetrically; edge ids and the order of entries stay.
 
         Parameters
         ----------
         kind : "row" or "sym"
-            "row" is A_iv / d_i, where d_i is the sum of row i. For an unweighted graph nothing is computed:
-            the result shares all arrays and is marked ``weighting="row"``, its values being
-            1 / (entries of the row), so that samplers can use the law of rows whose entries weigh the same.
-            Rows that sum to 0 stay 0.
+            "row" is A_iv / d_i, where d_i is the sum of row i. For an unweighted graph nothing is computed: the result
+            shares all arrays and is marked ``weighting="row"``, its values being 1 / (entries of the row), so that
+            samplers can use the law of rows whose entries weigh the same. Rows that sum to 0 stay 0.
 
             "sym" is A_iv / sqrt(d_i d_v), where d_v is the sum of row v, as in graph convolutions (Kipf and
             Welling, 2017). Where d_v is 0 the value is 0, as in PyG's ``gcn_norm``; add self loops first to
@@ -357,19 +327,19 @@ class Graph:
         >>> Graph(indptr=[0, 2, 3], indices=[0, 1, 0]).normalized("row")
         Graph(num_nodes=2, num_edges=3, weighting='row', indices=int64)
         """
-        if validation.require_choice("kind", kind, ("row", "sym")) == "sym":
+        if require_choice("kind", kind, ("row", "sym")) == "sym":
             return self._normalized_sym()
         if self._data is None:  # rows of a "row" graph sum to 1 already
             return self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row")
         divisor = self._spread(self._row_sums(self._data))
-        return self._with_values(self._data, divisor)
+        return self._divided(self._data, divisor)
 
     def _normalized_sym(self) -> Graph:
         values = self._values()
         root = np.sqrt(self._row_sums(values))
         divisor = self._spread(root)
         divisor *= root[self._indices]
-        return self._with_values(values, divisor)
+        return self._divided(values, divisor)
 
     def _values(self) -> NDArray[Any]:
         """Return the value of every entry: ``data``, or else float64."""
@@ -385,30 +355,11 @@ class Graph:
         return np.repeat(per_row, self.in_degrees())
 
     def _row_sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum each row in float64, in entry order: scipy's CSR times a vector of ones is a plain loop."""
-        shape = (self.num_nodes, self.num_nodes)
-        matrix = scipy.sparse.csr_array(
-            (values.astype(np.float64, copy=False), self._indices, self._indptr), shape=shape
-        )
-        sums = np.asarray(matrix @ np.ones(self.num_nodes))
-        if not np.isfinite(sums).all():
-            row = int(np.argmax(~np.isfinite(sums)))
-            given = f"a sum above {np.finfo(np.float64).max:.3g} in row {row}"
-            raise CapacityError(argument="data", given=given, expected="row sums that float64 can hold")
-        return sums
+        return row_sums(self._indptr, self._indices, values)
 
-    def _with_values(self, values: NDArray[Any], divisor: NDArray[np.float64]) -> Graph:
+    def _divided(self, values: NDArray[Any], divisor: NDArray[np.float64]) -> Graph:
         """Return a graph with data = values / divisor (0 where that is 0), rounded once to ``dtype``."""
-        quotient = np.zeros(self.num_edges)
-        kept = divisor > 0
-        with np.errstate(over="ignore", under="ignore"):
-            np.divide(values, divisor, out=quotient, where=kept)
-            data = quotient.astype(self.dtype, copy=False)
-        bad = kept & (values > 0) & ((data == 0) | ~np.isfinite(data))
-        if bad.any():
-            at = int(np.argmax(bad))
-            given = f"{values[at]} at entry {at}, to be divided by {divisor[at]}"
-            raise CapacityError(argument="data", given=given, expected=f"a quotient that {self.dtype} can hold")
+        data = divided(values, divisor, self.dtype)
         return self._from_parts(self._indptr, self._indices, data, self._edge_ids, "weighted")
 
     def with_self_loops(self) -> Graph:
@@ -425,7 +376,7 @@ class Graph:
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 4]), array([0, 1, 0, 1]), array([0, 1, 2, 4]))
         """
-        rows = _targets(self._indptr, self._indices.dtype)
+        rows = targets(self._indptr, self._indices.dtype)
         missing = np.ones(self.num_nodes, dtype=bool)
         missing[rows[self._indices == rows]] = False
         if not missing.any() and self._weighting != "row":
@@ -458,133 +409,8 @@ class Graph:
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
 
 
-# ---------------------------------------------------------------------------------------------------- helpers
-
-
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Make a contiguous, read-only view; copies only what is not contiguous."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
-
-
-def _checked(
-    indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = ""
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
-    """Return the four arrays of a CSR matrix, checked and in order; `prefix` goes before their names."""
-    starts = validation.as_id_vector(f"{prefix}indptr", indptr)
-    columns = validation.as_id_vector(f"{prefix}indices", indices)
-    weights = None if data is None else validation.as_weights(f"{prefix}data", data)
-    ids = None if edge_ids is None else validation.as_id_vector(f"{prefix}edge_ids", edge_ids)
-    _check_vertices(prefix, len(starts) - 1, columns.dtype)
-    for name, array in (("data", weights), ("edge_ids", ids)):
-        if array is not None:
-            validation.check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
-    if not validate:
-        return starts, columns, weights, ids
-    validation.check_indptr(f"{prefix}indptr", starts, len(columns))
-    validation.check_ids(f"{prefix}indices", columns, len(starts) - 1)
-    if weights is not None:
-        validation.check_weights(f"{prefix}data", weights)
-    if ids is not None:
-        validation.check_not_negative(f"{prefix}edge_ids", ids)
-    if _rows_sorted(starts, columns):
-        return starts, columns, weights, ids
-    starts, ordered, order = _sort_entries(columns, _targets(starts, columns.dtype), len(starts) - 1)
-    weights = None if weights is None else weights[order]
-    return starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order]
-
-
-def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
-    """Check that there are vertices, and that ids of `dtype` can number them."""
-    if n < 1:
-        raise InputError(
-            argument=f"{prefix}indptr",
-            given=f"length {n + 1}",
-            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
-        )
-    if n > validation.MAX_NODES:
-        raise CapacityError(argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices")
-    if dtype == np.int32 and n > validation.INT32_NODES:
-        given = f"int32 for {n} vertices"
-        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
-
-
-def _triplets(matrix: Any) -> Any:
-    """Convert a scipy.sparse matrix to COO, once its own structure is known to be sound."""
-    try:
-        if matrix.format in ("csc", "bsr"):
-            matrix.check_format(full_check=True)
-        return matrix.tocoo()
-    except ValueError as error:
-        given = f"a broken {matrix.format} matrix ({error})"
-        raise InputError(argument="matrix", given=given, expected="a sound scipy.sparse matrix") from error
-
-
-def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
-    """Return the number of vertices given, or else the largest id plus 1."""
-    if num_nodes is not None:
-        return validation.check_num_nodes("num_nodes", num_nodes)
-    if edges.size == 0:
-        raise InputError(
-            argument="edge_index",
-            given="no edges",
-            expected="at least one edge where num_nodes is not given",
-            hint="A graph needs at least one vertex: pass num_nodes.",
-        )
-    n = max(int(edges.max()) + 1, 1)  # ids below 0 are refused next, with their position
-    if n > validation.MAX_NODES:
-        at = np.unravel_index(int(np.argmax(edges)), edges.shape)
-        given = f"{n - 1} at position {tuple(int(i) for i in at)}"
-        raise CapacityError(argument="edge_index", given=given, expected="vertex ids below 2**48")
-    return n
-
-
-def _rows_sorted(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
-    """Whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
-    falls = indices[1:] < indices[:-1]
-    inner = indptr[(indptr > 0) & (indptr < len(indices))]
-    falls[inner - 1] = False
-    return not falls.any()
-
-
-def _targets(indptr: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the row of each entry."""
-    return np.repeat(np.arange(len(indptr) - 1, dtype=dtype), np.diff(indptr))
-
-
-def _is_identity(order: NDArray[Any]) -> bool:
-    return np.array_equal(order, np.arange(len(order)))
-
-
-def _sort_entries(
-    sources: NDArray[Any], targets: NDArray[Any], num_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
-    """Sort edges by (target, source, position); return indptr, indices and the position of each entry.
-
-    Two counting sorts, each stable, O(num_nodes + E): scipy's change of compressed axis lists the entries
-    of every new row in the order in which it meets them. First E x n, one entry per row, to columns; then n
-    x n, which holds the positions as values, to rows. ``indices`` are int32 where num_nodes < 2**31, else
-    int64.
-    """
-    count, n = len(sources), num_nodes
-    dtype = np.int32 if n <= validation.INT32_NODES else np.int64
-    small = np.int32 if max(n, count) < validation.INT32_NODES else np.int64
-    try:
-        rows = (
-            np.zeros(count, np.int8),
-            sources.astype(small, copy=False),
-            np.arange(count + 1, dtype=small),
-        )
-        by_source = scipy.sparse.csr_array(rows, shape=(count, n)).tocsc()
-        position = by_source.indices
-        columns = (position, targets.astype(small, copy=False)[position], by_source.indptr)
-        matrix = scipy.sparse.csc_array(columns, shape=(n, n)).tocsr()
-    except MemoryError as error:
-        given = f"{n} vertices and {count} edges"
-        hint = "A vertex id may be far too large: ids need not all be used, but each takes 8 bytes."
-        raise CapacityError(
-            argument="num_nodes", given=given, expected="a graph that fits in memory", hint=hint
-        ) from error
-    indptr, order = matrix.indptr.astype(np.int64, copy=False), matrix.data.astype(np.int64, copy=False)
-    return indptr, matrix.indices.astype(dtype, copy=False), order

@@ -1,21 +1,20 @@
-"""Checks of what users hand in: arrays of ids and weights, CSR structure, seeds, integers and choices.
+"""Checks of graphs and seeds: ids, edge lists, weights, numbers of vertices.
 
-Each check costs at most a few vectorised passes over its input, reports the first bad entry with its value
-and position, and raises an exception of :mod:`spsample.errors`. Nothing is clipped, reordered or dropped.
+What is not particular to graphs is checked in :mod:`spsample.sparse.checks`, and made an array in
+:mod:`spsample.sparse.intake`; the names used above this layer are passed on from here.
 """
 
 from __future__ import annotations
 
-import numbers
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.sparse.checks import check_indptr, check_length, check_range, first_bad, require_choice, require_int
+from spsample.sparse.intake import as_array, first_entry
 
 __all__ = [
     "INT32_NODES",
@@ -43,85 +42,6 @@ INT32_NODES = 2**31 - 1
 
 _INT64_MAX = 2**63 - 1
 _EXACT_INTEGER = 2**53
-_HOST_DEVICES = (1, 3, 11)  # DLPack: CPU, host memory pinned by CUDA, host memory pinned by ROCm
-
-
-# --------------------------------------------------------------------------------------- integers and choices
-
-
-def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
-    """Return `value` as an int within [minimum, maximum]; a bool or a float is no integer.
-
-    Parameters
-    ----------
-    argument : str
-        Name of the argument, for the message.
-    value : int or numpy integer
-        What was given.
-    minimum, maximum : int, optional
-        Inclusive bounds.
-
-    Raises
-    ------
-    DTypeError
-        If `value` is not an integer.
-    InputError
-        If it is out of bounds.
-
-    Examples
-    --------
-    >>> require_int("batch_size", 1024, minimum=1)
-    1024
-    >>> require_int("batch_size", 0, minimum=1)
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: batch_size: got 0; expected an integer of at least 1
-    """
-    expected = _expected_int(minimum, maximum)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise DTypeError(argument=argument, given=f"{_short(value)} of type {type(value).__name__}", expected=expected)
-    number = int(value)
-    if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
-        raise InputError(argument=argument, given=str(number), expected=expected)
-    return number
-
-
-def _expected_int(minimum: int | None, maximum: int | None) -> str:
-    if minimum is not None and maximum is not None:
-        return f"an integer in [{minimum}, {maximum}]"
-    if minimum is not None:
-        return f"an integer of at least {minimum}"
-    if maximum is not None:
-        return f"an integer of at most {maximum}"
-    return "an integer"
-
-
-def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
-    """Return `value` if it is one of the strings `choices`.
-
-    Raises
-    ------
-    DTypeError
-        If `value` is not a string.
-    InputError
-        If it is none of the choices.
-
-    Examples
-    --------
-    >>> require_choice("layout", "blocks", ("blocks", "subgraph"))
-    'blocks'
-    >>> require_choice("layout", "block", ("blocks", "subgraph"))
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: layout: got 'block'; expected one of 'blocks', 'subgraph'
-    """
-    expected = "one of " + ", ".join(repr(choice) for choice in choices)
-    if not isinstance(value, str):
-        given = f"{_short(value)} of type {type(value).__name__}"
-        raise DTypeError(argument=argument, given=given, expected=expected)
-    if value not in choices:
-        raise InputError(argument=argument, given=_short(value), expected=expected)
-    return value
 
 
 def check_num_nodes(argument: str, value: Any) -> int:
@@ -147,161 +67,19 @@ def check_num_nodes(argument: str, value: Any) -> int:
     return number
 
 
-# -------------------------------------------------------------------------------------------------- any array
-
-
-def as_array(argument: str, value: Any) -> NDArray[Any]:
-    """View `value` as a NumPy array, without a copy wherever that is possible.
-
-    Parameters
-    ----------
-    argument : str
-        Name of the argument, for the message.
-    value : array_like
-        A NumPy array, a (nested) list, anything with ``__array__`` or DLPack in host memory, a torch CPU
-        tensor.
-
-    Raises
-    ------
-    DTypeError
-        For sparse, masked, object or string data, data on a device, and tensors that require gradients.
-    InputError
-        For ragged lists.
-
-    Examples
-    --------
-    >>> as_array("seeds", [3, 1, 2])
-    array([3, 1, 2])
-    """
-    _refuse_containers(argument, value)
-    _refuse_tensors(argument, value)
-    _refuse_devices(argument, value)
-    array = _converted(argument, value)
-    if array.dtype.kind in "biufc":
-        return array
-    given = f"dtype {array.dtype}{_first_entry(array)}"
-    if array.ndim == 0:
-        given = f"{_short(value)} of type {type(value).__name__}"
-    elif array.dtype == object:
-        given = f"dtype object ({_first_odd(array)})"
-    raise DTypeError(argument=argument, given=given, expected="an array of numbers")
-
-
-def _refuse_containers(argument: str, value: Any) -> None:
-    """Refuse what NumPy would turn into something else: None, matrices, masked arrays."""
-    if value is None:
-        raise DTypeError(argument=argument, given="None", expected="an array")
-    if scipy.sparse.issparse(value):
-        given = f"a scipy {value.format} matrix of shape {value.shape}"
-        raise DTypeError(
-            argument=argument,
-            given=given,
-            expected="a dense array",
-            hint="Use Graph.from_scipy for matrices.",
-        )
-    if isinstance(value, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(value)
-        raise DTypeError(
-            argument=argument,
-            given=f"a masked array (first masked entry at position {int(np.argmax(mask))})",
-            expected="a plain array",
-            hint="Use .compressed() or .filled() first.",
-        )
-
-
-def _refuse_tensors(argument: str, value: Any) -> None:
-    """Refuse torch tensors that have no plain array: sparse ones, and those that carry gradients."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(value, torch.Tensor):
-        return
-    if value.layout != torch.strided:
-        given = f"a sparse tensor of layout {value.layout}"
-        raise DTypeError(argument=argument, given=given, expected="a dense array", hint="Pass its indices and values.")
-    if value.requires_grad:
-        raise DTypeError(
-            argument=argument,
-            given="a tensor that requires gradients",
-            expected="data without gradients",
-            hint="No gradient flows through sampling: pass tensor.detach().",
-        )
-
-
-def _refuse_devices(argument: str, value: Any) -> None:
-    """Refuse arrays that are not in host memory, as their DLPack device tells."""
-    probe = getattr(value, "__dlpack_device__", None)
-    if probe is None or isinstance(value, np.ndarray):
-        return
-    try:
-        kind = int(probe()[0])
-    except (ValueError, TypeError, RuntimeError, BufferError):  # torch's "meta" device, for one
-        kind = -1
-    if kind not in _HOST_DEVICES:
-        raise DTypeError(
-            argument=argument,
-            given=f"an array on device {getattr(value, 'device', kind)}",
-            expected="an array in host memory",
-            hint="Copy it to the host first, for instance with .cpu().",
-        )
-
-
-def _converted(argument: str, value: Any) -> NDArray[Any]:
-    """Call NumPy's conversion and turn its exceptions into ours."""
-    try:
-        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-            return np.from_dlpack(value)
-        return np.asarray(value)
-    except ValueError as error:
-        uneven = isinstance(value, (list, tuple))
-        given = f"a {type(value).__name__} {'of uneven lengths or shapes' if uneven else f'({error})'}"
-        raise InputError(argument=argument, given=given, expected="an array of numbers") from error
-    except (TypeError, RuntimeError, BufferError, OverflowError) as error:
-        raise DTypeError(
-            argument=argument, given=f"a {type(value).__name__} ({error})", expected="an array of numbers"
-        ) from error
-
-
-def _short(value: Any) -> str:
-    """Return the start of repr(value)."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _first_entry(array: NDArray[Any]) -> str:
-    """Say what the first entry is, or nothing for an empty array or a scalar."""
-    return f" (first entry {_short(array.flat[:1].tolist()[0])})" if array.ndim and array.size else ""
-
-
-def _first_odd(array: NDArray[Any]) -> str:
-    """Describe the first entry for which an array of objects is no array of numbers: "None at position 1"."""
-    for position, entry in enumerate(array.flat):
-        if not isinstance(entry, numbers.Number) or (isinstance(entry, int) and abs(entry) > _INT64_MAX):
-            return f"{_short(entry)} at position {position}"
-    return f"{array.size} entries"
-
-
-def _first(bad: NDArray[np.bool_], array: NDArray[Any]) -> str:
-    """Describe the first entry of `array` where `bad` is true: "-3 at position 17"."""
-    where = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    position = where[0] if len(where) == 1 else tuple(int(i) for i in where)
-    return f"{array[where].item()} at position {position}"
-
-
-# --------------------------------------------------------------------------------------- ids, indptr, weights
-
-
 def _as_integers(argument: str, value: Any) -> NDArray[Any]:
     """View an array of integers as int32 or int64 in native byte order; these two are not copied."""
     if isinstance(value, (list, tuple)):
         _refuse_bools(argument, value)
     array = as_array(argument, value)
-    if array.size == 0 and isinstance(value, (list, tuple)):  # NumPy calls [] float64
+    if array.size == 0 and array.dtype.kind == "f":  # what NumPy and torch make of []
         return array.astype(np.int64)
     if array.dtype.kind not in "iu":
         hint = "Use numpy.flatnonzero(mask) to turn a mask into ids." if array.dtype.kind == "b" else ""
-        given = f"dtype {array.dtype}{_first_entry(array)}"
+        given = f"dtype {array.dtype}{first_entry(array)}"
         raise DTypeError(argument=argument, given=given, expected="an integer dtype", hint=hint)
     if array.dtype == np.uint64 and array.size and int(array.max()) > _INT64_MAX:
-        given = _first(array > np.uint64(_INT64_MAX), array)
+        given = first_bad(array > np.uint64(_INT64_MAX), array)
         raise InputError(argument=argument, given=given, expected="integers below 2**63")
     wide = array.dtype.itemsize == 8 or (array.dtype.kind == "u" and array.dtype.itemsize == 4)
     return array.astype(np.int64 if wide else np.int32, copy=False)
@@ -387,7 +165,7 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
     """
     array = as_array(argument, value)
     if array.dtype.kind == "c":
-        given = f"dtype {array.dtype}{_first_entry(array)}"
+        given = f"dtype {array.dtype}{first_entry(array)}"
         raise DTypeError(argument=argument, given=given, expected="real weights")
     _check_vector(argument, array)
     if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
@@ -396,7 +174,7 @@ def as_weights(argument: str, value: Any) -> NDArray[Any]:
         weights = array.astype(np.float64)
     inexact = _inexact(array, weights)
     if inexact.any():
-        given = _first(inexact, array)
+        given = first_bad(inexact, array)
         raise InputError(argument=argument, given=given, expected="weights that float64 holds exactly")
     return weights
 
@@ -421,22 +199,8 @@ def _check_vector(argument: str, array: NDArray[Any]) -> None:
     )
 
 
-def check_length(argument: str, array: NDArray[Any], length: int, what: str) -> None:
-    """Check that `array` has `length` entries, one per `what`.
-
-    Examples
-    --------
-    >>> check_length("data", np.ones(3), 4, "entry of indices")
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: data: got length 3; expected length 4, one per entry of indices
-    """
-    if len(array) != length:
-        raise InputError(argument=argument, given=f"length {len(array)}", expected=f"length {length}, one per {what}")
-
-
 def check_ids(argument: str, ids: NDArray[Any], num_nodes: int, hint: str = "") -> None:
-    """Check that every entry of the integer array `ids` is in [0, num_nodes); two passes, no temporary array.
+    """Check that every entry of the integer array `ids` is in [0, num_nodes).
 
     Examples
     --------
@@ -445,34 +209,7 @@ def check_ids(argument: str, ids: NDArray[Any], num_nodes: int, hint: str = "") 
     ...
     spsample.errors.InputError: indices: got 7 at position 1; expected vertex ids in [0, 5)
     """
-    if ids.size == 0 or (int(ids.min()) >= 0 and int(ids.max()) < num_nodes):
-        return
-    bad = (ids < 0) | (ids >= num_nodes)
-    expected = f"vertex ids in [0, {num_nodes})"
-    raise InputError(argument=argument, given=_first(bad, ids), expected=expected, hint=hint)
-
-
-def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
-    """Check that `indptr` starts at 0, never falls, and ends at `num_entries`.
-
-    Examples
-    --------
-    >>> check_indptr("indptr", np.array([0, 3, 2, 4]), 4)
-    Traceback (most recent call last):
-    ...
-    spsample.errors.InputError: indptr: got 2 at position 2, after 3; expected row starts that never fall
-    """
-    if int(indptr[0]) != 0:
-        raise InputError(argument=argument, given=f"{indptr[0]} at position 0", expected="0 as the first entry")
-    falls = indptr[1:] < indptr[:-1]
-    if falls.any():
-        at = int(np.argmax(falls)) + 1
-        given = f"{indptr[at]} at position {at}, after {indptr[at - 1]}"
-        raise InputError(argument=argument, given=given, expected="row starts that never fall")
-    if int(indptr[-1]) != num_entries:
-        last = len(indptr) - 1
-        expected = f"the number of entries of indices, {num_entries}, as the last entry"
-        raise InputError(argument=argument, given=f"{indptr[-1]} at position {last}", expected=expected)
+    check_range(argument, ids, num_nodes, "vertex ids", hint)
 
 
 def check_not_negative(argument: str, ids: NDArray[Any]) -> None:
@@ -486,7 +223,7 @@ def check_not_negative(argument: str, ids: NDArray[Any]) -> None:
     spsample.errors.InputError: edge_ids: got -1 at position 2; expected ids of at least 0
     """
     if ids.size and int(ids.min()) < 0:
-        raise InputError(argument=argument, given=_first(ids < 0, ids), expected="ids of at least 0")
+        raise InputError(argument=argument, given=first_bad(ids < 0, ids), expected="ids of at least 0")
 
 
 def check_weights(argument: str, weights: NDArray[Any]) -> None:
@@ -503,10 +240,7 @@ def check_weights(argument: str, weights: NDArray[Any]) -> None:
         if weights.size == 0 or (weights.min() >= 0 and weights.max() < np.inf):  # NaN fails both
             return
         bad = ~((weights >= 0) & (weights < np.inf))
-    raise InputError(argument=argument, given=_first(bad, weights), expected="finite weights of at least 0")
-
-
-# ------------------------------------------------------------------------------------------------------ seeds
+    raise InputError(argument=argument, given=first_bad(bad, weights), expected="finite weights of at least 0")
 
 
 def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArray[np.int64]:

@@ -27,11 +27,11 @@ class Block:
     indptr
         int64, shape ``(num_dst + 1,)``.
     indices
-        int64, shape ``(nnz,)``, rows of the input of :meth:`aggregate`.
+        int64, shape ``(nnz,)``, rows of the input of `aggregate`.
     values
         float32, shape ``(nnz,)``.
     num_src
-        Number of rows that :meth:`aggregate` expects.
+        Number of rows that `aggregate` expects.
 
     Examples
     --------

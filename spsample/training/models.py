@@ -1,9 +1,8 @@
 """Models that aggregate with the values of the sampled adjacency.
 
 Every model is *encoder, graph convolutions, decoder*: the first and the last act on one vertex at a time,
-each convolution is a pointwise ``message``, a linear aggregation by a
-:class:`~spsample.training.blocks.Block` and a pointwise ``combine``. The same pieces therefore run on sampled
-minibatches and, layer by layer, on the full graph (:mod:`spsample.training.evaluation`).
+each convolution is a pointwise ``message``, a linear aggregation by a `Block` and a pointwise ``combine``. The same
+pieces therefore run on sampled minibatches and, layer by layer, on the full graph (`full_logits`).
 
 What is GraphSAGE's and what is LADIES' or FastGCN's lies in the block's values, not in the model: the mean
 over the sampled entries for the first, the sampler's unbiased values of the row-normalised graph for the
@@ -91,19 +90,19 @@ class GraphConv(Convolution):
         self.narrows = out_dim < in_dim
 
     def message(self, h: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         result: Tensor = self.neighbours(h) if self.narrows else h
         return result
 
     def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         neighbours = aggregated if self.narrows else self.neighbours(aggregated)
         result: Tensor = self.root(h_dst) + neighbours
         return result
 
 
 class PlainConv(GraphConv):
-    """A :class:`GraphConv` with dropout on its input and, unless it is the last one, a ReLU on its output."""
+    """A `GraphConv` with dropout on its input and, unless it is the last one, a ReLU on its output."""
 
     def __init__(self, in_dim: int, out_dim: int, dropout: float, *, last: bool) -> None:
         super().__init__(in_dim, out_dim)
@@ -111,11 +110,11 @@ class PlainConv(GraphConv):
         self.activation: nn.Module = nn.Identity() if last else nn.ReLU()
 
     def message(self, h: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         return super().message(self.dropout(h))
 
     def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         result: Tensor = self.activation(super().combine(aggregated, self.dropout(h_dst)))
         return result
 
@@ -130,11 +129,11 @@ class ResidualConv(Convolution):
         self.mlp = nn.Sequential(nn.Dropout(dropout), nn.GELU(), nn.Linear(dim, dim), nn.Dropout(dropout))
 
     def message(self, h: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         return self.conv.message(self.norm(h))
 
     def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See :class:`Convolution`."""
+        """See `Convolution`."""
         update: Tensor = self.mlp(self.conv.combine(aggregated, self.norm(h_dst)))
         return h_dst + update
 
@@ -147,8 +146,7 @@ class GNN(nn.Module):
     encoder, decoder
         Pointwise modules.
     convs
-        Layer 1 (farthest from the seeds) first, as
-        ``minibatch.layers``.
+        Layer 1 (farthest from the seeds) first, as ``minibatch.layers``.
     """
 
     def __init__(self, encoder: nn.Module, convs: Sequence[Convolution], decoder: nn.Module) -> None:

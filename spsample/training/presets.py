@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from spsample.training.models import ModelConfig
 from spsample.training.trainer import TrainConfig
 
-__all__ = ["Preset", "preset_for"]
+__all__ = ["PRESETS", "Preset", "preset_for"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Preset:
     layer_sizes
         For LADIES and FastGCN, nearest to the seeds first.
     scaling
-        See :func:`spsample.data.scale_features`.
+        See `spsample.data.scale_features`.
     model, train
         Settings of the model and of the training.
     """
@@ -40,7 +40,7 @@ _BAGS_OF_WORDS = Preset(
     train=TrainConfig(epochs=100, batch_size=140, learning_rate=0.01, weight_decay=5e-4, eval_every=2),
 )
 
-_PRESETS = {
+PRESETS: dict[str, Preset] = {
     "digits": Preset(
         model=ModelConfig(hidden=128, dropout=0.3),
         train=TrainConfig(epochs=30, batch_size=128, learning_rate=0.005),
@@ -70,4 +70,4 @@ def preset_for(name: str) -> Preset:
     >>> preset_for("tolokers").model.architecture
     'residual'
     """
-    return _PRESETS.get(name.removesuffix("-rewired"), Preset())
+    return PRESETS.get(name.removesuffix("-rewired"), Preset())

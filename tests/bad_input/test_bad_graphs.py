@@ -258,7 +258,6 @@ CASES = {
     "seed uint64": (seeds(BIG), InputError, "seeds", f"{2**63 + 5} at position 1"),
     "seed wide list": (seeds([1, 2**70]), DTypeError, "seeds", f"{2**70} at position 1"),
     "seeds float": (seeds([1.0, 2.0]), DTypeError, "seeds", "float64 (first entry 1.0)"),
-    "seeds empty floats": (seeds(np.zeros(0)), DTypeError, "seeds", "float64"),
     "seeds mask": (seeds(np.ones(10, bool)), DTypeError, "seeds", "numpy.flatnonzero(mask)"),
     "seeds list of bools": (seeds([1, True]), DTypeError, "seeds", "True at position 1"),
     "seeds 2-D": (seeds([[1, 2], [3, 4]]), InputError, "seeds", "shape (2, 2)"),

@@ -8,9 +8,10 @@ from equality import edge_lists, make_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spsample as sp
 from spsample.backends import Draw, available_backends
 from spsample.backends.protocol import StackedSelector
-from spsample.sparse import GraphOperand
+from spsample.sparse import GraphOperand, LocalOperand
 
 pytestmark = pytest.mark.sanitize
 
@@ -54,9 +55,42 @@ def test_many_rounds(backend, size):
         check(graph.operand(backend), Q, q, Draw((5, 6), 1, size))
 
 
-def make_graph_of(edge_index):
-    import spsample as sp
+@pytest.mark.parametrize("backend", available_backends())
+@pytest.mark.parametrize("size", [7, 8, 9, 2**29])
+def test_sizes_around_the_number_of_entries(backend, size):
+    """8 entries on 6 columns: the support is taken whole without a draw, however large the size."""
+    graph = make_graph_of(np.array([[1, 2, 3, 3, 3, 4, 5, 6], [0, 0, 0, 0, 0, 1, 1, 1]]))
+    Q = StackedSelector(np.array([0, 2, 3, 3]), np.array([0, 1, 2], np.int32), np.array([3, 9, 10]))
+    check(graph.operand(backend), Q, None, Draw((5, 6), 1, size))
 
+
+class Counting(LocalOperand):
+    located = 0
+
+    def locate(self, Q, rows, offsets, exclude=None):
+        self.located += len(rows)
+        return super().locate(Q, rows, offsets, exclude)
+
+
+def test_a_huge_size_makes_no_draws():
+    plain = make_graph_of(np.array([[1, 2, 3], [0, 0, 1]])).operand("reference")
+    operand = Counting(plain.matrix, None, plain.backend)
+    Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3]))
+    sample = GraphOperand.draw_entries(operand, Q, None, Draw((5, 6), 1, 2**29))
+    assert sample.columns.tolist() == [1, 2, 3]
+    assert operand.located == 3
+
+
+def test_draws_stop_soon_after_the_last_column_wanted():
+    graph = sp.Graph.from_edge_index([np.arange(5000), np.zeros(5000, int)], num_nodes=5000)
+    plain = graph.operand("reference")
+    operand = Counting(plain.matrix, None, plain.backend)
+    Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([3]))
+    check(operand, Q, None, Draw((5, 6), 1, 400))
+    assert operand.located == 400 + 50 + 16
+
+
+def make_graph_of(edge_index):
     return sp.Graph.from_edge_index(edge_index, num_nodes=12)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
-from spsample.errors import MissingDependencyError
+from spsample.errors import InputError, MissingDependencyError
 
 torch = pytest.importorskip("torch")
 
@@ -43,7 +43,7 @@ def edge_index_of(layer):
 
 @graphs
 @edge_ids
-@pytest.mark.parametrize("name", ["blocks", "blocks without targets", "layer-wise"])
+@pytest.mark.parametrize("name", ["blocks", "layer-wise"])
 def test_to_pyg_blocks(graph, name, edge_ids):
     minibatch = minibatch_of(graph, SAMPLERS[name], edge_ids)
     batch_size, n_id, adjs = minibatch.to_pyg()
@@ -59,6 +59,16 @@ def test_to_pyg_blocks(graph, name, edge_ids):
         if edge_ids:
             source, target = layer.src_nodes[edge_index[0]], layer.dst_nodes[edge_index[1]]
             np.testing.assert_array_equal(EDGE_INDEX[:, e_id.numpy()], [source, target])
+
+
+@pytest.mark.parametrize("method", ["to_pyg", "to_dgl"])
+@pytest.mark.parametrize(
+    "sampler", [SAMPLERS["blocks without targets"], sp.LADIES([4], include_targets=False)], ids=repr
+)
+def test_blocks_begin_with_their_targets(method, sampler):
+    with pytest.raises(InputError, match=r"include_targets: got False, .*; expected include_targets=True") as caught:
+        getattr(minibatch_of(PLAIN, sampler), method)()
+    assert f"{method}()" in caught.value.expected
 
 
 @edge_ids
@@ -119,12 +129,34 @@ def test_to_torch_csr_equals_to_scipy(graph, sampler):
     for layer, tensor, matrix in zip(minibatch.layers, minibatch.to_torch_csr(), minibatch.to_scipy(), strict=True):
         assert tensor.layout == torch.sparse_csr
         assert tuple(tensor.shape) == matrix.shape == layer.adj.shape
-        np.testing.assert_array_equal(tensor.crow_indices().numpy(), matrix.indptr)
-        np.testing.assert_array_equal(tensor.col_indices().numpy(), matrix.indices)
-        np.testing.assert_array_equal(tensor.values().numpy(), matrix.data)
+        dense = matrix.toarray()
+        np.testing.assert_allclose(tensor.to_dense().numpy(), dense, rtol=1e-6)
+        assert tensor.values().numel() == (dense != 0).sum()
         assert tensor.values().numpy().dtype == (np.float32 if layer.adj.data is None else layer.adj.data.dtype)
         if layer.adj.data is None:
             assert (matrix.data == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 4.0, 8.0, 16.0]], ids=["unweighted", "weighted"])
+def test_torch_csr_keeps_the_invariants_of_torch(weights):
+    """Parallel edges, and repeats drawn with replacement: columns ascend and are distinct, values are summed."""
+    edge_index = [[2, 2, 1, 0, 1], [0, 0, 0, 1, 1]]
+    graph = sp.Graph.from_edge_index(edge_index, num_nodes=4, edge_weight=weights)
+    for sampler in (sp.GraphSAGE([9], replace=True), sp.GraphSAGE([2, 9]), sp.LADIES([4]), sp.GraphSAGE([1])):
+        minibatch = sp.bulk_sample(graph, [1, 0, 3], sampler, batch_size=3)[0]
+        for tensor, matrix in zip(minibatch.to_torch_csr(), minibatch.to_scipy(), strict=True):
+            parts = tensor.crow_indices(), tensor.col_indices(), tensor.values()
+            checked = torch.sparse_csr_tensor(*parts, size=tensor.shape, check_invariants=True)
+            np.testing.assert_array_equal(checked.to_dense().numpy(), matrix.toarray())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_torch_csr_of_no_entries():
+    empty = sp.Graph([0, 0, 0], [])
+    tensor = sp.bulk_sample(empty, [1, 0], sp.GraphSAGE([2]), batch_size=2)[0].to_torch_csr()[0]
+    assert tuple(tensor.shape) == (2, 2)
+    assert tensor.values().numel() == 0
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
@@ -142,10 +174,12 @@ def check_torch_sparse(minibatch, made):
     for layer, tensor in zip(minibatch.layers, made, strict=True):
         row, column, value = tensor.coo()
         assert tuple(tensor.sparse_sizes()) == layer.adj.shape
-        np.testing.assert_array_equal(np.stack([column, row]), edge_index_of(layer))
+        edges = edge_index_of(layer)
+        order = np.lexsort(edges)  # by row, then column
+        np.testing.assert_array_equal(np.stack([column, row]), edges[:, order])
         assert (value is None) == (layer.adj.data is None)
         if value is not None:
-            np.testing.assert_array_equal(value, layer.adj.data)
+            np.testing.assert_array_equal(value, layer.adj.data[order])
 
 
 class FakeSparseTensor(SimpleNamespace):

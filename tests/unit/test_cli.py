@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from spsample.cli.main import app
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments):
@@ -27,6 +34,54 @@ def test_help_has_examples():
     assert result.exit_code == 0
     assert "spsample train digits" in result.stdout
     assert "--fanouts" in result.stdout
+
+
+def test_help_is_documented():
+    """Every option is on the page, and the page names no other."""
+    page = (ROOT / "docs" / "api" / "cli.md").read_text("utf-8")
+    options = {option for parameter in get_command(app).commands["train"].params for option in parameter.opts}
+    options = {option for option in options if option.startswith("--")}
+    assert set(re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)) == options | {"--help"}
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) == options | {"--help", "--version"}
+
+
+def test_help_names_the_presets():
+    pytest.importorskip("torch")
+    from spsample.cli.train import train
+    from spsample.training.presets import PRESETS
+
+    words = re.findall(r"[a-z_]+", train.__doc__)
+    assert set(PRESETS) <= set(words)
+    assert "planetoid_cora.npz" in train.__doc__
+
+
+WAIT_POLICY = """
+import os, sys
+os.environ.pop("OMP_WAIT_POLICY", None)
+if VALUE:
+    os.environ["OMP_WAIT_POLICY"] = VALUE
+import spsample.cli.main
+assert os.environ.get("OMP_WAIT_POLICY") == VALUE  # nothing happens on import
+assert not {"torch", "spsample._core"} & set(sys.modules)
+maps = "/proc/self/maps"
+if os.path.exists(maps):
+    assert not [line for line in open(maps) if "gomp" in line or "libomp" in line]
+try:
+    spsample.cli.main.app(["train", "none.npz"])
+except SystemExit:
+    print(os.environ["OMP_WAIT_POLICY"])
+"""
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "passive"), ("active", "active")])
+def test_waiting_threads_sleep_unless_told_otherwise(given, expected):
+    """OpenMP reads the variable when it is loaded, so it must be set before."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    code = f"VALUE = {given!r}\n{WAIT_POLICY}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment, cwd=ROOT
+    )
+    assert done.stdout.strip() == expected, done.stderr
 
 
 def run_without_torch(*arguments):
@@ -52,8 +107,11 @@ def test_train_prints_tables():
     result = run("train", "planted:400,5", "--epochs", "2", "--fanouts", "5", "--hidden", "8")
     assert result.exit_code == 0, result.output
     for words in (
-        "planted",
-        "GraphSAGE([5]",
+        "planted: 400 vertices, 2,000 edges; 1 minibatch of 240 seeds per epoch, sampled up to 64 at once (backend ",
+        "sampler: GraphSAGE([5]",
+        "settings: --sampler graphsage --fanouts 5 --batch-size 512 --bulk-size 64 ",
+        " --hidden 8 ",
+        " --epochs 2 --lr 0.01 ",
         "test accuracy",
         "Bayes rate",
         "sampling",
@@ -66,13 +124,15 @@ def test_train_prints_tables():
 @pytest.mark.parametrize("sampler", ["graphsage", "ladies", "fastgcn"])
 def test_train_prints_json(sampler):
     pytest.importorskip("torch")
-    options = ["--sampler", sampler, "--layer-sizes", "50,50", "--epochs", "1", "--json"]
-    result = run("train", "rmat:7,4", *options)
+    sizes = ["--fanouts", "5,5"] if sampler == "graphsage" else ["--layer-sizes", "50,50"]
+    result = run("train", "rmat:7,4", "--sampler", sampler, *sizes, "--epochs", "1", "--json")
     assert result.exit_code == 0, result.output
     (report,) = json.loads(result.stdout)
     assert report["dataset"] == "rmat"
     assert 0 <= report["test"] <= 1
     assert len(report["history"]) == 1
+    assert report["settings"]["sampler"] == sampler
+    assert [5, 5] == report["settings"].get("fanouts") or [50, 50] == report["settings"]["layer_sizes"]
 
 
 def test_rewire_and_seed():
@@ -83,25 +143,55 @@ def test_rewire_and_seed():
     assert report["bayes_rate"] is None
 
 
+def test_random_seed_reaches_rewiring(monkeypatch):
+    pytest.importorskip("torch")
+    seen = []
+    monkeypatch.setattr("spsample.data.rewire", lambda dataset, random_seed: seen.append(random_seed) or dataset)
+    assert run("train", "planted:400,5", "--rewire", "--epochs", "1", "--random-seed", "3").exit_code == 0
+    assert seen == [3]
+
+
+def test_settings_give_the_same_run_again():
+    pytest.importorskip("torch")
+    dataset = ["train", "planted:400,5"]
+    first = run(*dataset, "--epochs", "2", "--sampler", "ladies", "--layer-sizes", "60,50", "--random-seed", "2")
+    (settings,) = re.findall(r"^settings: (.*)$", first.stdout, re.MULTILINE)
+    again = run(*dataset, *settings.split())
+    assert again.exit_code == 0, again.output
+    assert settings in again.stdout
+    tables = [result.stdout[: result.stdout.index("time per phase")] for result in (first, again)]
+    assert tables[0] == tables[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["cora"], "dataset: got 'cora'"),
-        (["none.npz"], "none.npz: got no such file"),
-        (["planted:400", "--sampler", "other"], "sampler: got 'other'"),
-        (["planted:400", "--fanouts", "a,b"], "fanouts: got 'a,b'"),
-        (["planted:400", "--fanouts", "0"], "fanouts"),
-        (["planted:400", "--layer-sizes", "-3", "--sampler", "ladies"], "layer_sizes"),
-        (["planted:400", "--model", "other"], "architecture: got 'other'"),
-        (["planted:400", "--scaling", "other"], "scaling: got 'other'"),
-        (["planted:400", "--metric", "other"], "metric: got 'other'"),
-        (["planted:400", "--split", "1"], "split: got 1"),
-        (["planted:400", "--epochs", "0"], "epochs: got 0"),
-        (["planted:400", "--batch-size", "0"], "batch_size: got 0"),
-        (["planted:400", "--dropout", "2"], "dropout: got 2.0"),
-        (["planted:400", "--hidden", "0"], "hidden: got 0"),
-        (["planted:400", "--backend", "other"], "other"),
-        (["planted:400", "--random-seed", "-1"], "random_seed: got -1"),
+        (["none.npz"], "dataset: got 'none.npz', which does not exist; expected "),
+        (["planted:9"], "planted:NODES: got 9"),
+        (["rmat:0,4"], "rmat:SCALE: got 0"),
+        (["planted:400", "--layer-sizes", "9,9"], "--layer-sizes: got '9,9' with --sampler graphsage; expected --fanouts"),
+        (["planted:400", "--fanouts", "9,9", "--sampler", "ladies"], "--fanouts: got '9,9' with --sampler ladies"),
+        (["planted:400", "--fanouts", "9,9", "--sampler", "fastgcn"], "expected --layer-sizes with that sampler"),
+        (["planted:400", "--split", "0", "--all-splits"], "--split: got 0 with --all-splits"),
+        (["planted:400", "--lr", "-1"], "--lr: got -1.0"),
+        (["planted:400", "--bulk-size", "0"], "--bulk-size: got 0"),
+        (["planted:400", "--weight-decay", "-1"], "--weight-decay: got -1.0"),
+        (["planted:400", "--eval-every", "0"], "--eval-every: got 0"),
+        (["planted:400", "--sampler", "other"], "--sampler: got 'other'"),
+        (["planted:400", "--fanouts", "a,b"], "--fanouts: got 'a,b'"),
+        (["planted:400", "--fanouts", "0"], "--fanouts[0]: got 0"),
+        (["planted:400", "--layer-sizes", "-3", "--sampler", "ladies"], "--layer-sizes[0]: got -3"),
+        (["planted:400", "--model", "other"], "--model: got 'other'"),
+        (["planted:400", "--scaling", "other"], "--scaling: got 'other'"),
+        (["planted:400", "--metric", "other"], "--metric: got 'other'"),
+        (["planted:400", "--split", "1"], "--split: got 1"),
+        (["planted:400", "--epochs", "0"], "--epochs: got 0"),
+        (["planted:400", "--batch-size", "0"], "--batch-size: got 0"),
+        (["planted:400", "--dropout", "2"], "--dropout: got 2.0"),
+        (["planted:400", "--hidden", "0"], "--hidden: got 0"),
+        (["planted:400", "--backend", "other"], "--backend: got 'other'"),
+        (["planted:400", "--random-seed", "-1"], "--random-seed: got -1"),
     ],
 )
 def test_errors_are_one_line(arguments, words):

@@ -89,13 +89,9 @@ def random_graph(rng: np.random.Generator, n: int, weighted: bool, index: type) 
     if weighted:
         kind = rng.integers(0, 3)
         magnitude = (
-            10.0 ** rng.uniform(-9, 9, size=indices.size)
-            if kind == 0
-            else rng.integers(1, 4, size=indices.size)
+            10.0 ** rng.uniform(-9, 9, size=indices.size) if kind == 0 else rng.integers(1, 4, size=indices.size)
         )
-        data = np.where(rng.random(indices.size) < 0.2, 0.0, magnitude).astype(
-            np.float32 if kind == 2 else np.float64
-        )
+        data = np.where(rng.random(indices.size) < 0.2, 0.0, magnitude).astype(np.float32 if kind == 2 else np.float64)
     return Matrix(indptr, indices, data)
 
 
@@ -118,31 +114,23 @@ seeds = st.integers(0, 2**32 - 1)
 # --- row law --------------------------------------------------------------------------------------
 
 
-@given(
-    seed=seeds, replace=st.booleans(), positions=st.booleans(), index=st.sampled_from([np.int32, np.int64])
-)
+@given(seed=seeds, replace=st.booleans(), positions=st.booleans(), index=st.sampled_from([np.int32, np.int64]))
 @settings(max_examples=60, deadline=None)
 def test_uniform_rows_equal_reference(seed: int, replace: bool, positions: bool, index: type) -> None:
     rng = np.random.default_rng(seed)
     A, Q = random_graph(rng, 25, False, index), random_selector(rng, 25, int(rng.integers(0, 4)), index)
     draw = random_draw(rng, replace)
-    assert_equal(
-        CPU.sample_rows_uniform(A, Q, draw, positions), REFERENCE.sample_rows_uniform(A, Q, draw, positions)
-    )
+    assert_equal(CPU.sample_rows_uniform(A, Q, draw, positions), REFERENCE.sample_rows_uniform(A, Q, draw, positions))
     assert_equal(CPU.take_rows(A, Q, positions), REFERENCE.take_rows(A, Q, positions))
 
 
-@given(
-    seed=seeds, replace=st.booleans(), positions=st.booleans(), index=st.sampled_from([np.int32, np.int64])
-)
+@given(seed=seeds, replace=st.booleans(), positions=st.booleans(), index=st.sampled_from([np.int32, np.int64]))
 @settings(max_examples=60, deadline=None)
 def test_weighted_rows_equal_reference(seed: int, replace: bool, positions: bool, index: type) -> None:
     rng = np.random.default_rng(seed)
     A, Q = random_graph(rng, 25, True, index), random_selector(rng, 25, int(rng.integers(0, 4)), index)
     draw = random_draw(rng, replace)
-    assert_equal(
-        CPU.sample_rows_weighted(A, Q, draw, positions), REFERENCE.sample_rows_weighted(A, Q, draw, positions)
-    )
+    assert_equal(CPU.sample_rows_weighted(A, Q, draw, positions), REFERENCE.sample_rows_weighted(A, Q, draw, positions))
 
 
 def test_a_row_of_a_million_entries(threads: int) -> None:
@@ -158,12 +146,8 @@ def test_threads_do_not_change_rows(threads: int) -> None:
     rng = np.random.default_rng(11)
     A, Q = random_graph(rng, 100, True, np.int32), random_selector(rng, 100, 12, np.int32)
     for draw in (random_draw(rng, False), random_draw(rng, True)):
-        assert_equal(
-            CPU.sample_rows_uniform(A, Q, draw, True), REFERENCE.sample_rows_uniform(A, Q, draw, True)
-        )
-        assert_equal(
-            CPU.sample_rows_weighted(A, Q, draw, False), REFERENCE.sample_rows_weighted(A, Q, draw, False)
-        )
+        assert_equal(CPU.sample_rows_uniform(A, Q, draw, True), REFERENCE.sample_rows_uniform(A, Q, draw, True))
+        assert_equal(CPU.sample_rows_weighted(A, Q, draw, False), REFERENCE.sample_rows_weighted(A, Q, draw, False))
 
 
 # --- column law -----------------------------------------------------------------------------------
@@ -209,9 +193,7 @@ def test_shared_columns_equal_reference(seed: int, replace: bool) -> None:
     rng = np.random.default_rng(seed)
     cumulative = np.cumsum(random_numerators(rng, int(rng.choice([0, 1, 5, 11, 60])), True), dtype=np.uint64)
     batch_ids, draw = np.arange(int(rng.integers(0, 5)), dtype=np.int64), random_draw(rng, replace)
-    assert_equal(
-        CPU.draw_shared(cumulative, batch_ids, draw), REFERENCE.draw_shared(cumulative, batch_ids, draw)
-    )
+    assert_equal(CPU.draw_shared(cumulative, batch_ids, draw), REFERENCE.draw_shared(cumulative, batch_ids, draw))
 
 
 def test_rejected_words_are_drawn_again() -> None:

@@ -202,14 +202,28 @@ def test_rewire_keeps_degrees_and_forgets_the_rate():
     assert "bayes_rate" not in control.meta
 
 
+def test_rewire_depends_on_its_seed():
+    data = planted(500, degree=5)
+    first, again, other = (rewire(data, random_seed=seed).graph.indices for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_streams_of_other_purposes_differ():
+    assert not np.array_equal(PhiloxStream(1).words(4), PhiloxStream(1, purpose=1).words(4))
+    assert not np.array_equal(PhiloxStream(2, purpose=1).words(4), PhiloxStream(1, purpose=1).words(4))
+
+
 @pytest.mark.parametrize(
     ("spec", "argument"),
     [
-        ("planted:15", "num_nodes"),
-        ("planted:100,0", "degree"),
-        ("planted:100,5,1", "num_classes"),
-        ("planted:100,5,3,1.5", "noise"),
-        ("planted:100,5,3,nan", "noise"),
+        ("planted:15", "planted:NODES"),
+        ("planted:100,0", "planted:DEGREE"),
+        ("planted:100,5,1", "planted:CLASSES"),
+        ("planted:100,5,3,1.5", "planted:NOISE"),
+        ("planted:100,5,3,nan", "planted:NOISE"),
+        ("rmat:0,4", "rmat:SCALE"),
+        ("rmat:4,0", "rmat:EDGE_FACTOR"),
         ("planted:", "dataset"),
         ("planted", "dataset"),
         ("planted:100,5,3,0.1,7", "dataset"),
@@ -335,20 +349,33 @@ def test_npz_refuses_sparse_features(tmp_path, parts, words):
 
 
 def test_npz_missing_truncated_and_foreign_files(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match=r"^dataset: got '.*none.npz', which does not exist; expected an .npz file"):
         load_dataset(str(tmp_path / "none.npz"))
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(DataError, match="which is a folder"):
+        load_dataset(str(tmp_path / "folder.npz"))
     path = triangle_file(tmp_path)
     content = path.read_bytes()
     for name, data in {"half": content[: len(content) // 2], "empty": b"", "text": b"hello"}.items():
         broken = tmp_path / f"{name}.npz"
         broken.write_bytes(data)
-        with pytest.raises(DataError) as caught:
+        with pytest.raises(DataError, match=r"no \.npz archive \(damaged or truncated\?\)") as caught:
             load_dataset(str(broken))
         assert caught.value.argument == str(broken)
     np.save(tmp_path / "lone.npy", np.arange(3))
     (tmp_path / "lone.npy").rename(tmp_path / "lone.npz")
-    with pytest.raises(DataError, match="single array"):
+    with pytest.raises(DataError, match=r"no \.npz archive"):
         load_dataset(str(tmp_path / "lone.npz"))
+
+
+def test_npz_damaged_member(tmp_path):
+    path = triangle_file(tmp_path)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"\x93NUMPY") + 130  # within the first array: its checksum is wrong then
+    content[at] ^= 0xFF
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match="an unreadable file"):
+        load_dataset(str(path))
 
 
 def test_unlabelled_training_vertex(tmp_path):

@@ -39,9 +39,7 @@ def test_all_names_are_exported():
     assert public - {"Any"} == set(errors.__all__)
 
 
-@pytest.mark.parametrize(
-    "cls", [errors.InputError, errors.DTypeError, errors.CapacityError, errors.DataError]
-)
+@pytest.mark.parametrize("cls", [errors.InputError, errors.DTypeError, errors.CapacityError, errors.DataError])
 def test_message_and_attributes(cls):
     error = cls(**FIELDS)
     assert str(error) == "seeds: got -3 at position 17; expected vertex ids in [0, 2708)"

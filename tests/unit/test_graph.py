@@ -105,9 +105,7 @@ def test_from_scipy_agrees(case, form, as_array):
         matrix = matrix.asformat(form)
     triplets = matrix.tocoo()
     graph = Graph.from_scipy(matrix)
-    expected = Graph.from_edge_index(
-        np.stack([triplets.col, triplets.row]), num_nodes=n, edge_weight=triplets.data
-    )
+    expected = Graph.from_edge_index(np.stack([triplets.col, triplets.row]), num_nodes=n, edge_weight=triplets.data)
     assert_same(graph, expected)
 
 
@@ -273,9 +271,7 @@ def test_pickle_and_copy(weights, protocol):
 
 def test_repr_and_weak_references():
     graph = random_graph(weights=np.float32)
-    assert repr(graph) == (
-        "Graph(num_nodes=50, num_edges=400, weighting='weighted', indices=int32, data=float32)"
-    )
+    assert repr(graph) == ("Graph(num_nodes=50, num_edges=400, weighting='weighted', indices=int32, data=float32)")
     assert weakref.ref(graph)() is graph
     with pytest.raises(AttributeError):
         graph.indptr = None
@@ -367,9 +363,7 @@ def test_symmetric_normalisation_agrees_with_pyg():
 
     edges = np.random.default_rng(3).integers(0, 20, (2, 60))
     graph = Graph.from_edge_index(edges, num_nodes=20, edge_weight=np.ones(60))
-    _, expected = gcn_norm(
-        torch.from_numpy(edges), torch.ones(60, dtype=torch.float64), 20, add_self_loops=False
-    )
+    _, expected = gcn_norm(torch.from_numpy(edges), torch.ones(60, dtype=torch.float64), 20, add_self_loops=False)
     np.testing.assert_allclose(graph.normalized("sym").data, expected.numpy()[entry_ids(graph)], rtol=1e-12)
 
 

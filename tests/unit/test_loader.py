@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import spsample as sp
 from spsample.data import planted
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureStore
 from spsample.loading import BulkLoader
 from spsample.sparse import keys
@@ -21,7 +23,7 @@ def make(**changes):
     options = {"batch_size": 16, "bulk_size": 3, "features": DATA.x, "labels": DATA.y, "random_seed": 5}
     options.update(changes)
     sampler = options.pop("sampler", sp.GraphSAGE([3, 2]))
-    return BulkLoader(DATA.graph, options.pop("seeds", SEEDS), sampler, **options)
+    return BulkLoader(options.pop("graph", DATA.graph), options.pop("seeds", SEEDS), sampler, **options)
 
 
 def fingerprint(batch):
@@ -111,6 +113,56 @@ def test_state_of_another_loader_is_refused():
         make(batch_size=8).load_state_dict(state)
     with pytest.raises(InputError, match=r"^next_batch"):
         make().load_state_dict({**state, "next_batch": 8})
+    with pytest.raises(InputError, match=r"^epoch"):
+        make().load_state_dict({**state, "epoch": 2**64})
+    with pytest.raises(InputError, match=r"'law_version': 0"):
+        make().load_state_dict({**state, "law_version": 0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"sampler": sp.GraphSAGE([3, 3])}, "sampler"),
+        ({"sampler": sp.LADIES([3, 2])}, "sampler"),
+        ({"seeds": SEEDS[::-1]}, "seeds_sha256"),
+        ({"seeds": SEEDS[1:]}, "num_seeds"),
+        ({"random_seed": 6}, "random_seed"),
+        ({"shuffle": False}, "shuffle"),
+        ({"graph": DATA.graph.with_self_loops()}, "num_edges"),
+    ],
+)
+def test_state_of_other_batches_is_refused(changes, key):
+    with pytest.raises(InputError, match=f"^state: got .*'{key}'.*; expected .*'{key}'"):
+        make(**changes).load_state_dict(make().state_dict())
+
+
+def test_states_that_are_none():
+    for state in (None, 3, [1, 2]):
+        with pytest.raises(DTypeError, match=r"^state: got an object of type"):
+            make().load_state_dict(state)
+    state = make().state_dict()
+    for key in state:
+        loader = make()
+        with pytest.raises(InputError, match=f"^state: got no '{key}'"):
+            loader.load_state_dict({k: v for k, v in state.items() if k != key})
+        assert loader.state_dict() == state
+    assert json.loads(json.dumps(state)) == state
+
+
+def test_seeds_are_copied():
+    seeds = SEEDS.copy()
+    loader, expected = make(seeds=seeds), epoch_of(make())
+    seeds[:] = 0
+    assert epoch_of(loader) == expected
+    with pytest.raises(ValueError, match="read-only"):
+        loader.seeds[0] = 1
+
+
+def test_the_last_epoch():
+    loader = make()
+    loader.set_epoch(2**64 - 1)
+    with pytest.raises(InputError, match=r"^epoch"):
+        loader.set_epoch(2**64)
 
 
 def test_features_may_be_a_store_sparse_or_missing():
@@ -154,6 +206,13 @@ def test_time_is_taken():
         ({"features": DATA.x[:-1]}, "features", "299 rows"),
         ({"labels": DATA.y[:-1]}, "labels", "(299,)"),
         ({"labels": DATA.x}, "labels", "(300, 4)"),
+        ({"graph": None}, "graph", "NoneType"),
+        ({"graph": sp.Graph}, "graph", "type"),
+        ({"sampler": None}, "sampler", "None"),
+        ({"sampler": sp.GraphSAGE}, "sampler", "GraphSAGE"),
+        ({"backend": "gpu"}, "backend", "'gpu'"),
+        ({"shuffle": "no"}, "shuffle", "'no'"),
+        ({"random_seed": 2**64}, "random_seed", str(2**64)),
     ],
 )
 def test_bad_arguments(changes, argument, words):

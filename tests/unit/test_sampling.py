@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.backends import available_backends
-from spsample.errors import InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 
 backends = pytest.mark.parametrize("backend", available_backends())
 
@@ -418,7 +420,9 @@ def test_indexing():
     for i in (3, -4, 10**9):
         with pytest.raises(IndexError, match=f"minibatch {i} of a bulk of 3"):
             bulk[i]
-    for wrong in (1.5, "1", None, slice(0, 2)):
+    assert [minibatch.batch_id for minibatch in bulk[::-2]] == [2, 0]
+    assert bulk[5:] == []
+    for wrong in (1.5, "1", None, slice(0, "b")):
         with pytest.raises(TypeError):
             bulk[wrong]
 
@@ -456,7 +460,7 @@ def test_law_version_and_num_edges():
 def test_repr():
     bulk = sampled(sp.GraphSAGE([2, 2]), seeds=[0, 1, 2], batch_size=2)
     assert repr(bulk).startswith("BulkSample(2 minibatches, ")
-    assert "GraphSAGE([2, 2], " in repr(bulk)
+    assert repr(bulk).endswith(" edges, GraphSAGE([2, 2]))")
     first = bulk[0]
     shapes = " ".join("x".join(map(str, layer.adj.shape)) for layer in first.layers)
     assert repr(first) == f"MiniBatch(batch_id=0, seeds=2, layers=[{shapes}])"
@@ -466,9 +470,89 @@ def test_repr():
 def test_repr_of_a_sampler_makes_it_again(sampler):
     again = eval(repr(sampler), {name: getattr(sp, name) for name in ("GraphSAGE", "LADIES", "FastGCN")})
     assert repr(again) == repr(sampler)
-    assert type(again) is type(sampler)
+    assert again == sampler
+    assert hash(again) == hash(sampler)
+    assert pickle.loads(pickle.dumps(sampler)) == copy.copy(sampler) == copy.deepcopy(sampler) == sampler
     for one, other in zip(sampled(sampler)[0].layers, sampled(again)[0].layers, strict=True):
         np.testing.assert_array_equal(one.edge_ids, other.edge_ids)
+
+
+def test_repr_shows_what_differs_from_the_defaults():
+    assert repr(sp.GraphSAGE([2], weighted=False)) == "GraphSAGE([2], weighted=False)"
+    assert repr(sp.LADIES((2, 3), law="squared_count")) == "LADIES([2, 3], law='squared_count')"
+    assert repr(sp.FastGCN([2], include_targets=False)) == "FastGCN([2], include_targets=False)"
+
+
+def test_equal_samplers():
+    assert len({*SAMPLERS, *copy.deepcopy(SAMPLERS)}) == len(SAMPLERS)
+    assert sp.LADIES([4]) != sp.FastGCN([4])
+    assert sp.GraphSAGE([4]) != "GraphSAGE([4])"
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_samplers_never_change(sampler):
+    for name in ("sizes", "replace", "include_targets"):
+        with pytest.raises(AttributeError, match=f"a sampler never changes: .*{name}"):
+            setattr(sampler, name, getattr(sampler, name))
+        with pytest.raises(AttributeError):
+            delattr(sampler, name)
+    assert type(sampler.sizes) is tuple
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+@pytest.mark.parametrize("how", [lambda m: m.copy(), lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy])
+def test_copies_have_arrays_of_their_own(sampler, how):
+    bulk = sampled(sampler, WEIGHTED)
+    for minibatch in bulk:
+        again = how(minibatch)
+        assert again.batch_id == minibatch.batch_id
+        assert repr(again) == repr(minibatch)
+        np.testing.assert_array_equal(again.seed_inverse, minibatch.seed_inverse)
+        for layer, one in zip(minibatch.layers, again.layers, strict=True):
+            for a, b in (
+                (layer.adj.indptr, one.adj.indptr),
+                (layer.adj.indices, one.adj.indices),
+                (layer.adj.data, one.adj.data),
+                (layer.edge_ids, one.edge_ids),
+                (layer.dst_nodes, one.dst_nodes),
+                (layer.src_nodes, one.src_nodes),
+            ):
+                assert a.dtype == b.dtype
+                assert a.tobytes() == b.tobytes()
+                assert not np.shares_memory(a, b)
+
+
+def test_copies_without_weights_and_edge_ids():
+    minibatch = pickle.loads(pickle.dumps(sampled(sp.GraphSAGE([2]), edge_ids=False)[1]))
+    assert minibatch.layers[0].adj.data is None
+    assert minibatch.layers[0].edge_ids is None
+
+
+def test_a_pickled_minibatch_is_small():
+    bulk = sampled(sp.GraphSAGE([4, 4]), seeds=np.arange(50).repeat(20), batch_size=10)
+    assert len(pickle.dumps(bulk[0])) < len(pickle.dumps(bulk)) / 10
+
+
+def test_a_bulk_without_memory(monkeypatch):
+    def no_memory(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(sp.GraphSAGE, "run", no_memory)
+    with pytest.raises(CapacityError, match=r"3 batches of up to 5 seeds for GraphSAGE\(\[4\]\)") as caught:
+        sampled(sp.GraphSAGE([4]))
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert "fewer batches" in caught.value.hint
+
+
+@pytest.mark.parametrize("attributes", [{"operand": 1}, {"operand": PLAIN.operand}, {"operand": 1, "num_nodes": 3}])
+def test_what_only_resembles_a_graph(attributes):
+    with pytest.raises(DTypeError, match="graph: got an object of type Duck"):
+        sampled(sp.GraphSAGE([2]), type("Duck", (), attributes)())
+
+
+@pytest.mark.parametrize("seeds", [[], (), np.array([]), np.zeros(0, np.float32)], ids=repr)
+def test_empty_seeds_of_many_kinds(seeds):
+    assert len(sampled(sp.GraphSAGE([2]), seeds=seeds)) == 0
 
 
 @pytest.mark.parametrize(
@@ -505,7 +589,10 @@ def test_a_sampler_in_few_lines():
 
     bulk = sampled(FirstNeighbour([9, 9]))
     assert all(np.diff(layer.adj.indptr).max(initial=0) <= 1 for layer in bulk[0].layers)
-    assert "FirstNeighbour([9, 9]" in repr(bulk)
+    assert "FirstNeighbour([9, 9])" in repr(bulk)
+    assert FirstNeighbour([9]) != sp.GraphSAGE([9])
+    with pytest.raises(InputError, match=r"sizes\[0\]: got 0"):
+        FirstNeighbour([0])
 
 
 @settings(max_examples=30)

@@ -18,7 +18,7 @@ SPSAMPLE_HD inline int64_t hash_capacity(int64_t elements) {
     return capacity;
 }
 
-// keys, values: `capacity` elements each, cleared before use; values may be null for a set. Key: a signed integer type.
+// keys, values: `capacity` elements each, cleared before use. Key: a signed integer type.
 template <class Key, class Value>
 struct HashMap {
     static constexpr Key kEmpty = -1;

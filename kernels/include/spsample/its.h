@@ -70,18 +70,21 @@ SPSAMPLE_HD inline int64_t its_draw(const PrefixRow& row, DrawStream& draws, int
 }
 
 // The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`. The row must have more than `size` positions
-// of positive numerator; chosen and taken must be empty, with room for `size`. Expected O(size log count).
-SPSAMPLE_HD inline void its_distinct(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
+// of positive numerator; chosen and taken must be empty, with room for `size`. False where a further round would pass the
+// last draw number (`DrawStream::count`). Expected O(size log count).
+SPSAMPLE_HD inline bool its_distinct(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
     const int64_t round = 4 * size;
     uint64_t rest = row.total();
     for (int64_t draw = 0; chosen.count < size; ++draw) {
         if (draw > 0 && draw % round == 0) {
+            if (draw + round > draws.count()) return false;
             taken.rebuild(row, chosen);
             rest = row.total() - taken.total();
         }
         const uint64_t x = taken.shift(draws.below(draw, rest));
         chosen.add(upper_bound(row.inclusive, row.count, x));
     }
+    return true;
 }
 
 }  // namespace spsample

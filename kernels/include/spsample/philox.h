@@ -59,6 +59,9 @@ public:
           batch_id_(static_cast<uint32_t>(batch_id)),
           wide_(initial_total > kNarrowLimit) {}
 
+    // Draw numbers are below this: a block of bits has a 32-bit number, and 4 narrow or 2 wide draws.
+    SPSAMPLE_HD int64_t count() const { return int64_t(wide_ ? 2 : 4) << 32; }
+
     // Integer in [0, t) from a draw, 0 < t <= the initial total.
     SPSAMPLE_HD uint64_t below(int64_t draw, uint64_t t) { return wide_ ? below_wide(draw, t) : below_narrow(draw, t); }
 

@@ -1,7 +1,8 @@
 // From weights to integer numerators (docs/law.md, section 2). For host and device.
 //
 // A positive weight w = m 2^e (1/2 <= m < 1, as frexp) becomes N(w) = max(1, rint(m^a 2^(a e + K))), a = 1 or 2.
-// All steps but the one product m * m are integer arithmetic, so that every compiler and device gives the same bits.
+// All steps but the one product m * m are integer arithmetic on the bits of the weight, so that every compiler, device and
+// floating-point environment (one that flushes subnormal numbers to zero, too) gives the same bits.
 // Complexity: O(1) per weight; the row rule reads a row two times at most.
 #pragma once
 
@@ -29,6 +30,16 @@ SPSAMPLE_HD inline uint64_t double_bits(double x) {
 #endif
 }
 
+SPSAMPLE_HD inline uint32_t float_bits(float x) {
+#if defined(__CUDA_ARCH__)
+    return __float_as_uint(x);
+#else
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+#endif
+}
+
 SPSAMPLE_HD inline double double_from_bits(uint64_t bits) {
 #if defined(__CUDA_ARCH__)
     return __longlong_as_double(static_cast<long long>(bits));
@@ -39,17 +50,40 @@ SPSAMPLE_HD inline double double_from_bits(uint64_t bits) {
 #endif
 }
 
-// frexp of a finite w > 0, subnormal numbers too.
-SPSAMPLE_HD inline Decomposed decompose(double w) {
-    const uint64_t fraction_mask = (uint64_t(1) << 52) - 1;
-    uint64_t bits = double_bits(w);
-    int32_t bias = 1022;
-    if ((bits >> 52) == 0) {  // subnormal: 2^54 makes it normal, exactly
-        bits = double_bits(w * 18014398509481984.0);
-        bias = 1022 + 54;
+// Bit length of x - 1: the smallest b with 2^b >= x, for x >= 1. 0 for x = 0 too.
+SPSAMPLE_HD inline int32_t ceil_log2(uint64_t x) {
+    if (x <= 1) {
+        return 0;
     }
-    return {(bits & fraction_mask) | (uint64_t(1) << 52), static_cast<int32_t>(bits >> 52) - bias};
+    uint64_t rest = x - 1;
+    int32_t bits = 1;
+    for (int32_t step = 32; step > 0; step >>= 1) {
+        if ((rest >> step) != 0) {
+            rest >>= step;
+            bits += step;
+        }
+    }
+    return bits;
 }
+
+// Whether a finite weight is above 0. A comparison would take subnormal numbers for 0 where they are flushed.
+SPSAMPLE_HD inline bool is_positive(double w) { return static_cast<int64_t>(double_bits(w)) > 0; }
+SPSAMPLE_HD inline bool is_positive(float w) { return static_cast<int32_t>(float_bits(w)) > 0; }
+
+// frexp from the bits of a finite w > 0, subnormal numbers too. bias: that of w's type less 1, as m < 1.
+SPSAMPLE_HD inline Decomposed decompose_bits(uint64_t bits, int32_t fraction_bits, int32_t bias) {
+    const uint64_t implicit = uint64_t(1) << fraction_bits;
+    const uint64_t fraction = bits & (implicit - 1);
+    const int32_t biased = static_cast<int32_t>(bits >> fraction_bits);
+    if (biased == 0) {
+        const int32_t length = ceil_log2(fraction + 1);  // bit length of the fraction
+        return {fraction << (53 - length), length - bias - fraction_bits};
+    }
+    return {(fraction | implicit) << (52 - fraction_bits), biased - bias};
+}
+
+SPSAMPLE_HD inline Decomposed decompose(double w) { return decompose_bits(double_bits(w), 52, 1022); }
+SPSAMPLE_HD inline Decomposed decompose(float w) { return decompose_bits(float_bits(w), 23, 126); }
 
 // The mantissa m in [1/2, 1) as a double.
 SPSAMPLE_HD inline double mantissa(Decomposed w) {
@@ -75,8 +109,10 @@ SPSAMPLE_HD inline uint64_t round_scaled(uint64_t significand, int64_t shift) {
 }
 
 // N(w) of a finite weight w >= 0 under exponent K = shift and entry power a = power (1 or 2); 0 for w = 0.
-SPSAMPLE_HD inline uint64_t quantize(double w, int64_t shift, int32_t power) {
-    if (!(w > 0.0)) {
+// Real: float or double, here and below.
+template <class Real>
+SPSAMPLE_HD inline uint64_t quantize(Real w, int64_t shift, int32_t power) {
+    if (!is_positive(w)) {
         return 0;
     }
     const Decomposed x = decompose(w);
@@ -86,22 +122,6 @@ SPSAMPLE_HD inline uint64_t quantize(double w, int64_t shift, int32_t power) {
     const double m = mantissa(x);
     const Decomposed square = decompose(m * m);
     return round_scaled(square.significand, square.exponent + 2 * int64_t(x.exponent) + shift - 53);
-}
-
-// Bit length of x - 1: the smallest b with 2^b >= x, for x >= 1. 0 for x = 0 too.
-SPSAMPLE_HD inline int32_t ceil_log2(uint64_t x) {
-    if (x <= 1) {
-        return 0;
-    }
-    uint64_t rest = x - 1;
-    int32_t bits = 1;
-    for (int32_t step = 32; step > 0; step >>= 1) {
-        if ((rest >> step) != 0) {
-            rest >>= step;
-            bits += step;
-        }
-    }
-    return bits;
 }
 
 // The exponent of a row without positive entries (as spsample.backends.protocol.NO_EXPONENT).
@@ -114,16 +134,15 @@ struct ExponentRange {
     int64_t positive;
 };
 
-// weights: count elements, float or double, finite and >= 0.
-template <class Weight>
-SPSAMPLE_HD inline ExponentRange exponent_range(const Weight* weights, int64_t count) {
+// weights: count elements, finite and >= 0.
+template <class Real>
+SPSAMPLE_HD inline ExponentRange exponent_range(const Real* weights, int64_t count) {
     ExponentRange range = {kNoExponent, 2147483647, 0};
     for (int64_t j = 0; j < count; ++j) {
-        const double w = static_cast<double>(weights[j]);
-        if (!(w > 0.0)) {
+        if (!is_positive(weights[j])) {
             continue;
         }
-        const int32_t e = decompose(w).exponent;
+        const int32_t e = decompose(weights[j]).exponent;
         range.largest = e > range.largest ? e : range.largest;
         range.smallest = e < range.smallest ? e : range.smallest;
         range.positive += 1;
@@ -132,7 +151,8 @@ SPSAMPLE_HD inline ExponentRange exponent_range(const Weight* weights, int64_t c
 }
 
 // Whether 2^shift w is an integer, for a finite w > 0 and any shift; no rounding, no underflow.
-SPSAMPLE_HD inline bool scaled_is_integer(double w, int64_t shift) {
+template <class Real>
+SPSAMPLE_HD inline bool scaled_is_integer(Real w, int64_t shift) {
     const Decomposed x = decompose(w);
     const int64_t integer_bits = x.exponent + shift;  // 2^shift w < 2^integer_bits
     if (integer_bits <= 0) {
@@ -146,8 +166,8 @@ SPSAMPLE_HD inline bool scaled_is_integer(double w, int64_t shift) {
 
 // The row rule's exponent K, for the whole row (section 2): narrow where every numerator is then at least 2^11
 // or exact, else wide. 0 for a row without positive entries, which has T = 0.
-template <class Weight>
-SPSAMPLE_HD inline int64_t row_shift(const Weight* weights, int64_t count) {
+template <class Real>
+SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count) {
     const ExponentRange range = exponent_range(weights, count);
     if (range.positive == 0) {
         return 0;
@@ -158,8 +178,7 @@ SPSAMPLE_HD inline int64_t row_shift(const Weight* weights, int64_t count) {
         return narrow;
     }
     for (int64_t j = 0; j < count; ++j) {
-        const double w = static_cast<double>(weights[j]);
-        if (w > 0.0 && !scaled_is_integer(w, narrow)) {
+        if (is_positive(weights[j]) && !scaled_is_integer(weights[j], narrow)) {
             return 62 + base;
         }
     }

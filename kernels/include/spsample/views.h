@@ -28,7 +28,8 @@ struct SelectorView {
     int64_t num_rows;
 };
 
-// The weight of an entry, as binary64, from its position in A and the number of entries of its row.
+// The weight of an entry from its position in A and the number of entries of its row. Stored weights keep their type: the
+// conversion of a float is arithmetic, which may flush subnormal numbers.
 struct UnitWeights {
     SPSAMPLE_HD double operator()(int64_t, int64_t) const { return 1.0; }
 };
@@ -40,7 +41,7 @@ struct RowNormalizedWeights {
 template <class Real>
 struct ArrayWeights {
     const Real* data;
-    SPSAMPLE_HD double operator()(int64_t position, int64_t) const { return static_cast<double>(data[position]); }
+    SPSAMPLE_HD Real operator()(int64_t position, int64_t) const { return data[position]; }
 };
 
 }  // namespace spsample

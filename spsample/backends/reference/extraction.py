@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends.arithmetic import overflow_error
 from spsample.backends.protocol import (
     ColumnSample,
     Compaction,
@@ -75,20 +76,26 @@ def extract(A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -
 def entry_values(
     A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
 ) -> FloatArray:
-    """A_iv weights[v] of each extracted entry, rounded once."""
+    """A_iv weights[v] of each extracted entry, rounded once; CapacityError where that is not finite."""
     positions = cast("Int64Array", rows.positions)
     values = np.zeros(len(rows.columns), np.float64)
     for i, begin, indptr in stacked_batches(rows):
         for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
             vertex = int(Q.vertices[Q.batch_ptr[i] + r])
             a = entry_weights(A, vertex)[positions[lo:hi] - A.indptr[vertex]]
-            row = a * weights[src_ptr[i] + rows.columns[lo:hi]]
-            values[lo:hi] = normalize_row(row) if normalize else row
-    return values.astype(np.float32 if A.data is None else A.data.dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                row = a * weights[src_ptr[i] + rows.columns[lo:hi]]
+                values[lo:hi] = normalize_row(row) if normalize else row
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32 if A.data is None else A.data.dtype)
+    bad = np.flatnonzero(~np.isfinite(rounded))
+    if bad.size:
+        raise overflow_error(A, rows, rounded, int(bad[0]))
+    return rounded
 
 
 def normalize_row(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A row divided by its sum, added up in entry order; as it is where the sum is 0.
+    """A row divided by its sum, added up in entry order; as it is where the sum is 0, NaN where it is not finite.
 
     Examples
     --------
@@ -98,6 +105,8 @@ def normalize_row(row: NDArray[np.float64]) -> NDArray[np.float64]:
     total = 0.0
     for value in row.tolist():
         total += value
+    if not np.isfinite(total):
+        return np.full(len(row), np.nan)
     return row / total if total != 0.0 else row
 
 

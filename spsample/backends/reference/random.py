@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spsample.backends.arithmetic import draw_limit_error
+
 UInt32Array = NDArray[np.uint32]
 UInt64Array = NDArray[np.uint64]
 
@@ -16,6 +18,7 @@ LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 NARROW_LIMIT = 2**32
 LAST_ATTEMPT = 255
+NARROW_DRAWS, WIDE_DRAWS = 2**34, 2**33
 
 
 def philox(counters: UInt32Array, key: tuple[int, int]) -> UInt32Array:
@@ -60,10 +63,15 @@ class Stream(NamedTuple):
     batch: ArrayLike
 
     def integers(self, j: ArrayLike, total: ArrayLike, wide: ArrayLike) -> UInt64Array:
-        """Draw number `j` as an integer in [0, total); `wide` picks 64-bit words. All arguments broadcast."""
+        """Draw number `j` as an integer in [0, total); `wide` picks 64-bit words. All arguments broadcast.
+
+        CapacityError where a draw number passes the last one.
+        """
         vertex, batch, j, total, wide = np.broadcast_arrays(
             *(np.asarray(a) for a in (self.vertex, self.batch, j, total, wide))
         )
+        if (j >= np.where(wide, WIDE_DRAWS, NARROW_DRAWS)).any():
+            raise draw_limit_error()
         result = np.zeros(j.shape, np.uint64)
         pending = np.arange(j.size)
         for attempt in range(LAST_ATTEMPT + 1):

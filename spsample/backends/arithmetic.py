@@ -1,0 +1,63 @@
+"""What the backends share: the floating-point environment, and the errors where values or draw numbers run out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
+
+from spsample.backends.protocol import FloatArray, Matrix, StackedRows
+from spsample.errors import CapacityError
+
+
+@cache
+def _environment() -> Callable[[], AbstractContextManager[object]]:
+    """The compiled core's, imported on first use: `import spsample` loads no OpenMP, which reads its variables then."""
+    try:
+        make: Callable[[], AbstractContextManager[object]] = import_module("spsample._core").default_float_environment
+    except ImportError:  # not built: the reference backend serves
+        return nullcontext
+    return make
+
+
+@contextmanager
+def default_float_environment() -> Iterator[None]:
+    """Compute as IEEE 754 says by default: round to nearest, keep subnormal numbers. Also a decorator.
+
+    The calling thread may have been told otherwise (``torch.set_flush_denormal(True)``), which would change what NumPy
+    computes from very small weights. Threads of the compiled core do the same for themselves. NumPy alone cannot set
+    the environment: without the compiled core this does nothing.
+
+    Examples
+    --------
+    >>> with default_float_environment():
+    ...     5e-324 * 1.0
+    5e-324
+    """
+    with _environment()():
+        yield
+
+
+def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:
+    """The error of an `entry_values` whose `entry` is the first that is not finite."""
+    weight = ""
+    if A.data is not None and rows.positions is not None:
+        position = int(rows.positions[entry])
+        weight = f" from the weight {A.data[position]!s} (entry {position} of the matrix)"
+    return CapacityError(
+        argument="data",
+        given=f"the value {values[entry]} at sampled entry {entry}{weight}",
+        expected=f"values that {values.dtype} can hold, and row sums that float64 can",
+        hint="Scale the weights.",
+    )
+
+
+def draw_limit_error() -> CapacityError:
+    """The error of a row that would need a draw number that the counter has not (law, section 1)."""
+    return CapacityError(
+        argument="size",
+        given="rounds of 4 size draws that would pass the last draw number",
+        expected="draw numbers below 2**34 (2**33 where the row's total exceeds 2**32)",
+        hint="Use a smaller size.",
+    )

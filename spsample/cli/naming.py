@@ -1,0 +1,52 @@
+"""Errors in the words of the command line: the option that was typed, not the name of a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spsample.errors import CapacityError, InputError
+
+__all__ = ["as_typed"]
+
+_NAMES = (
+    "backend",
+    "batch_size",
+    "bulk_size",
+    "dropout",
+    "epochs",
+    "eval_every",
+    "fanouts",
+    "hidden",
+    "layer_sizes",
+    "metric",
+    "random_seed",
+    "sampler",
+    "scaling",
+    "split",
+    "weight_decay",
+)
+_OPTIONS = {name: "--" + name.replace("_", "-") for name in _NAMES}
+_OPTIONS |= {"architecture": "--model", "learning_rate": "--lr"}
+
+
+@contextmanager
+def as_typed() -> Iterator[None]:
+    """Let errors about an argument name the option that it came from.
+
+    Examples
+    --------
+    >>> with as_typed():
+    ...     raise InputError(argument="learning_rate", given="-1.0", expected="a positive number")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: --lr: got -1.0; expected a positive number
+    """
+    try:
+        yield
+    except (InputError, CapacityError) as error:
+        name, bracket, position = error.argument.partition("[")
+        if name not in _OPTIONS:
+            raise
+        argument = _OPTIONS[name] + bracket + position
+        raise type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None

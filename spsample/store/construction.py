@@ -1,0 +1,137 @@
+"""From what users hand in to the arrays of a graph, checked and in order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.store import validation
+from spsample.store.sorting import is_identity, rows_sorted, sort_entries, targets
+
+
+class Parts(NamedTuple):
+    """The arrays of a graph: CSR, weights or None, and edge ids or None (each entry's own position)."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    edge_ids: NDArray[Any] | None
+
+
+def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = "") -> Parts:
+    """Return the four arrays of a CSR matrix, checked and in order; `prefix` goes before their names."""
+    starts = validation.as_id_vector(f"{prefix}indptr", indptr)
+    columns = validation.as_id_vector(f"{prefix}indices", indices)
+    weights = None if data is None else validation.as_weights(f"{prefix}data", data)
+    ids = None if edge_ids is None else validation.as_id_vector(f"{prefix}edge_ids", edge_ids)
+    _check_vertices(prefix, len(starts) - 1, columns.dtype)
+    for name, array in (("data", weights), ("edge_ids", ids)):
+        if array is not None:
+            validation.check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
+    if not validate:
+        return Parts(starts, columns, weights, ids)
+    validation.check_indptr(f"{prefix}indptr", starts, len(columns))
+    validation.check_ids(f"{prefix}indices", columns, len(starts) - 1)
+    if weights is not None:
+        validation.check_weights(f"{prefix}data", weights)
+    if ids is not None:
+        validation.check_not_negative(f"{prefix}edge_ids", ids)
+    if rows_sorted(starts, columns):
+        return Parts(starts, columns, weights, ids)
+    starts, ordered, order = sort_entries(columns, targets(starts, columns.dtype), len(starts) - 1)
+    weights = None if weights is None else weights[order]
+    return Parts(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
+
+
+def from_edges(edge_index: Any, num_nodes: int | None, edge_weight: Any) -> Parts:
+    """Sort and check a list of edges in PyG's convention."""
+    edges = validation.as_edge_index("edge_index", edge_index)
+    n = _num_nodes(edges, num_nodes)
+    hint = "" if num_nodes is None else f"num_nodes={n} was given."
+    validation.check_ids("edge_index", edges, n, hint)
+    weights = None
+    if edge_weight is not None:
+        weights = validation.as_weights("edge_weight", edge_weight)
+        validation.check_length("edge_weight", weights, edges.shape[1], "edge")
+        validation.check_weights("edge_weight", weights)
+    return _sorted_parts(edges[0], edges[1], weights, n)
+
+
+def from_matrix(matrix: Any) -> Parts:
+    """Sort and check a square ``scipy.sparse`` matrix; entries stay unmerged."""
+    if not scipy.sparse.issparse(matrix):
+        given = f"an object of type {type(matrix).__name__}"
+        raise DTypeError(argument="matrix", given=given, expected="a scipy.sparse matrix or array")
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        given = f"shape {matrix.shape}"
+        raise InputError(argument="matrix", given=given, expected="a square matrix, one row per vertex")
+    n = validation.check_num_nodes("matrix", int(matrix.shape[0]))
+    if matrix.format == "csr":
+        starts = validation.as_id_vector("matrix.indptr", matrix.indptr)
+        end = int(starts[-1]) if len(starts) else 0  # scipy allows room behind the last entry
+        return from_csr(starts, matrix.indices[:end], matrix.data[:end], None, prefix="matrix.")
+    triplets = _triplets(matrix)
+    weights = validation.as_weights("matrix.data", triplets.data)
+    validation.check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
+    validation.check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
+    validation.check_weights("matrix.data", weights)
+    validation.check_ids("matrix.row", triplets.row, n)
+    validation.check_ids("matrix.col", triplets.col, n)
+    return _sorted_parts(triplets.col, triplets.row, weights, n)
+
+
+def _sorted_parts(sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int) -> Parts:
+    """Sort checked edges; edge ids are None where they were in order already."""
+    indptr, indices, order = sort_entries(sources, rows, num_nodes)
+    if is_identity(order):
+        return Parts(indptr, indices, weights, None)
+    return Parts(indptr, indices, None if weights is None else weights[order], order)
+
+
+def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
+    """Check that there are vertices, and that ids of `dtype` can number them."""
+    if n < 1:
+        raise InputError(
+            argument=f"{prefix}indptr",
+            given=f"length {n + 1}",
+            expected="length n + 1 with n at least 1: a graph needs at least one vertex",
+        )
+    if n > validation.MAX_NODES:
+        raise CapacityError(argument=f"{prefix}indptr", given=f"{n} vertices", expected="at most 2**48 vertices")
+    if dtype == np.int32 and n > validation.INT32_NODES:
+        given = f"int32 for {n} vertices"
+        raise CapacityError(argument=f"{prefix}indices", given=given, expected="int64 from 2**31 vertices on")
+
+
+def _triplets(matrix: Any) -> Any:
+    """Convert a scipy.sparse matrix to COO, once its own structure is known to be sound."""
+    try:
+        if matrix.format in ("csc", "bsr"):
+            matrix.check_format(full_check=True)
+        return matrix.tocoo()
+    except (ValueError, TypeError, IndexError) as error:
+        given = f"a broken {matrix.format} matrix ({error})"
+        raise InputError(argument="matrix", given=given, expected="a sound scipy.sparse matrix") from error
+
+
+def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
+    """Return the number of vertices given, or else the largest id plus 1."""
+    if num_nodes is not None:
+        return validation.check_num_nodes("num_nodes", num_nodes)
+    if edges.size == 0:
+        raise InputError(
+            argument="edge_index",
+            given="no edges",
+            expected="at least one edge where num_nodes is not given",
+            hint="A graph needs at least one vertex: pass num_nodes.",
+        )
+    n = max(int(edges.max()) + 1, 1)  # ids below 0 are refused next, with their position
+    if n > validation.MAX_NODES:
+        at = np.unravel_index(int(np.argmax(edges)), edges.shape)
+        given = f"{n - 1} at position {tuple(int(i) for i in at)}"
+        raise CapacityError(argument="edge_index", given=given, expected="vertex ids below 2**48")
+    return n

@@ -1,0 +1,49 @@
+"""Values of normalised graphs: sums of rows, and quotients that their dtype can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from spsample.errors import CapacityError
+
+
+def row_sums(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float64]:
+    """Sum each row in float64, in entry order: scipy's CSR times a vector of ones is a plain loop."""
+    n = len(indptr) - 1
+    matrix = scipy.sparse.csr_array((values.astype(np.float64, copy=False), indices, indptr), shape=(n, n))
+    sums = np.asarray(matrix @ np.ones(n))
+    if not np.isfinite(sums).all():
+        row = int(np.argmax(~np.isfinite(sums)))
+        given = f"a sum above {np.finfo(np.float64).max:.3g} in row {row}"
+        raise CapacityError(argument="data", given=given, expected="row sums that float64 can hold")
+    return sums
+
+
+def divided(values: NDArray[Any], divisor: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values / divisor, 0 where the divisor is 0, rounded once to `dtype`.
+
+    Raises
+    ------
+    CapacityError
+        If a positive value would become 0 or infinite.
+
+    Examples
+    --------
+    >>> divided(np.array([1.0, 3.0, 2.0]), np.array([4.0, 4.0, 0.0]), np.dtype(np.float32))
+    array([0.25, 0.75, 0.  ], dtype=float32)
+    """
+    quotient = np.zeros(len(values))
+    kept = divisor > 0
+    with np.errstate(over="ignore", under="ignore"):
+        np.divide(values, divisor, out=quotient, where=kept)
+        data = quotient.astype(dtype, copy=False)
+    bad = kept & (values > 0) & ((data == 0) | ~np.isfinite(data))
+    if bad.any():
+        at = int(np.argmax(bad))
+        given = f"{values[at]} at entry {at}, to be divided by {divisor[at]}"
+        raise CapacityError(argument="data", given=given, expected=f"a quotient that {dtype} can hold")
+    return data

@@ -1,0 +1,51 @@
+"""Threads and kept memory of the compiled kernels, and both without them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.backends import available_backends
+from spsample.errors import DTypeError, InputError
+from spsample.sparse import runtime
+
+needs_cpu = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is not built")
+
+
+@needs_cpu
+def test_threads():
+    from spsample import _core
+
+    before = _core.get_num_threads()
+    try:
+        sp.set_num_threads(np.int32(2))
+        assert _core.get_num_threads() in (1, 2)  # 1 where there is no OpenMP
+        sp.set_num_threads(1)
+        assert _core.get_num_threads() == 1
+    finally:
+        _core.set_num_threads(before)
+
+
+@needs_cpu
+def test_the_pool_is_given_back():
+    from spsample import _core
+
+    sp.shuffle(300_000)
+    sp.clear_pool()
+    assert _core.pool_bytes() == 0
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2**31, True, 1.0, None, "2"])
+def test_bad_numbers_of_threads(threads):
+    with pytest.raises(InputError, match=r"^threads: got .*; expected an integer in \[1, 4096\]") as caught:
+        sp.set_num_threads(threads)
+    assert isinstance(caught.value, DTypeError) == (type(threads) is not int)
+
+
+def test_without_the_compiled_core(monkeypatch):
+    monkeypatch.setattr(runtime, "available_backends", lambda: ("reference",))
+    sp.set_num_threads(3)
+    sp.clear_pool()
+    with pytest.raises(InputError):
+        sp.set_num_threads(0)
