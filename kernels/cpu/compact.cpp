@@ -100,14 +100,10 @@ NewVertices<Index> compact_by_bits(const BatchColumns<Index>& batch, int64_t lar
     require(distinct, "vertices", "must be distinct within a batch");
     add_all(batch.columns, batch.num_entries, sets.found);
     NewVertices<Index> added(simd.count_new(sets));
-    functions.take_new(sets, added.vertices.data());
-    uint32_t* places = nullptr;
-    if (batch.num_targets > 0) {
-        places = scratch.places(batch.num_targets + added.count);
-        functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
-        functions.place(sets.ranks, added.vertices.data(), added.count, static_cast<uint32_t>(batch.num_targets), places);
-    }
-    functions.relabel(sets.ranks, places, batch.columns, batch.num_entries, local);
+    uint32_t* places = scratch.places(batch.num_targets + added.count + kLanes);
+    functions.take_new(sets, added.vertices.data(), static_cast<uint32_t>(batch.num_targets), places);
+    functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
+    functions.relabel(sets.ranks, batch.num_targets > 0 ? places : nullptr, batch.columns, batch.num_entries, local);
     return added;
 }
 

@@ -38,8 +38,8 @@ void draw_lanes(const LaneDraw& how, Lanes& lanes) {
 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
 template <class Index>
-void take_new(const BitSets& sets, Index* out) {
-    take_new_loop(sets, out);
+void take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+    take_new_loop(sets, out, first, places);
 }
 
 template <class Index>

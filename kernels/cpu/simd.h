@@ -53,9 +53,10 @@ struct BitSets {
 // Functions on sets of vertices, for one index type.
 template <class Index>
 struct SetFunctions {
-    // Writes the vertices of `found` that are not known, ascending, and the ranks of all; leaves both sets empty. `out` has room
-    // for kLanes vertices more. O(num_words + vertices).
-    void (*take_new)(const BitSets& sets, Index* out);
+    // Writes the vertices of `found` that are not known, ascending, to `out`, first, first + 1, ... to `places` at their ranks, and
+    // the ranks of all; leaves both sets empty. `out` and `places` have room for kLanes elements more, and `places` holds
+    // anything at the ranks of known vertices. O(num_words + vertices).
+    void (*take_new)(const BitSets& sets, Index* out, uint32_t first, uint32_t* places);
 
     // places[rank of vertices[i]] = first + i.
     void (*place)(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places);

@@ -102,15 +102,18 @@ SPSAMPLE_AVX512 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
 
 SPSAMPLE_AVX512 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
+SPSAMPLE_AVX512_INLINE __m512i counting_from(uint32_t first) {
+    return _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(first)),
+                            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+}
+
 // The vertices 64 w + i of the bits i of word w, ascending. Returns where the next go; writes up to kLanes vertices further.
 SPSAMPLE_AVX512_INLINE int32_t* write_vertices(uint64_t bits, int64_t w, int32_t* out) {
-    __m512i vertices = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(64 * w)),
-                                        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
-    for (int quarter = 0; quarter < 4; ++quarter) {
-        const __mmask16 chosen = static_cast<__mmask16>(bits >> (16 * quarter));
+    for (uint32_t first = 0; first < 64; first += kLanes) {
+        const __mmask16 chosen = static_cast<__mmask16>(bits >> first);
+        const __m512i vertices = counting_from(static_cast<uint32_t>(64 * w) + first);
         _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(chosen, vertices));
         out += __builtin_popcount(chosen);
-        vertices = _mm512_add_epi32(vertices, _mm512_set1_epi32(kLanes));
     }
     return out;
 }
@@ -120,14 +123,30 @@ SPSAMPLE_AVX512_INLINE int64_t* write_vertices(uint64_t bits, int64_t w, int64_t
     return out;
 }
 
+// first, first + 1, ... at the ranks of the word's added vertices. Returns the next number; writes up to kLanes numbers further.
+SPSAMPLE_AVX512_INLINE uint32_t write_places(const TakenWord& word, uint32_t first, uint32_t* places) {
+    uint64_t added = _pext_u64(word.added, word.all);  // bit r: whether the vertex of rank word.rank + r is new
+    places += word.rank;
+    for (int left = __builtin_popcountll(word.all); left > 0; left -= kLanes) {
+        const __mmask16 chosen = static_cast<__mmask16>(added);
+        _mm512_storeu_si512(places, _mm512_maskz_expand_epi32(chosen, counting_from(first)));
+        first += static_cast<uint32_t>(__builtin_popcount(chosen));
+        added >>= kLanes;
+        places += kLanes;
+    }
+    return first;
+}
+
 template <class Index>
-SPSAMPLE_AVX512 void take_new(const BitSets& sets, Index* out) {
+SPSAMPLE_AVX512 void take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
     uint32_t rank = 0;
-    for (int64_t first = 0; first < sets.num_words; first += 8) {  // num_words is a multiple of 8
-        const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + first), _mm512_loadu_si512(sets.known + first));
+    for (int64_t eight = 0; eight < sets.num_words; eight += 8) {  // num_words is a multiple of 8
+        const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + eight), _mm512_loadu_si512(sets.known + eight));
         for (unsigned rest = _mm512_test_epi64_mask(any, any); rest != 0; rest &= rest - 1) {
-            const int64_t w = first + __builtin_ctz(rest);
-            out = write_vertices(take_word(sets, w, &rank), w, out);
+            const int64_t w = eight + __builtin_ctz(rest);
+            const TakenWord word = take_word(sets, w, &rank);
+            out = write_vertices(word.added, w, out);
+            first = write_places(word, first, places);
         }
     }
 }

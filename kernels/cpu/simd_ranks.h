@@ -40,24 +40,40 @@ SPSAMPLE_INLINE uint32_t rank_of(const RankedWord* words, uint64_t vertex) {
     return word.rank + bits_set(word.bits & ((uint32_t(1) << (vertex & 31)) - 1));
 }
 
-// Takes word w out of both sets, and ranks it. Returns the bits of `found` that are not in `known`.
-SPSAMPLE_INLINE uint64_t take_word(const BitSets& sets, int64_t w, uint32_t* rank) {
+// One word of the two sets.
+struct TakenWord {
+    uint64_t all;    // bits of either set
+    uint64_t added;  // those not known
+    uint32_t rank;   // vertices in words before it
+};
+
+// Takes word w out of both sets, and ranks it; `rank` moves on.
+SPSAMPLE_INLINE TakenWord take_word(const BitSets& sets, int64_t w, uint32_t* rank) {
     const uint64_t known = sets.known[w], all = sets.found[w] | known;
-    const uint32_t low = static_cast<uint32_t>(all), in_low = bits_set(low);
+    const TakenWord taken{all, all & ~known, *rank};
+    const uint32_t low = static_cast<uint32_t>(all), high = static_cast<uint32_t>(all >> 32);
     sets.ranks[2 * w] = {low, *rank};
-    sets.ranks[2 * w + 1] = {static_cast<uint32_t>(all >> 32), *rank + in_low};
-    *rank += in_low + bits_set(static_cast<uint32_t>(all >> 32));
+    *rank += bits_set(low);
+    sets.ranks[2 * w + 1] = {high, *rank};
+    *rank += bits_set(high);
     sets.found[w] = sets.known[w] = 0;
-    return all & ~known;
+    return taken;
 }
 
 template <class Index>
-SPSAMPLE_INLINE void take_new_loop(const BitSets& sets, Index* out) {
+SPSAMPLE_INLINE void take_new_loop(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
     uint32_t rank = 0;
     for (int64_t w = 0; w < sets.num_words; ++w) {
         if ((sets.found[w] | sets.known[w]) == 0) continue;
-        for (uint64_t bits = take_word(sets, w, &rank); bits != 0; bits &= bits - 1) {
-            *out++ = static_cast<Index>(64 * w + lowest_bit(bits));
+        const TakenWord word = take_word(sets, w, &rank);
+        uint32_t* place = places + word.rank;
+        for (uint64_t bits = word.all; bits != 0; bits &= bits - 1) {  // without a branch: what is not new is written over
+            const int bit = lowest_bit(bits);
+            const uint32_t is_new = static_cast<uint32_t>(word.added >> bit) & 1;
+            *out = static_cast<Index>(64 * w + bit);
+            *place++ = first;
+            out += is_new;
+            first += is_new;
         }
     }
 }

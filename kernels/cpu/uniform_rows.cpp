@@ -14,6 +14,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
 #include "row_fill.h"
 #include "simd.h"
 #include "spsample/row_law.h"
@@ -27,10 +31,19 @@ constexpr int64_t kLongRun = 128;           // shorter ascending runs are drawn 
 constexpr int64_t kSmallestPiece = 512;     // rows; pieces are cut down to this to give every thread some
 constexpr int64_t kPointersAhead = 32;      // rows: how far ahead row pointers are asked for
 constexpr int kDepth = 3;                   // groups of 16 rows between the draw, which asks for their entries, and the load
-constexpr int64_t kNearRange = 512 << 10;   // bytes of A that, asked for beforehand, wait in the second-level cache
+constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
 constexpr int64_t kCacheLine = 64;
-constexpr int64_t kRowsPerVisit = 32;       // a piece waits until a range (or several) holds about as many of its rows
+constexpr int64_t kRowsPerVisit = 16;       // a piece waits until a range (or several) holds about as many of its rows
+
+// Bytes of A that, asked for beforehand, wait in the second-level cache: three quarters of it.
+int64_t near_range() {
+    int64_t cache = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+    return std::clamp<int64_t>(cache > 0 ? cache : kUsualCache, 512 << 10, 4 << 20) / 4 * 3;
+}
 
 // Rows of one batch, drawn in their order.
 struct Piece {
@@ -398,7 +411,7 @@ void draw_share(
     for (const Piece* piece = share.begin; piece != share.end; ++piece) {
         if (order == Order::kPieces || !piece->ascending) draw_piece(*piece, drawer);
     }
-    if (order == Order::kNearRanges) draw_by_ranges<true>(Q, Ranges<Index>(A, kNearRange), share, drawer);
+    if (order == Order::kNearRanges) draw_by_ranges<true>(Q, Ranges<Index>(A, near_range()), share, drawer);
     if (order == Order::kFarRanges) draw_by_ranges<false>(Q, Ranges<Index>(A, kFarRange), share, drawer);
 }
 

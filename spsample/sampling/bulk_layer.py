@@ -22,7 +22,7 @@ class Ranges:
     @classmethod
     def between(cls, ptr: Int64Array) -> Ranges:
         """The slices between consecutive pointers (k + 1,)."""
-        return cls(ptr[:-1], np.diff(ptr))
+        return cls(ptr[:-1], ptr[1:] - ptr[:-1])
 
     def __getitem__(self, i: int) -> slice:
         begin = int(self.begin[i])
@@ -53,13 +53,14 @@ class BulkLayer:
         """Of what EXTRACT returned."""
         rows = layer.rows
         k = len(rows.batch_ptr) - 1
+        dst_ranges = Ranges.between(rows.batch_ptr)
         return cls(
             dst=layer.dst.vertices,
-            dst_ranges=Ranges.between(layer.dst.batch_ptr),
+            dst_ranges=dst_ranges,
             src=layer.src,
             src_ranges=Ranges.between(layer.src_ptr),
             indptr=rows.indptr,
-            indptr_ranges=Ranges(rows.batch_ptr[:-1] + np.arange(k), np.diff(rows.batch_ptr) + 1),
+            indptr_ranges=Ranges(dst_ranges.begin + np.arange(k), dst_ranges.size + 1),
             indices=rows.columns,
             data=layer.data,
             edge_ids=layer.edge_ids,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
-from spsample.backends.reference.random import philox
+from spsample.backends.reference.random import philox_words
 from spsample.sparse.checks import require_int
 
 LAW_VERSION = 1
@@ -23,9 +21,8 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """
     random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
     epoch = require_int("epoch", epoch, 0, 2**64 - 1)
-    counter = np.array([[epoch % 2**32, epoch >> 32, purpose, 0]], np.uint32)
-    words = philox(counter, (random_seed % 2**32, random_seed >> 32))[0]
-    return int(words[0]), int(words[1])
+    counter = (epoch % 2**32, epoch >> 32, purpose, 0)
+    return philox_words(counter, (random_seed % 2**32, random_seed >> 32))[:2]
 
 
 def shuffle(count: int, random_seed: int = 0, epoch: int = 0, *, backend: str | None = None) -> Int64Array:
