@@ -40,20 +40,40 @@ struct Extraction {
     Buffer<int64_t> positions;
 };
 
-// Looks every entry of the selected rows up in its batch's src. counts: per stacked row. O(src + entries of the rows).
+// Positions of the entries of one row that may be in src, without a branch per entry; returns how many.
+template <class Index>
+int64_t likely_entries(const KeyFilter<Index>& members, const Index* indices, int64_t begin, int64_t end, int64_t* positions) {
+    int64_t count = 0;
+    for (int64_t p = begin; p < end; ++p) {
+        positions[count] = p;
+        count += static_cast<int64_t>(members.test(indices[p]));
+    }
+    return count;
+}
+
+// Looks every entry of the selected rows up in its batch's src, those that pass the filter by hash.
+// counts: per stacked row. O(src + entries of the rows).
 template <class Index>
 std::vector<Found<Index>> find_entries(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src,
     Buffer<int64_t>& counts) {
     BatchTables<Index> tables(src_ptr, src, Q.num_batches);
     std::vector<Found<Index>> found(static_cast<size_t>((Q.num_rows + kRowChunk - 1) / kRowChunk));
-    parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
+    using Positions = std::vector<int64_t>;
+    const auto make_scratch = [] { return Positions(); };
+    const auto find = [&](Positions& likely, int64_t batch, int64_t begin, int64_t end) {
         const HashMap<Index, Index> locals = tables.batch(batch);
+        const KeyFilter<Index> members = tables.filter(batch);
         Found<Index>& out = found[static_cast<size_t>(begin / kRowChunk)];
         for (int64_t r = begin; r < end; ++r) {
             if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
             const size_t before = out.local.size();
-            for (int64_t p = A.indptr[Q.vertices[r]]; p < A.indptr[Q.vertices[r] + 1]; ++p) {
+            const int64_t first = A.begin(Q.vertices[r]);
+            const int64_t degree = A.degree(Q.vertices[r]);
+            if (static_cast<int64_t>(likely.size()) < degree) likely.resize(static_cast<size_t>(degree));
+            const int64_t count = likely_entries(members, A.indices, first, first + degree, likely.data());
+            for (int64_t j = 0; j < count; ++j) {
+                const int64_t p = likely[static_cast<size_t>(j)];
                 const int64_t slot = locals.find(A.indices[p]);
                 if (slot < 0) continue;
                 out.local.push_back(locals.values[slot]);
@@ -61,7 +81,8 @@ std::vector<Found<Index>> find_entries(
             }
             counts[r] = static_cast<int64_t>(out.local.size() - before);
         }
-    });
+    };
+    parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, make_scratch, find);
     return found;
 }
 
