@@ -92,6 +92,7 @@ NB_MODULE(_core, m) {
         .def("__enter__", &FloatEnvironmentContext::enter)
         .def("__exit__", &FloatEnvironmentContext::leave);
     nb::exception<spsample::DrawLimitReached>(m, "DrawLimitReached", PyExc_OverflowError);
+    spsample::instruction_set();  // chosen here and now, not inside a parallel loop
     spsample::watch_process();
     spsample::bind_random(m);
     spsample::bind_rows(m);

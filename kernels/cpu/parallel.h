@@ -16,10 +16,11 @@
 
 namespace spsample {
 
-// How many threads a parallel loop uses; 1 in a build without OpenMP, and in a forked process.
+// How many threads a parallel loop uses: what OpenMP was told, but no more than four per processor, for OpenMP ends the process
+// where the system refuses it a thread; 1 in a build without OpenMP, and in a forked process.
 inline int thread_limit() {
 #ifdef _OPENMP
-    return in_forked_child ? 1 : omp_get_max_threads();
+    return in_forked_child ? 1 : std::min(omp_get_max_threads(), 4 * omp_get_num_procs());
 #else
     return 1;
 #endif

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <initializer_list>
 
 #include "simd_ranks.h"
@@ -57,7 +59,10 @@ const InstructionSet kPortable{
     {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 #if SPSAMPLE_X86
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"); }
+bool has_avx2() { 
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+           __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt");
+}
 
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
@@ -75,10 +80,14 @@ const InstructionSet* available(const char* name) {
     return nullptr;
 }
 
-// The best there is, or the one that SPSAMPLE_INSTRUCTION_SET names.
+// The best there is, or the one that SPSAMPLE_INSTRUCTION_SET names. Throws std::invalid_argument where it names another.
 const InstructionSet* first_choice() {
     const char* wanted = std::getenv("SPSAMPLE_INSTRUCTION_SET");
-    if (const InstructionSet* set = wanted ? available(wanted) : nullptr) return set;
+    if (wanted && *wanted) {
+        if (const InstructionSet* set = available(wanted)) return set;
+        throw std::invalid_argument(
+            std::string("SPSAMPLE_INSTRUCTION_SET: got '") + wanted + "'; expected avx512, avx2 or portable, as this machine has them");
+    }
     for (const char* name : {"avx512", "avx2"}) {
         if (const InstructionSet* set = available(name)) return set;
     }

@@ -360,12 +360,33 @@ void prefetch_bytes(const char* begin, const char* end) {
 #endif
 }
 
+// What lets all threads stop where one must: they work through one long chunk each, between two polls of parallel_chunks.
+class Interrupts {
+public:
+    // True where another thread has failed; throws what a signal handler raised.
+    bool stop(SignalWatch& signals) {
+        try {
+            signals.poll();
+        } catch (...) {
+            stopped_ = true;
+            throw;
+        }
+        return stopped_;
+    }
+
+private:
+    std::atomic<bool> stopped_{false};
+};
+
 // Draws a share's pieces range by range; Near: with each range brought to the second-level cache while the one before is drawn
 // from. Reads A's entries once and in order.
 template <bool Near, class Index>
-void draw_by_ranges(const SelectorView<Index>& Q, const Ranges<Index>& ranges, const Share& share, Drawer<Index>& drawer) {
+void draw_by_ranges(
+    const SelectorView<Index>& Q, const Ranges<Index>& ranges, const Share& share, Interrupts& interrupts, Drawer<Index>& drawer) {
+    SignalWatch signals;
     std::vector<Cursor> all = cursors(share, ranges.count());
     for (int64_t range = 0; range < ranges.count(); ++range) {
+        if (interrupts.stop(signals)) return;
         const bool is_last = range + 1 == ranges.count();
         const char* next = is_last || !Near ? nullptr : ranges.begin_bytes(range + 1);
         const char* const next_end = is_last || !Near ? nullptr : ranges.end_bytes(range + 1);
@@ -407,12 +428,13 @@ Order best_order(const CsrView<Index>& A, const Share& share) {
 
 template <class Index>
 void draw_share(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const Share& share, Order order, Drawer<Index>& drawer) {
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const Share& share, Order order, Interrupts& interrupts,
+    Drawer<Index>& drawer) {
     for (const Piece* piece = share.begin; piece != share.end; ++piece) {
         if (order == Order::kPieces || !piece->ascending) draw_piece(*piece, drawer);
     }
-    if (order == Order::kNearRanges) draw_by_ranges<true>(Q, Ranges<Index>(A, near_range()), share, drawer);
-    if (order == Order::kFarRanges) draw_by_ranges<false>(Q, Ranges<Index>(A, kFarRange), share, drawer);
+    if (order == Order::kNearRanges) draw_by_ranges<true>(Q, Ranges<Index>(A, near_range()), share, interrupts, drawer);
+    if (order == Order::kFarRanges) draw_by_ranges<false>(Q, Ranges<Index>(A, kFarRange), share, interrupts, drawer);
 }
 
 template <class Index>
@@ -428,8 +450,9 @@ void draw_pieces(
         });
         return;
     }
+    Interrupts interrupts;
     parallel_chunks(static_cast<int64_t>(of_thread.size()), 1, make_drawer, [&](auto& drawer, int64_t s, int64_t) {
-        draw_share(A, Q, of_thread[static_cast<size_t>(s)], order, drawer);
+        draw_share(A, Q, of_thread[static_cast<size_t>(s)], order, interrupts, drawer);
     });
 }
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +148,15 @@ class BulkLoader:
         self.backend = None if backend is None else get_backend(backend).name
         self.epoch = 0
         self.seconds = {"sampling": 0.0, "features": 0.0}
+        self._seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
         self._next_batch = 0
         self._resume = False
+        self._pass = 0  # a pass moves the loader on only while it is the newest and no other place was chosen
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """After pickling or copying: the seeds stay read-only."""
+        self.__dict__.update(state)
+        self.seeds.flags.writeable = False
 
     def __len__(self) -> int:
         """Minibatches per epoch."""
@@ -161,23 +167,31 @@ class BulkLoader:
         first = self._next_batch if self._resume else 0
         self._resume = False
         epoch, self._next_batch = self.epoch, first
+        self._pass += 1
+        this_pass = self._pass
         order = self._order(epoch)
         for start in range(first, len(self), self.bulk_size):
             for minibatch in self._sample(order, epoch, start):
                 batch = self._complete(minibatch)
-                self._next_batch = batch.batch_id + 1
+                if self._pass == this_pass:
+                    self._next_batch = batch.batch_id + 1
                 yield batch
-        self.set_epoch(epoch + 1)
+        if self._pass == this_pass:
+            self.set_epoch(min(epoch + 1, 2**64 - 1))
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch."""
+        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
+
+        A pass that is under way goes on, and no longer moves the loader.
+        """
         self.epoch = require_word("epoch", epoch)
+        self._pass += 1
         self._next_batch = 0
         self._resume = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands, after the batch that was delivered last, and what decides its batches."""
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity}
+        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.
@@ -187,8 +201,8 @@ class BulkLoader:
         DTypeError
             If ``state`` is no mapping.
         InputError
-            If it lacks a key, or is of a loader with another graph, sampler, random seed, batch size, other seeds or
-            another version of the law.
+            If it lacks a key, or is of a loader with a graph of another size or weighting, another sampler, random seed
+            or batch size, other seeds or another version of the law.
         """
         epoch, next_batch = self._checked_state(state)
         self.set_epoch(epoch)
@@ -197,30 +211,31 @@ class BulkLoader:
 
     def _checked_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
         """Epoch and next batch of a state of this loader."""
-        mine = self._identity
+        mine = self._identity()
         expected = "what state_dict() of the same loader returned"
         if not isinstance(state, Mapping):
             raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
         missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
         if missing:
             raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)
-        other = [key for key in mine if state[key] != mine[key]]
+        other = [key for key in mine if type(state[key]) is not type(mine[key]) or state[key] != mine[key]]
         if other:
             theirs = {key: state[key] for key in other}
             raise InputError(argument="state", given=str(theirs), expected=str({key: mine[key] for key in other}))
         next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=len(self))
         return require_word("epoch", state["epoch"]), next_batch
 
-    @cached_property
     def _identity(self) -> dict[str, Any]:
-        """What decides the batches of an epoch, weights of edges aside."""
+        """What decides the batches of an epoch, the graph's edges aside: of these only the number and weighting."""
+        operand = self.graph.operand(self.backend)
         return {
             "law_version": keys.LAW_VERSION,
             "sampler": repr(self.sampler),
             "num_nodes": self.graph.num_nodes,
-            "num_edges": self.graph.operand(self.backend).num_edges,
+            "num_edges": operand.num_edges,
+            "weighting": operand.weighting,
             "num_seeds": len(self.seeds),
-            "seeds_sha256": sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest(),
+            "seeds_sha256": self._seeds_sha256,
             "batch_size": self.batch_size,
             "random_seed": self.random_seed,
             "shuffle": self.shuffle,

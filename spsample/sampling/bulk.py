@@ -233,7 +233,9 @@ class BulkSample:
     def alone(self, position: int) -> BulkSample:
         """A bulk of one of the minibatches, in arrays of its own."""
         batches = self.seed_batches.alone(position)
-        return BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
+        alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
+        alone.law_version = self.law_version
+        return alone
 
     @property
     def num_edges(self) -> int:

@@ -15,7 +15,7 @@ import pytest
 import spsample as sp
 from spsample.backends import Matrix, Numerators, get_backend
 from spsample.backends.arithmetic import default_float_environment
-from spsample.sparse import normalize_rows
+from spsample.sparse import normalize_rows, spgemm
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
@@ -269,3 +269,13 @@ def test_signals_are_handled_during_a_call(code: str) -> None:
 @pytest.mark.skipif(not core.build_info()["openmp"], reason="a build without OpenMP")
 def test_number_of_threads_is_of_the_calling_thread() -> None:
     run_python(SAMPLE + THREADS_OF_THREADS)
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_products_keep_subnormal_numbers(backend: str) -> None:
+    indptr, indices = np.array([0, 1, 2]), np.array([0, 1], np.int32)
+    A = sp.CSRMatrix(indptr, indices, np.array([1e-310, 2.0]), (2, 2))
+    B = sp.CSRMatrix(indptr, indices, np.array([2.0, 3e-320]), (2, 2))
+    expected = [2e-310, 6e-320]
+    assert spgemm(A, B, backend=backend).data.tolist() == expected
+    assert flushed(lambda: spgemm(A, B, backend=backend).data.view(np.int64)).view(np.float64).tolist() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from spsample.sparse import keys
 
 DATA = planted(300, degree=6, random_seed=1)
 SEEDS = np.arange(0, 300, 3)
+GRAPH = DATA.graph
 
 
 def make(**changes):
@@ -220,3 +222,43 @@ def test_bad_arguments(changes, argument, words):
         make(**changes)
     assert caught.value.argument == argument
     assert words in caught.value.given
+
+
+def test_a_state_loaded_during_a_pass_is_kept() -> None:
+    loader = BulkLoader(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=2, bulk_size=3)
+    states = []
+    for batch in loader:
+        states.append(loader.state_dict())
+        if batch.batch_id == 2:
+            loader.load_state_dict(states[0])
+    assert [batch.batch_id for batch in loader] == [1, 2, 3]
+    assert loader.epoch == 1
+
+
+def test_an_epoch_chosen_during_a_pass_is_kept() -> None:
+    loader = BulkLoader(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=2)
+    for batch in loader:
+        if batch.batch_id == 1:
+            loader.set_epoch(10)
+    assert loader.epoch == 10
+
+
+def test_the_last_epoch_ends_quietly() -> None:
+    loader = BulkLoader(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=2)
+    loader.set_epoch(2**64 - 1)
+    assert len(list(loader)) == 4
+    assert loader.epoch == 2**64 - 1
+
+
+def test_a_state_of_the_normalised_graph_is_refused() -> None:
+    state = BulkLoader(GRAPH, range(8), sp.LADIES([2]), batch_size=2).state_dict()
+    other = BulkLoader(GRAPH.normalized("row"), range(8), sp.LADIES([2]), batch_size=2)
+    with pytest.raises(InputError, match="weighting"):
+        other.load_state_dict(state)
+    with pytest.raises(InputError, match="seeds_sha256"):
+        other.load_state_dict({**other.state_dict(), "seeds_sha256": np.zeros(3)})
+
+
+def test_a_copied_loader_keeps_its_seeds_read_only() -> None:
+    copied = pickle.loads(pickle.dumps(BulkLoader(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=2)))
+    assert not copied.seeds.flags.writeable

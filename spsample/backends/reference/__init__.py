@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.reference import algebra, columns, extraction, probability, random, rows
 
 
@@ -17,11 +18,11 @@ class ReferenceBackend:
     name = "reference"
     philox = staticmethod(random.philox)
     shuffle = staticmethod(random.shuffle)
-    row_exponents = staticmethod(probability.row_exponents)
-    column_totals = staticmethod(probability.column_totals)
-    merge_columns = staticmethod(probability.merge_columns)
+    row_exponents = staticmethod(default_float_environment()(probability.row_exponents))
+    column_totals = staticmethod(default_float_environment()(probability.column_totals))
+    merge_columns = staticmethod(default_float_environment()(probability.merge_columns))
     sample_rows_uniform = staticmethod(rows.sample_rows_uniform)
-    sample_rows_weighted = staticmethod(rows.sample_rows_weighted)
+    sample_rows_weighted = staticmethod(default_float_environment()(rows.sample_rows_weighted))
     take_rows = staticmethod(rows.take_rows)
     row_totals = staticmethod(columns.row_totals)
     locate = staticmethod(columns.locate)
@@ -31,9 +32,9 @@ class ReferenceBackend:
     compact = staticmethod(extraction.compact)
     merge_targets = staticmethod(extraction.merge_targets)
     extract = staticmethod(extraction.extract)
-    extracted_numerators = staticmethod(probability.extracted_numerators)
-    entry_values = staticmethod(extraction.entry_values)
-    spgemm = staticmethod(algebra.spgemm)
+    extracted_numerators = staticmethod(default_float_environment()(probability.extracted_numerators))
+    entry_values = staticmethod(default_float_environment()(extraction.entry_values))
+    spgemm = staticmethod(default_float_environment()(algebra.spgemm))
     select_rows = staticmethod(algebra.select_rows)
 
 
