@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -111,24 +112,28 @@ class BatchProduct:
 
     def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
         """(len(src),) N of every src column, read off the extraction of these columns."""
-        rule = self._rule(self.A.row_totals(self.Q.arrays))
         return self.A.backend.extracted_numerators(
-            entries.matrix, entries.selector, entries.rows, sources.src_ptr, rule
+            entries.matrix, entries.selector, entries.rows, sources.src_ptr, self._rule
         )
 
-    def _rule(self, totals: RowTotals) -> Numerators:
-        return frontier_rule(self.A.weighting, self.Q.arrays, totals, self.power, self.column_power)
+    @cached_property
+    def _totals(self) -> RowTotals:
+        """Of the frontier's rows: asked for once, for drawing and for the values."""
+        return self.A.row_totals(self.Q.arrays)
+
+    @cached_property
+    def _rule(self) -> Numerators:
+        return frontier_rule(self.A.weighting, self.Q.arrays, self._totals, self.power, self.column_power)
 
     def _sample_entries(self, draw: Draw) -> ColumnSample:
         Q = self.Q.arrays
         if self.A.weighting == "unweighted":
             return self.A.draw_entries(Q, None, draw)
-        totals = self.A.row_totals(Q)
-        return self.A.draw_entries(Q, row_normalized_numerators(Q, totals, self._rule(totals)), draw)
+        return self.A.draw_entries(Q, row_normalized_numerators(Q, self._totals, self._rule), draw)
 
     def _sample_merged(self, draw: Draw) -> ColumnSample:
         Q = self.Q.arrays
-        P = self.A.left_multiply(Q, self._rule(self.A.row_totals(Q)))
+        P = self.A.left_multiply(Q, self._rule)
         return self.A.backend.draw_columns(P, Q.batch_ids, draw)
 
 

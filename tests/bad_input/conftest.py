@@ -1,0 +1,24 @@
+"""What every refusal of bad input must be."""
+
+from __future__ import annotations
+
+import pytest
+
+from spsample.errors import SpSampleError
+
+
+@pytest.fixture
+def assert_refused():
+    """Call, and check the error: its exact type, the argument it names, its form, and the words it must contain."""
+
+    def check(call, kind, argument, words):
+        with pytest.raises(SpSampleError) as caught:
+            call()
+        error = caught.value
+        assert type(error) is kind
+        assert error.argument == argument
+        assert str(error).startswith(f"{argument}: got ")
+        assert words in str(error)
+        assert "; expected " in str(error)
+
+    return check
