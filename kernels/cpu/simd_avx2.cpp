@@ -27,59 +27,79 @@ SPSAMPLE_AVX2_INLINE unsigned mask_of(__m256i lanes) {
 // All ones where a >= b, unsigned.
 SPSAMPLE_AVX2_INLINE __m256i at_least(__m256i a, __m256i b) { return _mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a); }
 
-// 64-bit products of 8 pairs of 32-bit words, as their high and low words. `odd_b` holds b's odd lanes moved down by one.
-struct Products {
-    __m256i high;
-    __m256i low;
+// 8 words in the low halves of 64-bit lanes, as in simd_avx512.cpp.
+struct Words {
+    __m256i even;
+    __m256i odd;
 };
 
-SPSAMPLE_AVX2_INLINE Products multiply(__m256i a, __m256i b, __m256i odd_b) {
-    const __m256i even = _mm256_mul_epu32(a, b);
-    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), odd_b);
-    return {_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, kOddLanes),
-            _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), kOddLanes)};
+SPSAMPLE_AVX2_INLINE Words words_of(__m256i lanes) { return {lanes, _mm256_srli_epi64(lanes, 32)}; }
+
+SPSAMPLE_AVX2_INLINE Words same_words(uint32_t word) {
+    const __m256i lanes = _mm256_set1_epi32(static_cast<int>(word));
+    return {lanes, lanes};
 }
 
-struct Words {
+// Four words of 4 counters.
+struct Counters {
     __m256i w[4];
 };
 
 SPSAMPLE_AVX2_INLINE __m256i xor3(__m256i a, __m256i b, __m256i c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
 
-// Philox4x32-10 of 8 counters under one key.
-SPSAMPLE_AVX2_INLINE Words philox(Words c, PhiloxKey key) {
-    const __m256i multiplier0 = _mm256_set1_epi64x(0xD2511F53), multiplier1 = _mm256_set1_epi64x(0xCD9E8D57);
+// One round of Philox4x32 on 4 counters in the low halves of 64-bit lanes.
+SPSAMPLE_AVX2_INLINE Counters philox_round(const Counters& c, __m256i key0, __m256i key1) {
+    const __m256i product0 = _mm256_mul_epu32(c.w[0], _mm256_set1_epi64x(0xD2511F53));
+    const __m256i product1 = _mm256_mul_epu32(c.w[2], _mm256_set1_epi64x(0xCD9E8D57));
+    return {{xor3(_mm256_srli_epi64(product1, 32), c.w[1], key0), product1,
+             xor3(_mm256_srli_epi64(product0, 32), c.w[3], key1), product0}};
+}
+
+struct PhiloxOutput {
+    Words w[4];
+};
+
+// Philox4x32-10 of 8 counters.
+SPSAMPLE_AVX2_INLINE PhiloxOutput philox(const Words (&counter)[4], const RoundKeys& keys) {
+    Counters even{{counter[0].even, counter[1].even, counter[2].even, counter[3].even}};
+    Counters odd{{counter[0].odd, counter[1].odd, counter[2].odd, counter[3].odd}};
 #pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-        const Products p0 = multiply(c.w[0], multiplier0, multiplier0);
-        const Products p1 = multiply(c.w[2], multiplier1, multiplier1);
-        const __m256i key0 = _mm256_set1_epi32(static_cast<int>(key.word0));
-        const __m256i key1 = _mm256_set1_epi32(static_cast<int>(key.word1));
-        c = {{xor3(p1.high, c.w[1], key0), p1.low, xor3(p0.high, c.w[3], key1), p0.low}};
-        key.word0 += 0x9E3779B9u;
-        key.word1 += 0xBB67AE85u;
+    for (int round = 0; round < kPhiloxRounds; ++round) {
+        const __m256i key0 = _mm256_set1_epi32(static_cast<int>(keys.word0[round]));
+        const __m256i key1 = _mm256_set1_epi32(static_cast<int>(keys.word1[round]));
+        even = philox_round(even, key0, key1);
+        odd = philox_round(odd, key0, key1);
     }
-    return c;
+    return {{{even.w[0], odd.w[0]}, {even.w[1], odd.w[1]}, {even.w[2], odd.w[2]}, {even.w[3], odd.w[3]}}};
+}
+
+// The high words of the products of even and odd lanes, in their lanes; and the low ones.
+SPSAMPLE_AVX2_INLINE __m256i high_words(__m256i even, __m256i odd) {
+    return _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, kOddLanes);
+}
+SPSAMPLE_AVX2_INLINE __m256i low_words(__m256i even, __m256i odd) {
+    return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), kOddLanes);
 }
 
 // All draws of 8 lanes from `lane` on, as if no word were rejected. Returns the lanes where one may have to be: product low < t.
 template <bool Replace>
 SPSAMPLE_AVX2_INLINE unsigned draw(const LaneDraw& how, Lanes& lanes, int lane, __m256i degree) {
-    const __m256i c0 = load(lanes.vertex_low + lane);
     const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
-    const __m256i c3 = _mm256_set1_epi32(static_cast<int>(static_cast<uint32_t>(how.batch_id)));
+    Words counter[4] = {words_of(load(lanes.vertex_low + lane)), words_of(c1), {}, same_words(static_cast<uint32_t>(how.batch_id))};
     __m256i safe = _mm256_set1_epi32(-1);
     for (int first = 0; first < how.size; first += 4) {
-        const Words words = philox({{c0, c1, _mm256_set1_epi32(first / 4), c3}}, how.key);
+        counter[2] = same_words(static_cast<uint32_t>(first / 4));
+        const PhiloxOutput random = philox(counter, how.keys);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             const int j = first + i;
             if (j >= how.size) break;
             const __m256i last = _mm256_add_epi32(degree, _mm256_set1_epi32(j - how.size));
             const __m256i t = Replace ? degree : _mm256_add_epi32(last, _mm256_set1_epi32(1));
-            const Products product = multiply(words.w[i], t, _mm256_srli_epi64(t, 32));
-            safe = _mm256_and_si256(safe, at_least(product.low, t));
-            __m256i position = product.high;
+            const Words bound = words_of(t);
+            const __m256i even = _mm256_mul_epu32(random.w[i].even, bound.even), odd = _mm256_mul_epu32(random.w[i].odd, bound.odd);
+            safe = _mm256_and_si256(safe, at_least(low_words(even, odd), t));
+            __m256i position = high_words(even, odd);
             if (!Replace) {
                 __m256i taken = _mm256_setzero_si256();
                 for (int k = 0; k < j; ++k) {
