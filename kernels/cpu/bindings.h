@@ -35,7 +35,11 @@ namespace spsample {
 template <class T>
 using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// The same of any element type; its dtype is looked at at run time.
+// The same, to be written to.
+template <class T>
+using InOut = nb::ndarray<T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The same as In of any element type; its dtype is looked at at run time.
 using AnyIn = nb::ndarray<nb::ro, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // A new array that owns its memory.
@@ -138,13 +142,18 @@ CsrView<Index> csr_view(const In<int64_t>& indptr, const In<Index>& indices) {
     return {indptr.data(), indices.data(), num_rows, num_entries};
 }
 
-// Whether all ids lie in [0, limit). O(count), without a branch per id.
+// Whether all ids lie in [0, limit). O(count), in parallel and without a branch per id.
 template <class Index>
 bool all_below(const Index* ids, int64_t count, int64_t limit) {
     using Unsigned = std::make_unsigned_t<Index>;
-    Unsigned largest = 0;
-    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, static_cast<Unsigned>(ids[i]));
-    return count == 0 || static_cast<uint64_t>(largest) < static_cast<uint64_t>(limit);
+    constexpr int64_t kChunk = 1 << 16;
+    std::atomic<bool> below{true};
+    parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
+        Unsigned outside = 0;
+        for (int64_t i = begin; i < end; ++i) outside |= static_cast<uint64_t>(static_cast<Unsigned>(ids[i])) >= static_cast<uint64_t>(limit);
+        if (outside) below = false;
+    });
+    return below;
 }
 
 // Checks the pointers of k batches (O(k)) and that every selected vertex is a row of A (O(m)).
@@ -207,5 +216,7 @@ void bind_probability(nb::module_& m);
 void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);
 void bind_algebra(nb::module_& m);
+void bind_interleave(nb::module_& m);
+void bind_coordinates(nb::module_& m);
 
 }  // namespace spsample

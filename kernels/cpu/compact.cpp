@@ -205,32 +205,66 @@ Sources<Index> stacked_sources(
     return all;
 }
 
-// (src_ptr, src, local). Memory beside the result: the new vertices once more, and the scratch of each thread.
-// Serves merge_targets too: there the columns of a batch are those drawn, each once.
+// The entries of k batches, by batch.
+template <class Index>
+struct StackedColumns {
+    const int64_t* entry_ptr;
+    const Index* columns;
+};
+
+// Numbers all batches; `local` may be the columns' own memory. Memory beside the result: the new vertices once more, and the
+// scratch of each thread.
+template <class Index>
+Sources<Index> number_columns(
+    const SelectorView<Index>& Q, const StackedColumns<Index>& entries, bool include_targets, Index* local) {
+    std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
+    const auto make_scratch = [] { return Scratch<Index>(); };
+    parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
+        const int64_t begin = entries.entry_ptr[i], first = Q.batch_ptr[i];
+        const int64_t num_targets = include_targets ? Q.batch_ptr[i + 1] - first : 0;
+        const BatchColumns<Index> batch{
+            Q.vertices + first, num_targets, entries.columns + begin, entries.entry_ptr[i + 1] - begin};
+        added[static_cast<size_t>(i)] = compact_batch(batch, scratch, local + begin);
+    });
+    return stacked_sources(Q, include_targets, added);
+}
+
+template <class Index>
+void require_entries(const In<int64_t>& batch_ptr, const In<int64_t>& entry_ptr, size_t num_entries) {
+    require(entry_ptr.size() == batch_ptr.size(), "entry_ptr", "needs one element per batch and one more");
+    require_pointers(entry_ptr, static_cast<int64_t>(num_entries), "entry_ptr");
+}
+
+// (src_ptr, src, local). Serves merge_targets too: there the columns of a batch are those drawn, each once.
 template <class Index>
 nb::tuple compact(
     const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const In<Index>& columns,
     bool include_targets) {
     const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
-    require(entry_ptr.size() == batch_ptr.size(), "entry_ptr", "needs one element per batch and one more");
-    require_pointers(entry_ptr, static_cast<int64_t>(columns.size()), "entry_ptr");
+    require_entries<Index>(batch_ptr, entry_ptr, columns.size());
     Buffer<Index> local(static_cast<int64_t>(columns.size()));
     Sources<Index> sources;
     {
         nb::gil_scoped_release release;
-        std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
-        const auto make_scratch = [] { return Scratch<Index>(); };
-        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
-            const int64_t begin = entry_ptr.data()[i], first = Q.batch_ptr[i];
-            const int64_t num_targets = include_targets ? Q.batch_ptr[i + 1] - first : 0;
-            const BatchColumns<Index> batch{
-                Q.vertices + first, num_targets, columns.data() + begin, entry_ptr.data()[i + 1] - begin};
-            added[static_cast<size_t>(i)] = compact_batch(batch, scratch, local.data() + begin);
-        });
-        sources = stacked_sources(Q, include_targets, added);
+        sources = number_columns<Index>(Q, {entry_ptr.data(), columns.data()}, include_targets, local.data());
     }
     return nb::make_tuple(
         to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)), to_numpy(std::move(local)));
+}
+
+// (src_ptr, src); `columns` become local. After an error they are neither.
+template <class Index>
+nb::tuple compact_in_place(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const InOut<Index>& columns,
+    bool include_targets) {
+    const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
+    require_entries<Index>(batch_ptr, entry_ptr, columns.size());
+    Sources<Index> sources;
+    {
+        nb::gil_scoped_release release;
+        sources = number_columns<Index>(Q, {entry_ptr.data(), columns.data()}, include_targets, columns.data());
+    }
+    return nb::make_tuple(to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)));
 }
 
 template <class Index>
@@ -238,6 +272,9 @@ void bind_for(nb::module_& m) {
     m.def("compact", &compact<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
           nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
           "(src_ptr, src, local) of the columns of k batches.");
+    m.def("compact_in_place", &compact_in_place<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
+          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
+          "(src_ptr, src) of the columns of k batches, which are written over by their places in src.");
 }
 
 }  // namespace

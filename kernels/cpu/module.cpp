@@ -102,4 +102,6 @@ NB_MODULE(_core, m) {
     spsample::bind_compact(m);
     spsample::bind_extraction(m);
     spsample::bind_algebra(m);
+    spsample::bind_interleave(m);
+    spsample::bind_coordinates(m);
 }

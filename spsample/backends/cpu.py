@@ -6,7 +6,7 @@ and the kernels' source, under `kernels/`, states sizes, order and complexity ab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -220,6 +220,13 @@ class CpuBackend:
         """src of each batch: its Q vertices first (`include_targets`), then the other columns ascending."""
         return _compact(Q, rows.entry_ptr, rows.columns, include_targets)
 
+    def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+        """The same; `local` is the memory of `rows.columns`."""
+        local = np.require(rows.columns, requirements=["C", "W"])
+        selected = (_int64(Q.batch_ptr), _same(Q.vertices, local), _int64(rows.entry_ptr))
+        src_ptr, src = _core.compact_in_place(*selected, local, bool(include_targets))
+        return Compaction(src_ptr, src, local)
+
     def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
         """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
         return _compact(Q, sample.indptr, _same(sample.columns, Q.vertices), include_targets)
@@ -265,6 +272,29 @@ class CpuBackend:
         if overflowed >= 0:
             raise overflow_error(A, rows, values, overflowed)
         return values
+
+    # --- other libraries' forms -----------------------------------------------------------------------
+    def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
+        """(2, entries) column and row of each entry of a CSR matrix."""
+        edges: Int64Array = _core.edge_index(_int64(indptr), np.ascontiguousarray(indices))
+        return edges
+
+    def widened(self, ids: IntArray) -> Int64Array:
+        """The ids as int64, in memory of their own."""
+        wide: Int64Array = _core.widened(np.ascontiguousarray(ids))
+        return wide
+
+    # --- subgraph layout ------------------------------------------------------------------------------
+    def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
+        """One array of several hops' stacked arrays, each batch's parts side by side."""
+        as_bytes = [np.ascontiguousarray(part).view(np.uint8) for part in parts]
+        out: Array = _core.interleave(as_bytes, [_int64(p) for p in pointers], parts[0].dtype.itemsize)
+        return out.view(parts[0].dtype)
+
+    def interleave_pointers(self, parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
+        """Row pointers over the rows of all hops that start at 0 in every batch."""
+        out: Int64Array = _core.interleave_pointers([_int64(p) for p in parts], [_int64(p) for p in pointers])
+        return out
 
     # --- general sparse algebra -----------------------------------------------------------------------
     def spgemm(

@@ -8,6 +8,7 @@ uint64.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -191,6 +192,10 @@ class Backend(Protocol):
         """src of each batch: its Q vertices first (`include_targets`), then the other columns of its rows ascending."""
         ...
 
+    def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+        """The same of rows that the caller gives up: `local` may be the memory of `rows.columns`, written over."""
+        ...
+
     def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
         """src of a layer-wise draw: dst first (`include_targets`), then the drawn columns that are not dst, ascending.
 
@@ -222,6 +227,30 @@ class Backend(Protocol):
         See section 6 of the law.
 
         `weights` (len(src),) float64; the result is float32, or float64 where `A.data` is.
+        """
+        ...
+
+    # --- other libraries' forms -----------------------------------------------------------------------------------
+    def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
+        """(2, entries) column and row of each entry of a CSR matrix: PyG's (source, target)."""
+        ...
+
+    def widened(self, ids: IntArray) -> Int64Array:
+        """The ids as int64, in memory of their own."""
+        ...
+
+    # --- subgraph layout ----------------------------------------------------------------------------------------------
+    def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
+        """One array of the stacked arrays of several hops, each batch's parts side by side, hop after hop.
+
+        Batch i owns `parts[h][pointers[h][i]:pointers[h][i + 1]]`; one dtype.
+        """
+        ...
+
+    def interleave_pointers(self, parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
+        """Row pointers over the rows of all hops that start at 0 in every batch.
+
+        `parts[h]` is the `indptr` of hop h's `StackedRows`, `pointers[h]` its `batch_ptr`.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends import get_backend
 from spsample.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
         )
         for layer in batch.layers
     ]
-    return len(batch.seeds), torch.from_numpy(batch.src_nodes.astype(np.int64)), adjs
+    return len(batch.seeds), torch.from_numpy(get_backend().widened(batch.src_nodes)), adjs
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
@@ -47,7 +48,7 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     data = _require("torch_geometric.data", "to_pyg", "pyg").Data
     layer = batch.layers[0]
     result = data(edge_index=torch.from_numpy(_edge_index(layer)), num_nodes=len(layer.src_nodes))
-    result.n_id = torch.from_numpy(layer.src_nodes.astype(np.int64))
+    result.n_id = torch.from_numpy(get_backend().widened(layer.src_nodes))
     if layer.edge_ids is not None:
         result.e_id = torch.from_numpy(layer.edge_ids)
     if layer.adj.data is not None:
@@ -110,8 +111,8 @@ def to_dgl(batch: MiniBatch) -> list[Any]:
     for layer in batch.layers:
         source, target = torch.from_numpy(_edge_index(layer))
         block = dgl.create_block((source, target), num_src_nodes=layer.adj.shape[1], num_dst_nodes=layer.adj.shape[0])
-        block.srcdata[dgl.NID] = torch.from_numpy(layer.src_nodes.astype(np.int64))
-        block.dstdata[dgl.NID] = torch.from_numpy(layer.dst_nodes.astype(np.int64))
+        block.srcdata[dgl.NID] = torch.from_numpy(get_backend().widened(layer.src_nodes))
+        block.dstdata[dgl.NID] = torch.from_numpy(get_backend().widened(layer.dst_nodes))
         if layer.edge_ids is not None:
             block.edata[dgl.EID] = torch.from_numpy(layer.edge_ids)
         if layer.adj.data is not None:
@@ -122,8 +123,7 @@ def to_dgl(batch: MiniBatch) -> list[Any]:
 
 def _edge_index(layer: Layer) -> NDArray[np.int64]:
     """(2, E) local (source, target)."""
-    target = np.repeat(np.arange(layer.adj.shape[0]), np.diff(layer.adj.indptr))
-    return np.stack([layer.adj.indices.astype(np.int64), target])
+    return get_backend().edge_index(layer.adj.indptr, layer.adj.indices)
 
 
 def _by_row_and_column(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spsample.backends import Backend
 from spsample.backends.protocol import Int64Array
 from spsample.sampling.bulk_layer import BulkLayer, Ranges
 from spsample.sparse import (
@@ -37,7 +37,7 @@ def run_subgraph(
         hops.append(extract_rows(P, S, want, known))
         found, known = known, hops[-1].next_selector()
         fresh = _new_vertices(found, known)
-    return _prefixes(hops, known)
+    return _Union(A.backend, hops, known).layers()
 
 
 def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
@@ -50,70 +50,46 @@ def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
     return RowSelector(ptr, vertices, known.batch_ids)
 
 
-def _prefixes(hops: list[StackedLayer], known: RowSelector) -> list[BulkLayer]:
+class _Union:
     """One CSR per batch over all hops' rows; layer l uses its first hops."""
-    k = len(known.batch_ids)
-    entries = _Interleaving([np.diff(h.rows.entry_ptr) for h in hops], k)
-    rows = _Interleaving([np.diff(h.rows.batch_ptr) for h in hops], k)
-    indptr = _pointers(hops, rows)
-    indices = entries.gather([h.rows.columns for h in hops])
-    data = entries.gather_optional([h.data for h in hops])
-    edge_ids = entries.gather_optional([h.edge_ids for h in hops])
-    num_known = np.stack([np.diff(hops[0].dst.batch_ptr), *(np.diff(h.src_ptr) for h in hops)])
-    vertices = Ranges.between(known.batch_ptr)
-    return [
-        BulkLayer(
-            dst=known.vertices,
-            dst_ranges=Ranges(vertices.begin, num_known[hop]),
-            src=known.vertices,
-            src_ranges=Ranges(vertices.begin, num_known[hop + 1]),
-            indptr=indptr,
-            indptr_ranges=Ranges(rows.batch_ptr[:-1] + np.arange(k), num_known[hop] + 1),
-            indices=indices,
-            data=data,
-            edge_ids=edge_ids,
-            entry_ranges=Ranges(entries.batch_ptr[:-1], entries.sizes[: hop + 1].sum(axis=0)),
+
+    def __init__(self, backend: Backend, hops: list[StackedLayer], known: RowSelector) -> None:
+        rows = [hop.rows for hop in hops]
+        entry_ptr = [one.entry_ptr for one in rows]
+        self.known = known
+        self.num_known = np.stack([np.diff(hops[0].dst.batch_ptr), *(np.diff(hop.src_ptr) for hop in hops)])
+        self.num_entries = np.cumsum(np.stack([np.diff(p) for p in entry_ptr]), axis=0)
+        self.indptr = backend.interleave_pointers([one.indptr for one in rows], [one.batch_ptr for one in rows])
+        self.data = _gathered(backend, [hop.data for hop in hops], entry_ptr)
+        self.edge_ids = _gathered(backend, [hop.edge_ids for hop in hops], entry_ptr)
+        columns = [one.columns for one in rows]
+        hops.clear()  # with the references of this function, nothing of the hops is in memory but what is gathered last
+        del rows
+        self.indices: Any = backend.interleave(columns, entry_ptr)
+
+    def layers(self) -> list[BulkLayer]:
+        """Layer 1, of all hops, first."""
+        return [self._layer(hop) for hop in reversed(range(len(self.num_entries)))]
+
+    def _layer(self, hop: int) -> BulkLayer:
+        vertices = Ranges.between(self.known.batch_ptr)
+        num_rows = self.num_known[-2]
+        row_ends = np.cumsum(num_rows + 1)
+        entry_ends = np.cumsum(self.num_entries[-1])
+        return BulkLayer(
+            dst=self.known.vertices,
+            dst_ranges=Ranges(vertices.begin, self.num_known[hop]),
+            src=self.known.vertices,
+            src_ranges=Ranges(vertices.begin, self.num_known[hop + 1]),
+            indptr=self.indptr,
+            indptr_ranges=Ranges(row_ends - num_rows - 1, self.num_known[hop] + 1),
+            indices=self.indices,
+            data=self.data,
+            edge_ids=self.edge_ids,
+            entry_ranges=Ranges(entry_ends - self.num_entries[-1], self.num_entries[hop]),
         )
-        for hop in reversed(range(len(hops)))
-    ]
 
 
-class _Interleaving:
-    """Places for stacked arrays of several hops, so that each batch's parts lie side by side, hop after hop."""
-
-    def __init__(self, sizes: list[Int64Array], k: int) -> None:
-        self.sizes = np.stack(sizes).reshape(len(sizes), k)
-        self.batch_ptr = np.concatenate([[0], np.cumsum(self.sizes.sum(axis=0))]).astype(np.int64)
-        self.begin = self.batch_ptr[:-1] + np.cumsum(self.sizes, axis=0) - self.sizes
-
-    def gather(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
-        """The hops' arrays, interleaved."""
-        out = np.empty(self.batch_ptr[-1], parts[0].dtype)
-        for part, sizes, begin in zip(parts, self.sizes, self.begin, strict=True):
-            ends = np.cumsum(sizes)
-            for lo, hi, to in zip((ends - sizes).tolist(), ends.tolist(), begin.tolist(), strict=True):
-                out[to : to + hi - lo] = part[lo:hi]
-        return out
-
-    def gather_optional(self, parts: list[NDArray[Any] | None]) -> NDArray[Any] | None:
-        """The same where the arrays exist."""
-        present = [p for p in parts if p is not None]
-        return self.gather(present) if len(present) == len(parts) else None
-
-
-def _pointers(hops: list[StackedLayer], rows: _Interleaving) -> Int64Array:
-    """Row pointers over all hops that start at 0 in every batch, (rows + k,)."""
-    k = len(rows.batch_ptr) - 1
-    shift = np.arange(k)  # a batch has one pointer more than rows
-    indptr = np.empty(rows.batch_ptr[-1] + k, np.int64)
-    indptr[rows.batch_ptr[:-1] + shift] = 0
-    before = np.zeros(k, np.int64)  # entries of earlier hops
-    for hop, sizes, begin in zip(hops, rows.sizes, rows.begin, strict=True):
-        first = hop.rows.batch_ptr[:-1] + shift + 1
-        to = begin + shift + 1
-        for lo, hi, out, base in zip(
-            first.tolist(), (first + sizes).tolist(), to.tolist(), before.tolist(), strict=True
-        ):
-            np.add(hop.rows.indptr[lo:hi], base, out=indptr[out : out + hi - lo])
-        before += np.diff(hop.rows.entry_ptr)
-    return indptr
+def _gathered(backend: Backend, parts: list[Any], pointers: list[Int64Array]) -> Any:
+    """The hops' arrays as one, where they exist."""
+    return None if any(part is None for part in parts) else backend.interleave(parts, pointers)

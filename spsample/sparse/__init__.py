@@ -26,6 +26,7 @@ from spsample.sparse.extraction import (
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, GraphOperand, RowTotals
+from spsample.sparse.row_sample import RowSample
 from spsample.sparse.runtime import clear_pool, set_num_threads
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
@@ -40,6 +41,7 @@ __all__ = [
     "LocalOperand",
     "ProbabilityMatrix",
     "ReferenceWeights",
+    "RowSample",
     "RowSelector",
     "RowTotals",
     "StackedLayer",

@@ -16,7 +16,8 @@ from spsample.errors import DTypeError, InputError
 from spsample.sparse.checks import check_draw, check_range, require_array
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.intake import as_array
-from spsample.sparse.operand import Entries, GraphOperand
+from spsample.sparse.operand import GraphOperand
+from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowSelector, RowView, Squared
 
 PRODUCT_DTYPES = ("float32", "float64", "int64", "uint64")
@@ -125,7 +126,7 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     Parameters
     ----------
     P : lazy product or ProbabilityMatrix
-        `Q @ A`: entries of each selected row (row law; returns `Entries`; option `edge_ids`). `Q.per_batch() @ A` and
+        `Q @ A`: entries of each selected row (row law; a lazy `RowSample`; option `edge_ids`). `Q.per_batch() @ A` and
         `column_norms`: columns for each batch (entry law or column law; returns `ColumnSample`). An explicit
         `ProbabilityMatrix`: columns of each row (column law; option `batch_ids`, what keys each row's draws).
     draw : Draw
@@ -141,8 +142,8 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
 
 
 @its_sample.register
-def _sample_rows(P: RowView, draw: Draw, *, edge_ids: bool = False) -> Entries:
-    return P.sample(draw, edge_ids)
+def _sample_rows(P: RowView, draw: Draw, *, edge_ids: bool = False) -> RowSample:
+    return RowSample(P, draw, edge_ids)
 
 
 @its_sample.register(BatchProduct)

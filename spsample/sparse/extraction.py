@@ -10,6 +10,7 @@ import numpy as np
 from spsample.backends import ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, GraphOperand
+from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
 from spsample.sparse.weights import (
     Float64Array,
@@ -47,15 +48,14 @@ class Extraction:
     edge_ids: bool = False
 
 
-def extract_rows(P: RowView, sample: Entries, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
+def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
     """EXTRACT for node-wise samplers: the sampled rows without empty columns.
 
     Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
     """
-    known = known or P.Q
-    sources = P.A.backend.compact(known.arrays, sample.rows, want.include_targets)
-    rows = sample.rows._replace(columns=sources.local)
-    return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, sample), sample.edge_ids)
+    entries, sources = sample.compact(known or P.Q, want.include_targets)
+    rows = entries.rows._replace(columns=sources.local)
+    return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, entries), entries.edge_ids)
 
 
 def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None:

@@ -446,6 +446,66 @@ class BackendContract:
 
     @pytest.mark.parametrize("include_targets", [False, True])
     @index_types
+    def test_compact_owned(self, backend, index, include_targets):
+        Q = selector(index=index)
+        rows = backend.take_rows(matrix(index), Q, False)
+        expected = backend.compact(Q, rows, include_targets)
+        for given in (rows._replace(columns=rows.columns.copy()), rows):
+            compaction = backend.compact_owned(Q, given, include_targets)
+            for got, want in zip(compaction, expected, strict=True):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)
+
+    def test_compact_owned_of_what_must_not_be_written(self, backend):
+        Q = selector()
+        rows = backend.take_rows(matrix(), Q, False)
+        columns = rows.columns.copy()
+        rows.columns.flags.writeable = False
+        compaction = backend.compact_owned(Q, rows, True)
+        np.testing.assert_array_equal(rows.columns, columns)
+        np.testing.assert_array_equal(compaction.local, backend.compact(Q, rows, True).local)
+
+    # --- other forms ------------------------------------------------------------------------------------------------
+    @index_types
+    def test_edge_index(self, backend, index):
+        """Rows shorter and longer than what is written at once, and empty ones; long enough for several threads."""
+        rng = np.random.default_rng(0)
+        for count in (0, 1, 5, 30_000):
+            lengths = rng.choice([0, 1, 5, 8, 9, 30], count)
+            indices = rng.integers(0, 100, lengths.sum()).astype(index)
+            edges = backend.edge_index(pointers(lengths.tolist()), indices)
+            assert (edges.dtype, edges.shape) == (np.int64, (2, len(indices)))
+            np.testing.assert_array_equal(edges[0], indices)
+            np.testing.assert_array_equal(edges[1], np.repeat(np.arange(count), lengths))
+
+    @index_types
+    def test_widened(self, backend, index):
+        ids = np.arange(70_000, dtype=index)[::7]
+        wide = backend.widened(ids)
+        assert wide.dtype == np.int64 and not np.shares_memory(wide, ids)
+        np.testing.assert_array_equal(wide, ids)
+
+    @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
+    def test_interleave(self, backend, dtype):
+        hops = [[[1, 2], [], [3]], [[], [4], [5, 6]], [[7], [8, 9], []]]
+        stacked = [np.array([x for batch in hop for x in batch], dtype) for hop in hops]
+        ptr = [pointers([len(batch) for batch in hop]) for hop in hops]
+        out = backend.interleave(stacked, ptr)
+        assert out.dtype == dtype
+        assert out.tolist() == [1, 2, 7, 4, 8, 9, 3, 5, 6]
+        assert len(backend.interleave([stacked[0][:0]], [np.zeros(1, np.int64)])) == 0
+
+    def test_interleave_pointers(self, backend):
+        rows = [[[2, 0], [1], []], [[3], [], []]]  # entries of each row, by hop and batch
+        parts_of = [np.concatenate([pointers(batch) for batch in hop]) for hop in rows]
+        out = backend.interleave_pointers(parts_of, [pointers([len(batch) for batch in hop]) for hop in rows])
+        assert out.dtype == np.int64
+        assert out.tolist() == [0, 2, 2, 5, 0, 1, 0]
+        assert len(backend.interleave_pointers([np.zeros(0, np.int64)], [np.zeros(1, np.int64)])) == 0
+
+    # --- extraction, layer-wise -------------------------------------------------------------------------------------
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @index_types
     def test_merge_targets(self, backend, index, include_targets):
         drawn = [[6, 0, 2], [3, 1], [3], [], []]
         compaction = backend.merge_targets(selector(index=index), sample_of(drawn, index), include_targets)

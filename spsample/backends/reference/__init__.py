@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spsample.backends.arithmetic import default_float_environment
-from spsample.backends.reference import algebra, columns, extraction, probability, random, rows
+from spsample.backends.reference import algebra, columns, extraction, forms, interleaving, probability, random, rows
 
 
 class ReferenceBackend:
@@ -30,10 +30,15 @@ class ReferenceBackend:
     draw_columns = staticmethod(columns.draw_columns)
     draw_shared = staticmethod(columns.draw_shared)
     compact = staticmethod(extraction.compact)
+    compact_owned = staticmethod(extraction.compact_owned)
     merge_targets = staticmethod(extraction.merge_targets)
     extract = staticmethod(extraction.extract)
     extracted_numerators = staticmethod(default_float_environment()(probability.extracted_numerators))
     entry_values = staticmethod(default_float_environment()(extraction.entry_values))
+    edge_index = staticmethod(forms.edge_index)
+    widened = staticmethod(forms.widened)
+    interleave = staticmethod(interleaving.interleave)
+    interleave_pointers = staticmethod(interleaving.interleave_pointers)
     spgemm = staticmethod(default_float_environment()(algebra.spgemm))
     select_rows = staticmethod(algebra.select_rows)
 

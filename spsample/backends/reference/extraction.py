@@ -48,6 +48,11 @@ def compact(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Com
     return Compaction(src_ptr, src, np.concatenate([*local, rows.columns[:0]]).astype(rows.columns.dtype))
 
 
+def compact_owned(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+    """The same: nothing is gained here by writing over what is given up."""
+    return compact(Q, rows, include_targets)
+
+
 def merge_targets(Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
     """src vertices of each batch of a layer-wise draw, and where in them each drawn column is."""
     drawn = StackedRows(sample.indptr, sample.indptr, sample.indptr, sample.columns.astype(Q.vertices.dtype), None)

@@ -1,0 +1,102 @@
+// The stacked arrays of several hops as one, so that each batch's parts lie side by side, hop after hop (subgraph layout).
+#include <cstring>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+
+namespace spsample {
+namespace {
+
+// Where the parts of k batches and h hops are and go, in items: part (i, h) is hop h's [from[h][i], from[h][i + 1]).
+struct Places {
+    std::vector<const int64_t*> from;
+    int64_t num_batches;
+    Buffer<int64_t> begin;  // k h + 1: where the parts begin in the result, batch after batch
+
+    Places(const std::vector<In<int64_t>>& pointers, int64_t extra) : num_batches(0) {
+        require(!pointers.empty() && pointers[0].size() >= 1, "pointers", "needs one array of pointers per hop");
+        num_batches = static_cast<int64_t>(pointers[0].size()) - 1;
+        for (const auto& hop : pointers) {
+            require(static_cast<int64_t>(hop.size()) == num_batches + 1, "pointers", "needs one element per batch and one more");
+            require_pointers(hop, hop.data()[num_batches], "pointers");
+            from.push_back(hop.data());
+        }
+        begin = Buffer<int64_t>(num_batches * hops() + 1);
+        begin[0] = 0;
+        for (int64_t i = 0; i < num_batches; ++i) {
+            for (int64_t h = 0; h < hops(); ++h) {
+                const int64_t size = count(i, h) + (h == 0 ? extra : 0);
+                begin[i * hops() + h + 1] = checked_sum(begin[i * hops() + h], size);
+            }
+        }
+    }
+
+    int64_t hops() const { return static_cast<int64_t>(from.size()); }
+    int64_t count(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i + 1] - from[static_cast<size_t>(h)][i]; }
+    int64_t first(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i]; }
+    int64_t place(int64_t i, int64_t h) const { return begin[i * hops() + h]; }
+    int64_t total() const { return begin[num_batches * hops()]; }
+};
+
+// parts: one array of bytes per hop, items of item_size bytes; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
+Out<uint8_t> interleave(
+    const std::vector<In<uint8_t>>& parts, const std::vector<In<int64_t>>& pointers, int64_t item_size) {
+    require(item_size > 0, "item_size", "must be positive");
+    const Places places(pointers, 0);
+    require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    for (size_t h = 0; h < parts.size(); ++h) {
+        const int64_t bytes = checked_product(places.from[h][places.num_batches], item_size);
+        require(static_cast<int64_t>(parts[h].size()) == bytes, "parts", "needs as many items as its pointers say");
+    }
+    Buffer<uint8_t> out(checked_product(places.total(), item_size));
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
+            for (int64_t h = 0; h < places.hops(); ++h) {
+                const size_t bytes = static_cast<size_t>(places.count(i, h) * item_size);
+                const uint8_t* from = parts[static_cast<size_t>(h)].data() + places.first(i, h) * item_size;
+                if (bytes > 0) std::memcpy(out.data() + places.place(i, h) * item_size, from, bytes);
+            }
+        });
+    }
+    return to_numpy(std::move(out));
+}
+
+// Row pointers over the rows of all hops that start at 0 in every batch. parts: the row pointers of each hop, stacked (rows + k);
+// pointers: of each hop, its rows (k + 1). O(rows), in parallel over batches.
+Out<int64_t> interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
+    const Places places(pointers, 1);
+    require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    for (size_t h = 0; h < parts.size(); ++h) {
+        const int64_t size = checked_sum(places.from[h][places.num_batches], places.num_batches);
+        require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs one pointer per row and per batch");
+    }
+    Buffer<int64_t> out(places.total());
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
+            int64_t* to = out.data() + places.place(i, 0);
+            int64_t entries = 0;
+            *to++ = 0;
+            for (int64_t h = 0; h < places.hops(); ++h) {
+                const int64_t* from = parts[static_cast<size_t>(h)].data() + places.first(i, h) + i + 1;
+                for (int64_t r = 0; r < places.count(i, h); ++r) *to++ = entries + from[r];
+                entries = to[-1];
+            }
+        });
+    }
+    return to_numpy(std::move(out));
+}
+
+}  // namespace
+
+void bind_interleave(nb::module_& m) {
+    m.def("interleave", &interleave, nb::arg("parts"), nb::arg("pointers"), nb::arg("item_size"),
+          "The parts of all hops, as bytes, each batch's side by side.");
+    m.def("interleave_pointers", &interleave_pointers, nb::arg("parts"), nb::arg("pointers"),
+          "Row pointers over the rows of all hops, from 0 in every batch.");
+}
+
+}  // namespace spsample

@@ -1,0 +1,25 @@
+"""The stacked arrays of several hops as one (subgraph layout)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from spsample.backends.protocol import Array, Int64Array
+
+
+def interleave(parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
+    """Each batch's parts side by side, hop after hop."""
+    by_hop = [[part[lo:hi] for lo, hi in pairwise(p)] for part, p in zip(parts, pointers, strict=True)]
+    return np.concatenate([part for batch in zip(*by_hop, strict=True) for part in batch] or [parts[0][:0]])
+
+
+def interleave_pointers(parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
+    """Row pointers over the rows of all hops that start at 0 in every batch."""
+    lengths = []
+    for i in range(len(pointers[0]) - 1):
+        rows = [part[p[i] + i : p[i + 1] + i + 1] for part, p in zip(parts, pointers, strict=True)]
+        lengths.append(np.cumsum(np.concatenate([[0], *(np.diff(row) for row in rows)])))
+    return np.concatenate([*lengths, np.zeros(0)]).astype(np.int64)
