@@ -1,0 +1,57 @@
+"""PyG on torch-sparse: NeighborLoader, and the sampling operation that it calls."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch_sparse
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from peers.task import Inputs, Options, Task, Work
+
+PACKAGES = ("torch_geometric", "torch_sparse", "torch")
+
+
+@cache
+def _csc(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices.astype("int64"))
+
+
+def neighbor_loader(inputs: Inputs, options: Options) -> Work:
+    """One pass of the loader with `workers` processes, which stay alive from pass to pass."""
+    colptr, row = _csc(inputs)
+    n = len(colptr) - 1
+    adjacency = torch_sparse.SparseTensor(rowptr=colptr, col=row, sparse_sizes=(n, n), is_sorted=True, trust_data=True)
+    seeds = inputs.seeds(options)
+    loader = NeighborLoader(
+        Data(adj_t=adjacency, num_nodes=n),
+        num_neighbors=options["fanouts"],
+        input_nodes=torch.from_numpy(seeds.ravel()),
+        batch_size=seeds.shape[1],
+        shuffle=False,
+        num_workers=options["workers"],
+        persistent_workers=options["workers"] > 0,
+    )
+
+    def work() -> dict[str, float]:
+        return {"batches": len(seeds), "edges": sum(batch.edge_index.size(1) for batch in loader)}
+
+    return work
+
+
+def neighbor_sample(inputs: Inputs, options: Options) -> Work:
+    """`torch.ops.torch_sparse.neighbor_sample` alone, batch after batch."""
+    colptr, row = _csc(inputs)
+    seeds = [torch.from_numpy(batch) for batch in inputs.seeds(options)]
+    sample = torch.ops.torch_sparse.neighbor_sample
+
+    def work() -> dict[str, float]:
+        edges = sum(len(sample(colptr, row, batch, options["fanouts"], False, True)[1]) for batch in seeds)
+        return {"batches": len(seeds), "edges": edges}
+
+    return work
+
+
+TASKS: dict[str, Task] = {"neighbor_loader": neighbor_loader, "neighbor_sample": neighbor_sample}
