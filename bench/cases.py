@@ -64,7 +64,18 @@ class Settings:
 
 def cases(settings: Settings) -> dict[str, Case]:
     """All cases by name."""
-    made = (_blocks, _subgraph, _variants, _whole_rows, *_LAYERWISE, _row_selection, _product, _threads, _calls, _memory)
+    made = (
+        _blocks,
+        _subgraph,
+        _variants,
+        _whole_rows,
+        *_LAYERWISE,
+        _row_selection,
+        _product,
+        _threads,
+        _calls,
+        _memory,
+    )
     return {case.name: case for case in (make(settings) for make in made)}
 
 
@@ -124,7 +135,7 @@ def _variants(settings: Settings) -> Case:
 def _whole_rows(settings: Settings) -> Case:
     own = _sampling(settings, fanouts=[-1])
     return Case(
-        name="whole rows",
+        name="whole-rows",
         about="fanout -1, one layer: copying the rows, and the whole call",
         baseline="copy of as many bytes",
         sides=(
@@ -141,7 +152,7 @@ def _layerwise(settings: Settings, method: str, law: str | None, targets: bool) 
     own = {"fanouts": list(sizes), "batches": settings.batches, "batch_size": settings.layer_batch_size}
     sampler = {"include_targets": targets, **({"law": law} if law else {})}
     few = {**own, "batches": min(max(settings.few_batches // 3, 1), settings.batches), "law": law}
-    name = " ".join(filter(None, (method, law, "with targets" if targets else None)))
+    name = "-".join(filter(None, (method.lower(), law, "targets" if targets else None))).replace("_", "-")
     note = "; SciPy's method keeps none" if targets else ""
     return Case(
         name=name,
@@ -170,7 +181,7 @@ _LAYERWISE = tuple(
 def _row_selection(settings: Settings) -> Case:
     own = _sampling(settings)
     return Case(
-        name="row selection",
+        name="row-selection",
         about="A[rows] of all seeds, float32 values",
         baseline="SciPy",
         sides=(Side("spsample", SPSAMPLE, "row_selection", own), Side("SciPy", SCIPY, "row_selection", own)),
@@ -199,7 +210,7 @@ def _threads(settings: Settings) -> Case:
         baseline="1 thread",
         sides=(
             Side("1 thread", SPSAMPLE, "bulk", {**own, "threads": 1}),
-            Side("2 threads", SPSAMPLE, "bulk", {**own, "threads": 2}),
+            Side("all threads", SPSAMPLE, "bulk", own),
         ),
     )
 
@@ -207,7 +218,7 @@ def _threads(settings: Settings) -> Case:
 def _calls(settings: Settings) -> Case:
     own = {"batches": 1, "batch_size": 16, "calls": settings.calls, "graph": "small"}
     return Case(
-        name="small call",
+        name="small-call",
         about="one batch of 16 seeds on 2^12 vertices; a call counts as a batch",
         baseline="GraphSAGE",
         sides=(
@@ -222,7 +233,7 @@ def _memory(settings: Settings) -> Case:
     own = _sampling(settings)
     layers = {"batches": settings.batches, "batch_size": settings.layer_batch_size, "method": "LADIES"}
     return Case(
-        name="peak memory",
+        name="peak-memory",
         about="of one call in a fresh process, beyond the graph, against the bytes of its result",
         baseline="blocks",
         sides=(

@@ -35,11 +35,15 @@ def save(folder: Path, **arrays: NDArray[np.generic]) -> None:
     partial.rename(folder)
 
 
-def draw_seeds(num_nodes: int, batches: int, batch_size: int) -> NDArray[np.int64]:
-    """(batches, batch_size) vertex ids, distinct in each row: the seeds that all peers sample from."""
+def draw_seeds(indptr: NDArray[np.int64], batches: int, batch_size: int) -> NDArray[np.int64]:
+    """(batches, batch_size) seeds that all peers sample from: vertices with in-neighbours, distinct in each row.
+
+    A third of the vertices of an R-MAT graph have none, and are nothing to sample.
+    """
     rng = np.random.default_rng(1)
-    size = min(batch_size, num_nodes)
-    return np.stack([rng.choice(num_nodes, size, replace=False) for _ in range(batches)])
+    vertices = np.flatnonzero(np.diff(indptr))
+    size = min(batch_size, len(vertices))
+    return np.stack([vertices[rng.choice(len(vertices), size, replace=False)] for _ in range(batches)])
 
 
 def _arrays(spec: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -39,7 +39,7 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
 
 
 def beyond_caches(graph_bytes: int) -> int:
-    """Bytes of a buffer to measure memory with: 16 times the last-level cache, and as large as the graph; at most 4 GiB."""
+    """Bytes of a buffer to measure memory with: 16 times the last cache and no less than the graph; at most 4 GiB."""
     last = max(cache_sizes().values(), default=32 << 20)
     return min(max(16 * last, graph_bytes), 4 << 30)
 

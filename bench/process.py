@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,16 +62,18 @@ class PeerProcess:
             )
         except OSError as error:
             raise PeerMissingError(peer.missing(f"{python}: {error.strerror}")) from error
-        greeting = self._read()
-        if "missing" in greeting:
-            self.close()
-            raise PeerMissingError(peer.missing(greeting["missing"]))
-        self.versions: dict[str, str] = greeting["versions"]
+        self.versions = self._greeted()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone, by a crash say."""
+        return self._process.poll() is not None
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send a command and wait for its answer."""
-        self._stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-        self._stdin.flush()
+        with suppress(BrokenPipeError):  # then there is no answer either
+            self._stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._stdin.flush()
         answer = self._read()
         if "error" in answer:
             raise PeerFailedError(f"{self.peer.title}: {answer['error']}")
@@ -78,7 +81,8 @@ class PeerProcess:
 
     def close(self) -> None:
         """End the process by ending its input."""
-        self._stdin.close()
+        with suppress(BrokenPipeError):
+            self._stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -91,6 +95,18 @@ class PeerProcess:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _greeted(self) -> dict[str, str]:
+        """Versions of the peer's packages."""
+        try:
+            greeting = self._read()
+        except PeerFailedError as error:
+            greeting = {"missing": str(error)}
+        if "missing" in greeting:
+            self.close()
+            raise PeerMissingError(self.peer.missing(greeting["missing"]))
+        versions: dict[str, str] = greeting["versions"]
+        return versions
 
     @property
     def _stdin(self) -> Any:

@@ -90,13 +90,17 @@ def write_lines(path: Path, header: dict[str, Any], results: Iterable[Result], m
 
 def table(results: list[Result]) -> Table:
     """Milliseconds per batch and how many times as fast as the baseline."""
-    made = Table("case", "side", "ms per batch", "fastest", "slowest", "time over baseline", "times as fast", "per batch")
+    made = Table(
+        "case", "side", "ms per batch", "fastest", "slowest", "time over baseline", "times as fast", "per batch"
+    )
     for before, result in zip([None, *results], results, strict=False):
         new = before is None or before.case != result.case
         if new and before is not None:
             made.add_section()
         times = (result.seconds_per_batch, result.fastest, result.slowest)
-        made.add_row(result.case if new else "", result.side, *map(_milliseconds, times), *_ratio(result), _counts(result))
+        made.add_row(
+            result.case if new else "", result.side, *map(_milliseconds, times), *_ratio(result), _counts(result)
+        )
     return made
 
 
@@ -123,6 +127,8 @@ def plot(results: list[Result], title: str, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    if not results:
+        return
     by_case = {case: [r for r in results if r.case == case] for case in dict.fromkeys(r.case for r in results)}
     heights = [len(sides) + 1.2 for sides in by_case.values()]
     figure, panels = plt.subplots(

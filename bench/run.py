@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
 from bulk_size import bulk_size
 from sampling import sampling
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
 app.command()(sampling)
+
+
+@app.command()
+def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench/results")) -> None:
+    """Every measurement once, on a tiny graph: whether they run, not what they show."""
+    small = {"batches": 4, "rounds": 1, "out": out}
+    bulk_size(graph=["rmat:10,8"], **small)
+    sampling(graph="rmat:10,8", batch_size=64, **small)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,11 @@ class Peers:
         self._stack.close()
 
     def get(self, module: str) -> PeerProcess | None:
-        """The peer's process; None where it is missing."""
-        if module not in self._processes:
-            self._processes[module] = self._start(module, self._stack)
-        return self._processes[module]
+        """The peer's process, a new one where the last has crashed; None where the peer is missing."""
+        process = self._processes.get(module)
+        if module not in self._processes or (process is not None and process.has_ended):
+            process = self._processes[module] = self._start(module, self._stack)
+        return process
 
     @contextmanager
     def fresh(self, module: str) -> Iterator[PeerProcess | None]:
@@ -55,7 +56,8 @@ class Peers:
     def drop_works(self) -> None:
         """Let all peers free what they prepared for a case."""
         for process in filter(None, self._processes.values()):
-            process.ask("drop")
+            if not process.has_ended:
+                process.ask("drop")
 
     def _start(self, module: str, stack: ExitStack) -> PeerProcess | None:
         peer = PEERS[module]
@@ -71,6 +73,17 @@ class Peers:
         return process
 
 
+def measured(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> dict[str, list[Turn]]:
+    """As `measure`; where a peer fails, `peers.missing` says so, and the case has no turns."""
+    try:
+        return measure(peers, case, rounds, options)
+    except PeerFailedError as error:
+        peers.missing.append(f"{case.name}: missing ({error})")
+        return {}
+    finally:
+        peers.drop_works()
+
+
 def measure(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> dict[str, list[Turn]]:
     """The turns of each side that could be measured: `rounds` rounds after a warm-up that is discarded."""
     if case.fresh:
@@ -81,7 +94,6 @@ def measure(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> d
     for _ in range(rounds + 1):
         for name, turn in run_round(peers, ready).items():
             turns[name].append(turn)
-    peers.drop_works()
     return {name: of_side[1:] for name, of_side in turns.items()}
 
 
@@ -176,7 +188,7 @@ def sampling(
         with Peers(pythons, inputs) as peers:
             for one in chosen:
                 console.print(f"{one.name}: {one.about}", markup=False)
-                results += results_of(peers, one, graph, measure(peers, one, rounds, options))
+                results += results_of(peers, one, graph, measured(peers, one, rounds, options))
     out.mkdir(parents=True, exist_ok=True)
     write_lines(out / "sampling.jsonl", machine_facts(threads), results, peers.missing)
     plot(results, f"{graph}, {batches} batches of {batch_size}, {threads} threads", out / "sampling.png")
@@ -200,8 +212,8 @@ def _chosen(known: dict[str, Case], names: list[str] | None) -> list[Case]:
 
 def _inputs(folder: Path, scratch: Path, settings: Settings) -> dict[str, Any]:
     """Where all peers find the graph and the seeds."""
-    num_nodes = len(np.load(folder / "indptr.npy", mmap_mode="r")) - 1
-    save(scratch / "seeds", seeds=draw_seeds(num_nodes, settings.batches, settings.batch_size))
+    seeds = draw_seeds(np.load(folder / "indptr.npy"), settings.batches, settings.batch_size)
+    save(scratch / "seeds", seeds=seeds)
     return {"graph": str(folder), "seeds": str(scratch / "seeds" / "seeds.npy")}
 
 

@@ -1,9 +1,14 @@
 """A peer's process: reads one JSON command a line, answers one JSON line each, until its input ends.
 
 `python worker.py MODULE` imports `peers.MODULE` and says hello with the versions of its packages, or what is missing.
-Commands: `{"do": "open", "graph", "seeds", "threads"}`, `{"do": "prepare", "name", "task", "options"}`,
-`{"do": "run", "name"}` (wall and CPU seconds, and the figures that the work returned), `{"do": "drop"}` (forget all works).
-Nothing here imports more than the standard library, so that any interpreter can run it.
+Commands, each with its arguments beside "do":
+
+- `open`: `graph` and `seeds` (paths), `threads`;
+- `prepare`: `name`, `task`, `options`: make the task's work ready under a name;
+- `run`: `name`: do it once; answers wall and CPU seconds and the figures that the work returned;
+- `drop`: forget all works.
+
+Nothing here imports more than the standard library and `peers`, so that any interpreter can run it.
 """
 
 from __future__ import annotations

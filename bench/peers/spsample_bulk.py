@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spsample as sp
+from graphs import draw_seeds
 from lines import Lines, indices_lines, indptr_lines
 from peers.memory_use import peak_beyond
 from peers.task import Inputs, Options, Task, Work
@@ -36,14 +37,20 @@ def _sampler(options: Options) -> sp.Sampler:
     return make(options["fanouts"], **options.get("sampler", {}))
 
 
+def _seeds(inputs: Inputs, options: Options) -> NDArray[np.int64]:
+    """Those that all peers have; where the graph is another one, some of its own."""
+    if options.get("graph") == "small":
+        return draw_seeds(_graph(inputs, "small").indptr, options["batches"], options["batch_size"])
+    return inputs.seeds(options)
+
+
 class _Calls:
     """`bulk_sample` on the task's graph and seeds; every call is an epoch of its own, with its own draws."""
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
-        seeds = inputs.seeds(options)
-        self.batches, self._batch_size = seeds.shape
         self._graph = _graph(inputs, options.get("graph", "unweighted"))
-        self._seeds = seeds.ravel() % self._graph.num_nodes
+        self._seeds = _seeds(inputs, options)
+        self.batches, self._batch_size = self._seeds.shape
         self._sampler = _sampler(options)
         self._edge_ids = options.get("edge_ids", False)
         self._epoch = 0
@@ -52,7 +59,7 @@ class _Calls:
         self._epoch += 1
         return sp.bulk_sample(
             self._graph,
-            self._seeds,
+            self._seeds.ravel(),
             self._sampler,
             batch_size=self._batch_size,
             epoch=self._epoch,
