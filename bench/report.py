@@ -116,8 +116,16 @@ def _ratio(result: Result) -> tuple[str, str]:
 
 
 def _counts(result: Result) -> str:
-    """The counts for people: `330,612 edges`."""
-    return ", ".join(f"{value:,.0f} {name.replace('_', ' ')}" for name, value in result.figures.items())
+    """The counts for people: `330,612 edges`; memory over the bytes of the result as a ratio."""
+    counts = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in result.figures.items()]
+    over = peak_over_output(result)
+    return ", ".join(counts if over is None else [*counts, f"peak over output {over:.3g}"])
+
+
+def peak_over_output(result: Result) -> float | None:
+    """Peak memory of the call over the bytes of its result, where they were measured."""
+    peak, output = (result.figures.get(f"{name}_bytes") for name in ("peak", "output"))
+    return peak / output if peak is not None and output else None
 
 
 def plot(results: list[Result], title: str, path: Path) -> None:
@@ -135,7 +143,8 @@ def plot(results: list[Result], title: str, path: Path) -> None:
         len(by_case), figsize=(8, 0.36 * sum(heights)), layout="constrained", height_ratios=heights, squeeze=False
     )
     for axes, (case, sides) in zip(panels.flat, by_case.items(), strict=True):
-        _bars(axes, case, sides)
+        draw = _bars if peak_over_output(sides[0]) is None else _memory_bars
+        draw(axes, case, sides)
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -154,6 +163,15 @@ def _bars(axes: Any, case: str, sides: list[Result]) -> None:
     axes.set_title(case, fontsize="small", loc="left")
     axes.set_xlabel("ms per batch", fontsize="x-small")
     axes.set_xlim(left=0)
+
+
+def _memory_bars(axes: Any, case: str, sides: list[Result]) -> None:
+    for place, side in enumerate(reversed(sides)):
+        axes.barh(place, peak_over_output(side), color="C0")
+    axes.axvline(1, color="C3", linestyle="--")
+    axes.set_yticks(range(len(sides)), [side.side for side in reversed(sides)], fontsize="small")
+    axes.set_title(case, fontsize="small", loc="left")
+    axes.set_xlabel("peak over bytes of the result", fontsize="x-small")
 
 
 def _is_limit(result: Result) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,152 +12,11 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from cases import PEERS, Case, Settings, Side, cases
+from cases import Case, Settings, cases
 from graphs import draw_seeds, graph_folder, save
 from machine_facts import beyond_caches, machine_facts
-from process import PeerFailedError, PeerMissingError, PeerProcess
-from report import Result, Turn, plot, summary, table, write_lines
-
-
-class Peers:
-    """The processes of all peers, each started when it is first needed; a context manager that ends them.
-
-    `missing` says what could not be measured, and why.
-    """
-
-    def __init__(self, pythons: dict[str, str | None], inputs: dict[str, Any]) -> None:
-        self.missing: list[str] = []
-        self._pythons = pythons
-        self._inputs = inputs
-        self._processes: dict[str, PeerProcess | None] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Peers:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    def get(self, module: str) -> PeerProcess | None:
-        """The peer's process, a new one where the last has crashed; None where the peer is missing."""
-        process = self._processes.get(module)
-        if module not in self._processes or (process is not None and process.has_ended):
-            process = self._processes[module] = self._start(module, self._stack)
-        return process
-
-    @contextmanager
-    def fresh(self, module: str) -> Iterator[PeerProcess | None]:
-        """Another process of the peer, for one run."""
-        with ExitStack() as stack:
-            yield self._start(module, stack)
-
-    def drop_works(self) -> None:
-        """Let all peers free what they prepared for a case."""
-        for process in filter(None, self._processes.values()):
-            if not process.has_ended:
-                process.ask("drop")
-
-    def _start(self, module: str, stack: ExitStack) -> PeerProcess | None:
-        peer = PEERS[module]
-        python = peer.interpreter(self._pythons)
-        try:
-            if python is None:
-                raise PeerMissingError(peer.missing())
-            process = stack.enter_context(PeerProcess(peer, python, self._inputs["threads"]))
-        except PeerMissingError as error:
-            self.missing.append(str(error))
-            return None
-        process.ask("open", **self._inputs)
-        return process
-
-
-def measured(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> dict[str, list[Turn]]:
-    """As `measure`; where a peer fails, `peers.missing` says so, and the case has no turns."""
-    try:
-        return measure(peers, case, rounds, options)
-    except PeerFailedError as error:
-        peers.missing.append(f"{case.name}: missing ({error})")
-        return {}
-    finally:
-        peers.drop_works()
-
-
-def measure(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> dict[str, list[Turn]]:
-    """The turns of each side that could be measured: `rounds` rounds after a warm-up that is discarded."""
-    if case.fresh:
-        return _measure_fresh(peers, case)
-    options = {**options, **_counted(peers, case)}
-    ready = [side for side in case.sides if _prepare(peers, case, side, options)]
-    turns: dict[str, list[Turn]] = {side.name: [] for side in ready}
-    for _ in range(rounds + 1):
-        for name, turn in run_round(peers, ready).items():
-            turns[name].append(turn)
-    return {name: of_side[1:] for name, of_side in turns.items()}
-
-
-def run_round(peers: Peers, sides: list[Side]) -> dict[str, Turn]:
-    """One turn of each side."""
-    return {side.name: _run(peers.get(side.peer), side) for side in sides}
-
-
-def _measure_fresh(peers: Peers, case: Case) -> dict[str, list[Turn]]:
-    """One turn of each side, in a process that did nothing before."""
-    turns = {}
-    for side in case.sides:
-        with peers.fresh(side.peer) as process:
-            process.ask("prepare", name=side.name, task=side.task, options=side.options)
-            turns[side.name] = [_run(process, side)]
-    return turns
-
-
-def _counted(peers: Peers, case: Case) -> dict[str, float]:
-    """The figures of the case's `count`."""
-    if case.count is None:
-        return {}
-    process = peers.get(case.count.peer)
-    process.ask("prepare", name=case.count.name, task=case.count.task, options=case.count.options)
-    figures = _run(process, case.count).figures
-    process.ask("drop")
-    return figures
-
-
-def _prepare(peers: Peers, case: Case, side: Side, options: dict[str, Any]) -> bool:
-    """Whether the side can be measured; else `peers.missing` says why."""
-    process = peers.get(side.peer)
-    if process is None:
-        return False
-    try:
-        process.ask("prepare", name=side.name, task=side.task, options={**options, **side.options})
-    except PeerFailedError as error:
-        peers.missing.append(f"{case.name}, {side.name}: missing ({error})")
-        return False
-    return True
-
-
-def _run(process: PeerProcess, side: Side) -> Turn:
-    return Turn(**process.ask("run", name=side.name))
-
-
-def results_of(peers: Peers, case: Case, graph: str, turns: dict[str, list[Turn]]) -> list[Result]:
-    """A result for each side that was measured."""
-    return [
-        Result(
-            graph=graph,
-            case=case.name,
-            side=side.name,
-            peer=PEERS[side.peer].title,
-            version=_version(peers, side.peer),
-            baseline=case.baseline,
-            **summary(turns[side.name], turns.get(case.baseline)),
-        )
-        for side in case.sides
-        if side.name in turns
-    ]
-
-
-def _version(peers: Peers, module: str) -> str:
-    process = peers.get(module)
-    return ", ".join(f"{package} {version}" for package, version in process.versions.items()) if process else ""
+from measuring import Peers, measured, results_of
+from report import Result, plot, table, write_lines
 
 
 def sampling(

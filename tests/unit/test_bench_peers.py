@@ -14,9 +14,9 @@ import pytest
 import spsample as sp
 from cases import PEERS, Case, Settings, Side, cases
 from graphs import draw_seeds, graph_folder, rmat_arrays, save
+from measuring import Peers, measure, measured, results_of
 from peers.memory_use import peak_beyond
 from process import Peer, PeerFailedError, PeerMissingError, PeerProcess
-from sampling import Peers, measure, results_of
 from worker import Worker, serve
 
 ABSENT = Peer("Absent", "absent_package", "SPSAMPLE_BENCH_ABSENT_PYTHON")
@@ -129,6 +129,21 @@ def test_sides_take_turns_and_missing_peers_are_listed(
     assert results[0].figures["edges"] == results[1].figures["edges"] > 0
     assert f"spsample {sp.__version__}" in results[0].version
     assert peers.missing == ["DGL: missing (set SPSAMPLE_BENCH_DGL_PYTHON to the Python that has it)"]
+
+
+def test_a_failing_peer_leaves_the_other_cases_alone(inputs: dict[str, object]) -> None:
+    own = {"fanouts": [3], "batches": 3, "batch_size": 16}
+    sides = (Side("spsample", "spsample_bulk", "bulk", {**own, "fanouts": ["no fanout"]}),)
+    fails = Case("fails", "", "spsample", (), count=Side("lines", "spsample_bulk", "bulk", {**own, "fanouts": []}))
+    with Peers({}, inputs) as peers:
+        assert measured(peers, Case("bad", "", "spsample", sides), 1, {}) == {}
+        assert measured(peers, fails, 1, {}) == {}
+        process = peers.get("spsample_bulk")
+        process._process.kill()
+        with pytest.raises(PeerFailedError, match="ended with status"):
+            process.ask("drop")
+        assert peers.get("spsample_bulk").ask("drop") == {}
+    assert [text.partition(":")[0] for text in peers.missing] == ["bad, spsample", "fails"]
 
 
 def test_every_case_names_tasks_that_exist() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lines import Lines, indices_lines, indptr_lines
 from machine_facts import beyond_caches, cache_sizes, machine_facts
-from report import Result, Turn, plot, ratios, summary, table, write_lines
+from report import Result, Turn, peak_over_output, plot, ratios, summary, table, write_lines
 
 GRAPH_ROW = np.array([0, 3])
 """The ends of one row that drew three entries."""
@@ -109,8 +110,12 @@ def test_table_and_plot_of_sides_with_and_without_a_ratio(tmp_path) -> None:
         result("limit", over=0.3, peer="memory"),
         result("alone", over=None),
     ]
+    memory = replace(result("memory", over=1.0), case="peak", figures={"peak_bytes": 23.0, "output_bytes": 20.0})
+    assert peak_over_output(memory) == pytest.approx(1.15)
+    assert peak_over_output(results[0]) is None
+    results.append(memory)
     made = table(results)
-    assert made.row_count == 4
+    assert made.row_count == 5
     pytest.importorskip("matplotlib")
     plot(results, "title", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
