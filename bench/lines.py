@@ -30,7 +30,7 @@ def indptr_lines(rows: NDArray[np.integer], itemsize: int = 8) -> Lines:
     first = rows.astype(np.int64) * itemsize // LINE_BYTES
     last = (rows.astype(np.int64) + 1) * itemsize // LINE_BYTES
     crossing = last[last != first]
-    return Lines(len(rows) + len(crossing), len(np.unique(np.concatenate([first, crossing]))))
+    return Lines(len(rows) + len(crossing), _num_distinct(np.concatenate([first, crossing])))
 
 
 def indices_lines(row_ends: NDArray[np.integer], positions: NDArray[np.integer], itemsize: int) -> Lines:
@@ -39,5 +39,10 @@ def indices_lines(row_ends: NDArray[np.integer], positions: NDArray[np.integer],
         return Lines()
     line = positions.astype(np.int64) * itemsize // LINE_BYTES
     row = np.repeat(np.arange(len(row_ends) - 1, dtype=np.int64), np.diff(row_ends))
-    of_rows = np.unique(row * (int(line.max()) + 1) + line)
-    return Lines(len(of_rows), len(np.unique(line)))
+    return Lines(_num_distinct(row * (int(line.max()) + 1) + line), _num_distinct(line))
+
+
+def _num_distinct(values: NDArray[np.int64]) -> int:
+    """Sorted, which is several times as fast as the hash table of `np.unique`."""
+    ordered = np.sort(values)
+    return min(len(ordered), 1) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))

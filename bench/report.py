@@ -97,7 +97,7 @@ def table(results: list[Result]) -> Table:
         new = before is None or before.case != result.case
         if new and before is not None:
             made.add_section()
-        times = (result.seconds_per_batch, result.fastest, result.slowest)
+        times = (result.seconds_per_batch, result.fastest, result.slowest, result.cpu_seconds_per_batch)
         made.add_row(
             result.case if new else "", result.side, *map(_milliseconds, times), *_ratio(result), _counts(result)
         )
