@@ -23,6 +23,7 @@ def machine_facts(threads: int) -> dict[str, Any]:
         "threads": threads,
         "caches": cache_sizes(),
         "system": platform.platform(),
+        "instruction_set": _core.instruction_set(),
         "build": _core.build_info(),
         "revision": _revision(),
     }

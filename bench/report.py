@@ -90,9 +90,8 @@ def write_lines(path: Path, header: dict[str, Any], results: Iterable[Result], m
 
 def table(results: list[Result]) -> Table:
     """Milliseconds per batch and how many times as fast as the baseline."""
-    made = Table(
-        "case", "side", "ms per batch", "fastest", "slowest", "time over baseline", "times as fast", "per batch"
-    )
+    columns = ("ms per batch", "fastest", "slowest", "CPU ms", "time over baseline", "times as fast", "per batch")
+    made = Table("case", "side", *columns)
     for before, result in zip([None, *results], results, strict=False):
         new = before is None or before.case != result.case
         if new and before is not None:

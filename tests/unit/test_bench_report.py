@@ -116,6 +116,7 @@ def test_table_and_plot_of_sides_with_and_without_a_ratio(tmp_path) -> None:
     results.append(memory)
     made = table(results)
     assert made.row_count == 5
+    assert all(column.header for column in made.columns)
     pytest.importorskip("matplotlib")
     plot(results, "title", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
