@@ -80,16 +80,25 @@ def measure(peers: Peers, case: Case, rounds: int, options: dict[str, Any]) -> d
         return _measure_fresh(peers, case)
     options = {**options, **_counted(peers, case)}
     ready = [side for side in case.sides if _prepare(peers, case, side, options)]
-    turns: dict[str, list[Turn]] = {side.name: [] for side in ready}
-    for _ in range(rounds + 1):
-        for name, turn in run_round(peers, ready).items():
-            turns[name].append(turn)
-    return {name: of_side[1:] for name, of_side in turns.items()}
+    turns: dict[str, list[Turn]] = {}
+    for round_ in range(rounds + 1):
+        done = run_round(peers, case, ready)
+        ready = [side for side in ready if side.name in done]
+        turns = {side.name: [*turns.get(side.name, []), done[side.name]] for side in ready} if round_ else {}
+    return turns
 
 
-def run_round(peers: Peers, sides: list[Side]) -> dict[str, Turn]:
-    """One turn of each side."""
-    return {side.name: _run(peers.get(side.peer), side) for side in sides}
+def run_round(peers: Peers, case: Case, sides: list[Side]) -> dict[str, Turn]:
+    """One turn of each side; without those whose peer fails, which `peers.missing` then names."""
+    turns = {}
+    for side in sides:
+        process = peers.get(side.peer)
+        try:
+            if process is not None:
+                turns[side.name] = _run(process, side)
+        except PeerFailedError as error:
+            peers.missing.append(f"{case.name}, {side.name}: missing ({error})")
+    return turns
 
 
 def _measure_fresh(peers: Peers, case: Case) -> dict[str, list[Turn]]:

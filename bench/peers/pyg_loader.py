@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 
 import torch
-import torch_sparse
+import torch_sparse  # noqa: F401  (registers the operation, which NeighborLoader calls where pyg-lib is missing)
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
@@ -20,14 +21,18 @@ def _csc(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def neighbor_loader(inputs: Inputs, options: Options) -> Work:
-    """One pass of the loader with `workers` processes, which stay alive from pass to pass."""
+    """One pass of the loader with `workers` processes, which stay alive from pass to pass.
+
+    Its minibatches hold an `edge_index`; those of a loader over a SparseTensor have to be sorted first.
+    """
+    warnings.filterwarnings("ignore", "Using 'NeighborSampler' without a 'pyg-lib'")
     colptr, row = _csc(inputs)
-    n = len(colptr) - 1
-    adjacency = torch_sparse.SparseTensor(rowptr=colptr, col=row, sparse_sizes=(n, n), is_sorted=True, trust_data=True)
+    target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
     seeds = inputs.seeds(options)
     loader = NeighborLoader(
-        Data(adj_t=adjacency, num_nodes=n),
+        Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1),
         num_neighbors=options["fanouts"],
+        is_sorted=True,
         input_nodes=torch.from_numpy(seeds.ravel()),
         batch_size=seeds.shape[1],
         shuffle=False,

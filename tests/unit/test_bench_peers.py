@@ -146,6 +146,18 @@ def test_a_failing_peer_leaves_the_other_cases_alone(inputs: dict[str, object]) 
     assert [text.partition(":")[0] for text in peers.missing] == ["bad, spsample", "fails"]
 
 
+def test_a_side_that_fails_in_its_turn_is_left_out(inputs: dict[str, object]) -> None:
+    own = {"fanouts": [3], "batches": 3, "batch_size": 16}
+    sides = (
+        Side("spsample", "spsample_bulk", "bulk", own),
+        Side("fails", "spsample_bulk", "bulk", {**own, "threads": -1}),
+    )
+    with Peers({}, inputs) as peers:
+        turns = measured(peers, Case("turns", "", "spsample", sides), 2, {})
+    assert {name: len(of_side) for name, of_side in turns.items()} == {"spsample": 2}
+    assert [text.partition(": missing (")[0] for text in peers.missing] == ["turns, fails"]
+
+
 def test_every_case_names_tasks_that_exist() -> None:
     from peers import memory_limits, scipy_reference, spsample_bulk
 
