@@ -9,13 +9,13 @@ PACKAGES = ("numpy",)
 
 
 def random_lines(inputs: Inputs, options: Options) -> Work:
-    """`lines` random lines of a buffer of `buffer_bytes`."""
+    """`lines` random lines of a buffer of `buffer_bytes`; `lines_per_layer` is only passed on."""
     memory = Memory(options["buffer_bytes"], inputs.threads)
-    lines = int(options["lines"])
+    counted = {name: options[name] for name in ("batches", "lines", "lines_per_layer")}
 
     def work() -> dict[str, float]:
-        memory.read_random_lines(lines)
-        return {"batches": options["batches"], "lines": lines}
+        memory.read_random_lines(int(counted["lines"]))
+        return counted
 
     return work
 

@@ -14,8 +14,11 @@ import pytest
 import spsample as sp
 from cases import PEERS, Case, Settings, Side, cases
 from graphs import draw_seeds, graph_folder, rmat_arrays, save
+from limits import Memory, NoCompilerError
 from measuring import Peers, measure, measured, results_of
+from peers import memory_limits, scipy_reference, spsample_bulk
 from peers.memory_use import peak_beyond
+from peers.task import Inputs
 from process import Peer, PeerFailedError, PeerMissingError, PeerProcess
 from worker import Worker, serve
 
@@ -158,9 +161,45 @@ def test_a_side_that_fails_in_its_turn_is_left_out(inputs: dict[str, object]) ->
     assert [text.partition(": missing (")[0] for text in peers.missing] == ["turns, fails"]
 
 
-def test_every_case_names_tasks_that_exist() -> None:
-    from peers import memory_limits, scipy_reference, spsample_bulk
+def test_without_a_compiler_the_limits_are_missing(inputs: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    side = Side("limit", "memory_limits", "copy", {"batches": 1, "bytes": 64, "buffer_bytes": 1 << 20})
+    with Peers({}, inputs) as peers:
+        assert measured(peers, Case("limits", "", "limit", (side,)), 1, {}) == {}
+    assert "limits, limit: missing (memory: NoCompilerError: no C++ compiler" in peers.missing[0]
 
+
+def test_limits_do_what_they_count() -> None:
+    try:
+        memory = Memory(1 << 20, threads=2)
+    except NoCompilerError as error:
+        pytest.skip(str(error))
+    memory._buffer[:] = 0
+    memory._buffer[: len(memory._buffer) // 2] = 7
+    memory.read_random_lines(1000)
+    memory.copy(memory._buffer.nbytes // 2)
+    assert (memory._buffer == 7).all()
+
+
+def test_lines_of_a_bulk_are_those_of_its_entries(inputs: dict[str, object]) -> None:
+    given = Inputs(Path(inputs["graph"]), Path(inputs["seeds"]), threads=2)
+    options = {"fanouts": [3, 2], "batches": 3, "batch_size": 16}
+    figures = spsample_bulk.count_lines(given, options)()
+    graph = sp.Graph(given.indptr, given.indices)
+    bulk = sp.bulk_sample(
+        graph, given.seeds(options).ravel(), sp.GraphSAGE([3, 2]), batch_size=16, epoch=1, edge_ids=True
+    )
+    expected = 0
+    for layer in (layer for minibatch in bulk for layer in minibatch.layers):
+        for i, v in enumerate(layer.dst_nodes.tolist()):
+            drawn = layer.edge_ids[layer.adj.indptr[i] : layer.adj.indptr[i + 1]]
+            expected += len({v // 8, (v + 1) // 8}) + len({position // 16 for position in drawn.tolist()})
+    assert figures["lines"] == expected
+    assert 0 < figures["lines_per_layer"] < expected
+
+
+def test_every_case_names_tasks_that_exist() -> None:
     here = {"spsample_bulk": spsample_bulk, "scipy_reference": scipy_reference, "memory_limits": memory_limits}
     for case in cases(Settings()).values():
         assert case.baseline in {side.name for side in case.sides}
