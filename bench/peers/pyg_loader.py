@@ -17,7 +17,7 @@ PACKAGES = ("torch_geometric", "torch_sparse", "torch")
 
 @cache
 def _csc(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices.astype("int64"))
+    return torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
 
 
 def neighbor_loader(inputs: Inputs, options: Options) -> Work:

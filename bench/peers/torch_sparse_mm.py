@@ -16,7 +16,7 @@ def product(inputs: Inputs, options: Options) -> Work:
     """`torch.sparse.mm(Q, A)`, one entry per row of Q; int64 indices, as torch's CPU product wants them."""
     warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
     n, rows = len(inputs.indptr) - 1, inputs.seeds(options).ravel()
-    A = _csr(inputs.indptr, inputs.indices.astype(np.int64), (n, n))
+    A = _csr(inputs.indptr, inputs.indices64, (n, n))
     Q = _csr(np.arange(len(rows) + 1), rows, (len(rows), n))
 
     def work() -> dict[str, float]:
