@@ -118,6 +118,8 @@ def _counted(peers: Peers, case: Case) -> dict[str, float]:
     if case.count is None:
         return {}
     process = peers.get(case.count.peer)
+    if process is None:
+        return {}
     process.ask("prepare", name=case.count.name, task=case.count.task, options=case.count.options)
     figures = _run(process, case.count).figures
     process.ask("drop")

@@ -18,9 +18,8 @@ app.command()(sampling)
 @app.command()
 def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench/results")) -> None:
     """Every measurement once, on a tiny graph: whether they run, not what they show."""
-    small = {"batches": 4, "rounds": 1, "out": out}
-    bulk_size(graph=["rmat:10,8"], **small)
-    sampling(graph="rmat:10,8", batch_size=64, **small)
+    bulk_size(graph=["rmat:10,8"], batches=4, rounds=1, out=out)
+    sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ class Worker:
     def answer(self, command: Message) -> Message:
         """Do one command; what goes wrong in the peer is an answer, too."""
         try:
-            return getattr(self, f"_{command.pop('do')}")(**command)
+            done: Message = getattr(self, f"_{command.pop('do')}")(**command)
+            return done
         except Exception as error:  # whatever a peer raises
             return {"error": f"{type(error).__name__}: {error}"}
 

@@ -15,8 +15,8 @@ PACKAGES = ("dgl", "torch")
 def blocks(inputs: Inputs, options: Options) -> Work:
     """One pass of the loader without workers, its fastest form. DGL lists fanouts farthest from the seeds first."""
     warnings.filterwarnings("ignore", "Dataloader CPU affinity")  # it needs workers
-    csc = (torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64), [])
-    graph = dgl.graph(("csc", csc), num_nodes=len(inputs.indptr) - 1)
+    indptr, indices = torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
+    graph = dgl.graph(("csc", (indptr, indices, [])), num_nodes=len(indptr) - 1)
     seeds = inputs.seeds(options)
     loader = dgl.dataloading.DataLoader(
         graph,

@@ -33,8 +33,11 @@ def _graph(inputs: Inputs, form: str = "unweighted") -> sp.Graph:
 
 def _sampler(options: Options) -> sp.Sampler:
     """The sampler of `method`, with its sizes and keyword options."""
-    make = {"GraphSAGE": sp.GraphSAGE, "LADIES": sp.LADIES, "FastGCN": sp.FastGCN}[options.get("method", "GraphSAGE")]
-    return make(options["fanouts"], **options.get("sampler", {}))
+    sampler: sp.Sampler = _METHODS[options.get("method", "GraphSAGE")](options["fanouts"], **options.get("sampler", {}))
+    return sampler
+
+
+_METHODS: dict[str, Any] = {"GraphSAGE": sp.GraphSAGE, "LADIES": sp.LADIES, "FastGCN": sp.FastGCN}
 
 
 def _seeds(inputs: Inputs, options: Options) -> NDArray[np.int64]:
@@ -126,6 +129,7 @@ def _lines_of(minibatch: sp.MiniBatch, itemsize: int) -> Lines:
         (
             indptr_lines(layer.dst_nodes) + indices_lines(layer.adj.indptr, layer.edge_ids, itemsize)
             for layer in minibatch.layers
+            if layer.edge_ids is not None
         ),
         Lines(),
     )

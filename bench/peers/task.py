@@ -28,17 +28,17 @@ class Inputs:
     @cached_property
     def indptr(self) -> NDArray[np.int64]:
         """(n + 1,) row = target vertex."""
-        return np.load(self.graph / "indptr.npy")
+        return np.asarray(np.load(self.graph / "indptr.npy"))
 
     @cached_property
-    def indices(self) -> NDArray[np.integer[Any]]:
+    def indices(self) -> NDArray[np.signedinteger[Any]]:
         """Source vertices, ascending in each row, int32 where the graph allows; in memory, not mapped."""
-        return np.load(self.graph / "indices.npy")
+        return np.asarray(np.load(self.graph / "indices.npy"))
 
     @cached_property
     def indices64(self) -> NDArray[np.int64]:
         """The same as int64, for peers that know no other."""
-        return np.load(self.graph / "indices.npy", mmap_mode="r").astype(np.int64)
+        return np.asarray(np.load(self.graph / "indices.npy", mmap_mode="r")).astype(np.int64)
 
     def seeds(self, options: Options) -> NDArray[np.int64]:
         """(batches, batch_size) of the options: the first seeds of the first batches."""
