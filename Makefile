@@ -14,7 +14,7 @@ VENV           ?= .venv
 TORCH_INDEX    ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
-BENCH_ARGS     ?= sampling --graph rmat:18,16
+BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
