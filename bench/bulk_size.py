@@ -42,6 +42,15 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What a turn cost: wall and CPU seconds, and edges, per batch."""
+
+    seconds: float
+    cpu_seconds: float
+    edges: float
+
+
+@dataclass(frozen=True)
 class Point:
     """One bulk size: seconds per batch, and over those of k = 1; medians and extremes over rounds."""
 
@@ -54,9 +63,11 @@ class Point:
     seconds_per_batch: float
     fastest: float
     slowest: float
+    cpu_seconds_per_batch: float
     over_one: float
     least_over_one: float
     most_over_one: float
+    cpu_over_one: float
     edges_per_second: float
 
 
@@ -83,45 +94,42 @@ def measure(name: str, graph: sp.Graph, work: Workload, effort: Effort) -> list[
     """All bulk sizes in turn, round after round."""
     seeds = draw_seeds(graph.indptr, effort.batches, work.batch_size)
     sizes = [k for k in BULK_SIZES if k <= effort.batches]
-    times: dict[int, list[float]] = {k: [] for k in sizes}
-    edges: dict[int, float] = {}
-    for round_ in range(effort.rounds + 1):
-        for k, (seconds, per_batch) in run_round(graph, work, seeds, sizes, effort.budget).items():
-            edges[k] = per_batch
-            if round_:
-                times[k].append(seconds)
-    return [_point(name, work, k, times, edges[k]) for k in sizes]
+    rounds = [run_round(graph, work, seeds, sizes, effort.budget) for _ in range(effort.rounds + 1)][1:]
+    return [_point(name, work, k, rounds) for k in sizes]
 
 
 def run_round(
     graph: sp.Graph, work: Workload, seeds: NDArray[np.int64], sizes: list[int], budget: float
-) -> dict[int, tuple[float, float]]:
-    """Seconds and edges per batch of each k, one after the other."""
+) -> dict[int, Cost]:
+    """The cost of each k, one after the other."""
     return {k: _epoch(graph, work, seeds, k, budget) for k in sizes}
 
 
-def _point(graph: str, work: Workload, k: int, times: dict[int, list[float]], edges: float) -> Point:
-    own, median = times[k], statistics.median(times[k])
-    over = [a / b for a, b in zip(own, times[1], strict=True)]
+def _point(graph: str, work: Workload, k: int, rounds: list[dict[int, Cost]]) -> Point:
+    seconds = [costs[k].seconds for costs in rounds]
+    over = [costs[k].seconds / costs[1].seconds for costs in rounds]
+    median = statistics.median(seconds)
     return Point(
         graph=graph,
         workload=work.name,
         batch_size=work.batch_size,
         bulk_size=k,
         threads=_core.get_num_threads(),
-        rounds=len(own),
+        rounds=len(rounds),
         seconds_per_batch=median,
-        fastest=min(own),
-        slowest=max(own),
+        fastest=min(seconds),
+        slowest=max(seconds),
+        cpu_seconds_per_batch=statistics.median(costs[k].cpu_seconds for costs in rounds),
         over_one=statistics.median(over),
         least_over_one=min(over),
         most_over_one=max(over),
-        edges_per_second=edges / median,
+        cpu_over_one=statistics.median(costs[k].cpu_seconds / costs[1].cpu_seconds for costs in rounds),
+        edges_per_second=rounds[-1][k].edges / median,
     )
 
 
-def _epoch(graph: sp.Graph, work: Workload, seeds: NDArray[np.int64], k: int, budget: float) -> tuple[float, float]:
-    """Seconds per batch and edges per batch of calls of k batches, stopped after the budget."""
+def _epoch(graph: sp.Graph, work: Workload, seeds: NDArray[np.int64], k: int, budget: float) -> Cost:
+    """Calls of k batches each, until all are sampled or the budget is spent."""
     done, edges = 0, 0
 
     def call(first: int) -> int:
@@ -130,12 +138,12 @@ def _epoch(graph: sp.Graph, work: Workload, seeds: NDArray[np.int64], k: int, bu
         return sp.bulk_sample(graph, batches.ravel(), work.sampler, batch_size=size, first_batch=first).num_edges
 
     call(0)
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     for first in range(0, len(seeds) - k + 1, k):
         done, edges = done + k, edges + call(first)
         if time.perf_counter() - start > budget:
             break
-    return (time.perf_counter() - start) / done, edges / done
+    return Cost((time.perf_counter() - start) / done, (time.process_time() - cpu) / done, edges / done)
 
 
 def plot(points: list[Point], path: Path) -> None:
@@ -174,11 +182,13 @@ def _panel(axes: Any, points: list[Point]) -> None:
 
 def table(points: list[Point]) -> Table:
     """A row for each point."""
-    made = Table("graph", "workload", "k", "ms per batch", "fastest", "slowest", "over k = 1", "M edges/s")
+    columns = ("ms per batch", "fastest", "slowest", "CPU ms", "over k = 1", "CPU over k = 1", "M edges/s")
+    made = Table("graph", "workload", "k", *columns)
     for p in points:
-        milliseconds = (f"{t * 1e3:.3f}" for t in (p.seconds_per_batch, p.fastest, p.slowest))
+        times = (p.seconds_per_batch, p.fastest, p.slowest, p.cpu_seconds_per_batch)
         over = f"{p.over_one:.2f} ({p.least_over_one:.2f} to {p.most_over_one:.2f})"
-        made.add_row(p.graph, p.workload, str(p.bulk_size), *milliseconds, over, f"{p.edges_per_second / 1e6:.1f}")
+        last = (f"{p.cpu_over_one:.2f}", f"{p.edges_per_second / 1e6:.1f}")
+        made.add_row(p.graph, p.workload, str(p.bulk_size), *(f"{t * 1e3:.3f}" for t in times), over, *last)
     return made
 
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bulk_size import WORKLOADS, Cost, _point
+from bulk_size import table as bulk_size_table
 from lines import Lines, indices_lines, indptr_lines
 from machine_facts import beyond_caches, cache_sizes, machine_facts
 from report import Result, Turn, peak_over_output, plot, ratios, summary, table, write_lines
@@ -120,6 +122,18 @@ def test_table_and_plot_of_sides_with_and_without_a_ratio(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     plot(results, "title", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
+
+
+def test_points_of_bulk_sizes_are_medians_over_rounds() -> None:
+    rounds = [{1: Cost(2.0, 3.0, 10.0), 4: Cost(t, 1.0, 10.0)} for t in (1.0, 0.5, 3.0)]
+    points = [_point("g", WORKLOADS["sage"], k, rounds) for k in (1, 4)]
+    assert (points[1].seconds_per_batch, points[1].fastest, points[1].slowest) == (1.0, 0.5, 3.0)
+    assert (points[1].over_one, points[1].least_over_one, points[1].most_over_one) == (0.5, 0.25, 1.5)
+    assert (points[0].over_one, points[0].cpu_over_one) == (1.0, 1.0)
+    assert points[1].edges_per_second == 10.0
+    made = bulk_size_table(points)
+    assert made.row_count == 2
+    assert all(column.header for column in made.columns)
 
 
 def test_cache_sizes(tmp_path) -> None:
