@@ -5,7 +5,7 @@
 #   make demo PYTHON=python3.12                                          another interpreter
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu           torch without CUDA, on Linux
 #   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
-#   make bench BENCH_ARGS="bulk-size --help"                             the options of a measurement
+#   make bench BENCH_ARGS="sampling --help"                              the options of a measurement
 #
 # PYTHON and TORCH_INDEX take effect when .venv is created: run `make clean` before changing them.
 
@@ -14,7 +14,7 @@ VENV           ?= .venv
 TORCH_INDEX    ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
-BENCH_ARGS     ?= bulk-size
+BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
 
 BIN   := $(VENV)/bin
 PY    := $(BIN)/python
@@ -51,7 +51,7 @@ lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)/dev  ## time per batch against the bulk size, into bench/results/ (some minutes)
+bench: $(STAMP)/dev  ## sampling against peers and the limits of memory, into bench/results/ (some minutes; bench/README.md)
 	$(PY) bench/run.py $(BENCH_ARGS)
 
 docs: $(STAMP)/docs  ## the documentation site, into site/

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
 from bulk_size import bulk_size
+from sampling import sampling
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
+app.command()(sampling)
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the commands' names even while there is only one."""
+@app.command()
+def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench/results")) -> None:
+    """Every measurement once, on a tiny graph: whether they run, not what they show."""
+    bulk_size(graph=["rmat:10,8"], batches=4, rounds=1, out=out)
+    sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""The machine and the software of a run, for the first line of its results."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from spsample import _core
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def machine_facts(threads: int) -> dict[str, Any]:
+    """Processor, caches, threads, instruction set, revision of the sources."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "caches": cache_sizes(),
+        "system": platform.platform(),
+        "instruction_set": _core.instruction_set(),
+        "build": _core.build_info(),
+        "revision": _revision(),
+    }
+
+
+def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
+    """Bytes of each level of data cache, as Linux says; {} elsewhere."""
+    sizes = {}
+    for index in sorted(folder.glob("index*")):
+        kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
+        if kind != "Instruction":
+            sizes[f"L{level}"] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
+    return sizes
+
+
+def beyond_caches(graph_bytes: int) -> int:
+    """Bytes of a buffer to measure memory with: 16 times the last cache and no less than the graph; at most 4 GiB."""
+    last = max(cache_sizes().values(), default=32 << 20)
+    return min(max(16 * last, graph_bytes), 4 << 30)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return match[1] if match else platform.processor() or platform.machine()
+
+
+def _revision() -> str:
+    """The commit, with "-dirty" where files differ from it; empty outside a clone."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""

@@ -1,0 +1,62 @@
+"""PyG on torch-sparse: NeighborLoader, and the sampling operation that it calls."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import torch
+import torch_sparse  # noqa: F401  (registers the operation, which NeighborLoader calls where pyg-lib is missing)
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+from peers.task import Inputs, Options, Task, Work
+
+PACKAGES = ("torch_geometric", "torch_sparse", "torch")
+
+
+@cache
+def _csc(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(inputs.indptr), torch.from_numpy(inputs.indices64)
+
+
+def neighbor_loader(inputs: Inputs, options: Options) -> Work:
+    """One pass of the loader with `workers` processes, which stay alive from pass to pass.
+
+    Its minibatches hold an `edge_index`; those of a loader over a SparseTensor have to be sorted first.
+    """
+    warnings.filterwarnings("ignore", "Using 'NeighborSampler' without a 'pyg-lib'")
+    colptr, row = _csc(inputs)
+    target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
+    seeds = inputs.seeds(options)
+    loader = NeighborLoader(
+        Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1),
+        num_neighbors=options["fanouts"],
+        is_sorted=True,
+        input_nodes=torch.from_numpy(seeds.ravel()),
+        batch_size=seeds.shape[1],
+        shuffle=False,
+        num_workers=options["workers"],
+        persistent_workers=options["workers"] > 0,
+    )
+
+    def work() -> dict[str, float]:
+        return {"batches": len(seeds), "edges": sum(batch.edge_index.size(1) for batch in loader)}
+
+    return work
+
+
+def neighbor_sample(inputs: Inputs, options: Options) -> Work:
+    """`torch.ops.torch_sparse.neighbor_sample` alone, batch after batch."""
+    colptr, row = _csc(inputs)
+    seeds = [torch.from_numpy(batch) for batch in inputs.seeds(options)]
+    sample = torch.ops.torch_sparse.neighbor_sample
+
+    def work() -> dict[str, float]:
+        edges = sum(len(sample(colptr, row, batch, options["fanouts"], False, True)[1]) for batch in seeds)
+        return {"batches": len(seeds), "edges": edges}
+
+    return work
+
+
+TASKS: dict[str, Task] = {"neighbor_loader": neighbor_loader, "neighbor_sample": neighbor_sample}
