@@ -149,13 +149,9 @@ struct Scratch {
 // The largest of the ids and `floor`; negative ones are refused.
 template <class Index>
 int64_t largest_id(const Index* ids, int64_t count, int64_t floor, const char* name) {
-    Index largest = 0, smallest = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        largest = std::max(largest, ids[i]);
-        smallest = std::min(smallest, ids[i]);
-    }
-    require(smallest >= 0, name, "must not be negative");
-    return std::max(floor, static_cast<int64_t>(largest));
+    const IdRange<Index> range = instruction_set().sets<Index>().id_range(ids, count);
+    require(range.smallest >= 0, name, "must not be negative");
+    return std::max(floor, static_cast<int64_t>(range.largest));
 }
 
 template <class Index>

@@ -37,6 +37,11 @@ void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     for (int lane = 0; lane < kLanes; ++lane) draw_lane(how, lanes, lane);
 }
 
+template <class Index>
+IdRange<Index> id_range(const Index* ids, int64_t count) {
+    return id_range_loop(ids, count);
+}
+
 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
 template <class Index>
@@ -55,8 +60,8 @@ void relabel(const RankedWord* ranks, const uint32_t* places, const Index* verti
 }
 
 const InstructionSet kPortable{
-    "portable", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
-    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
+    "portable", draw_lanes, count_new, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 #if SPSAMPLE_X86
 bool has_avx2() { 

@@ -69,9 +69,18 @@ struct BitSets {
     int64_t num_words;  // a multiple of 8
 };
 
+template <class Index>
+struct IdRange {
+    Index smallest;
+    Index largest;
+};
+
 // Functions on sets of vertices, for one index type.
 template <class Index>
 struct SetFunctions {
+    // The smallest and the largest of 0 and the ids. O(count).
+    IdRange<Index> (*id_range)(const Index* ids, int64_t count);
+
     // Writes the vertices of `found` that are not known, ascending, to `out`, first, first + 1, ... to `places` at their ranks, and
     // the ranks of all; leaves both sets empty. `out` and `places` have room for kLanes elements more, and `places` holds
     // anything at the ranks of known vertices. O(num_words + vertices).

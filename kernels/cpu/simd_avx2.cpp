@@ -139,6 +139,11 @@ SPSAMPLE_AVX2 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
 
+template <class Index>
+SPSAMPLE_AVX2 IdRange<Index> id_range(const Index* ids, int64_t count) {
+    return id_range_loop(ids, count);
+}
+
 SPSAMPLE_AVX2 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
 template <class Index>
@@ -159,8 +164,8 @@ SPSAMPLE_AVX2 void relabel(const RankedWord* ranks, const uint32_t* places, cons
 }  // namespace
 
 const InstructionSet kAvx2{
-    "avx2", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
-    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
+    "avx2", draw_lanes, count_new, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 }  // namespace spsample
 

@@ -130,6 +130,11 @@ SPSAMPLE_AVX512 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
 
+template <class Index>
+SPSAMPLE_AVX512 IdRange<Index> id_range(const Index* ids, int64_t count) {
+    return id_range_loop(ids, count);
+}
+
 SPSAMPLE_AVX512 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
 
 // The bytes 0, 1, ..., 63.
@@ -202,8 +207,8 @@ SPSAMPLE_AVX512 void relabel(const RankedWord* ranks, const uint32_t* places, co
 }  // namespace
 
 const InstructionSet kAvx512{
-    "avx512", draw_lanes, count_new, {take_new<int32_t>, place<int32_t>, relabel<int32_t>},
-    {take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
+    "avx512", draw_lanes, count_new, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 }  // namespace spsample
 

@@ -61,6 +61,16 @@ SPSAMPLE_INLINE TakenWord take_word(const BitSets& sets, int64_t w, uint32_t* ra
 }
 
 template <class Index>
+SPSAMPLE_INLINE IdRange<Index> id_range_loop(const Index* ids, int64_t count) {
+    IdRange<Index> range{0, 0};
+    for (int64_t i = 0; i < count; ++i) {
+        range.smallest = ids[i] < range.smallest ? ids[i] : range.smallest;
+        range.largest = ids[i] > range.largest ? ids[i] : range.largest;
+    }
+    return range;
+}
+
+template <class Index>
 SPSAMPLE_INLINE void take_new_loop(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
     uint32_t rank = 0;
     for (int64_t w = 0; w < sets.num_words; ++w) {

@@ -482,7 +482,8 @@ class BackendContract:
     def test_widened(self, backend, index):
         ids = np.arange(70_000, dtype=index)[::7]
         wide = backend.widened(ids)
-        assert wide.dtype == np.int64 and not np.shares_memory(wide, ids)
+        assert wide.dtype == np.int64
+        assert not np.shares_memory(wide, ids)
         np.testing.assert_array_equal(wide, ids)
 
     @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
