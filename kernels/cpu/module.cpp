@@ -101,5 +101,6 @@ NB_MODULE(_core, m) {
     spsample::bind_probability(m);
     spsample::bind_compact(m);
     spsample::bind_extraction(m);
-    spsample::bind_algebra(m);
+    spsample::bind_spgemm(m);
+    spsample::bind_select_rows(m);
 }
