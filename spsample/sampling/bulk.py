@@ -16,7 +16,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import CapacityError, InputError
 from spsample.sampling import adapters
-from spsample.sampling.arguments import SupportsSampling, check_arguments, require_word
+from spsample.sampling.arguments import SupportsSampling, check_arguments
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.sampler import Sampler, require_bool
@@ -306,7 +306,7 @@ def bulk_sample(  # the public face: design, section 5
     (2, [0, 1], [0, 1, 2, 3])
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    key = derive_key(require_word("random_seed", random_seed), require_word("epoch", epoch), SAMPLING)
+    key = derive_key(random_seed, epoch, SAMPLING)
     num_batches = -(-len(ids) // batch_size)
     first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
     require_choice("duplicates", duplicates, ("merge", "error"))

@@ -60,19 +60,19 @@ def _prefixes(hops: list[StackedLayer], known: RowSelector) -> list[BulkLayer]:
     data = entries.gather_optional([h.data for h in hops])
     edge_ids = entries.gather_optional([h.edge_ids for h in hops])
     num_known = np.stack([np.diff(hops[0].dst.batch_ptr), *(np.diff(h.src_ptr) for h in hops)])
-    vertices = Ranges.between(known.batch_ptr)
+    first, first_row, first_entry = known.batch_ptr[:-1], rows.batch_ptr[:-1] + np.arange(k), entries.batch_ptr[:-1]
     return [
         BulkLayer(
             dst=known.vertices,
-            dst_ranges=Ranges(vertices.begin, num_known[hop]),
+            dst_ranges=Ranges(first, first + num_known[hop]),
             src=known.vertices,
-            src_ranges=Ranges(vertices.begin, num_known[hop + 1]),
+            src_ranges=Ranges(first, first + num_known[hop + 1]),
             indptr=indptr,
-            indptr_ranges=Ranges(rows.batch_ptr[:-1] + np.arange(k), num_known[hop] + 1),
+            indptr_ranges=Ranges(first_row, first_row + num_known[hop] + 1),
             indices=indices,
             data=data,
             edge_ids=edge_ids,
-            entry_ranges=Ranges(entries.batch_ptr[:-1], entries.sizes[: hop + 1].sum(axis=0)),
+            entry_ranges=Ranges(first_entry, first_entry + entries.sizes[: hop + 1].sum(axis=0)),
         )
         for hop in reversed(range(len(hops)))
     ]
