@@ -1,4 +1,4 @@
-// One row of a sparse product: three ways of adding up its products by column, all with the same bits.
+// One row of a sparse product: four ways of adding up its products by column, all with the same bits.
 //
 // A product a_ij b_jv is looked at in the order of A's row and, inside of it, of B's; every sum starts with its first product
 // and goes on in that order. Integers wrap around, as NumPy's do.
@@ -7,12 +7,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
 #include "numbering.h"
+#include "simd.h"
+
+#if SPSAMPLE_X86
+#include <emmintrin.h>  // SSE2: every x86-64 has it
+#endif
 
 namespace spsample {
 
@@ -58,34 +64,78 @@ struct RowOutput {
     T* values;
 };
 
-// A sum for every column of a range, and bits for those in use; reading out visits them in ascending order. O(products +
-// columns / 4096) per row and O(columns) memory. A byte for each 512 columns says whether any of their bits is set: it is only
-// ever stored, so that products of neighbouring columns do not wait for each other.
+// Few products: each goes to the place that is the number of smaller columns, found by comparing all with all without a branch;
+// equal columns meet there. O(products^2 / vector width).
+template <class Index, class T>
+class RankAccumulator {
+public:
+    static constexpr int64_t kMost = 32;  // products
+
+    void begin() { count_ = 0; }
+
+    void add_row(const ScaledRow<Index, T>& row) {
+        for (int64_t q = 0; q < row.count; ++q) {
+            columns_[count_] = row.columns[q];
+            values_[count_++] = multiply(row.scale, row.values[q]);
+        }
+    }
+
+    int64_t take(const RowOutput<Index, T>& out) {
+        const int64_t padded = (count_ + 7) / 8 * 8;
+        std::fill(columns_ + count_, columns_ + padded, std::numeric_limits<Index>::max());
+        Index placed[kMost];
+        T sums[kMost];
+        std::fill(placed, placed + padded, Index(-1));
+        std::fill(sums, sums + padded, additive_identity<T>());
+        for (int64_t i = 0; i < count_; ++i) {
+            Index rank = 0;
+            for (int64_t j = 0; j < padded; ++j) rank += static_cast<Index>(columns_[j] < columns_[i]);
+            placed[rank] = columns_[i];
+            sums[rank] = add(sums[rank], values_[i]);
+        }
+        int64_t count = 0;
+        for (int64_t i = 0; i < count_; ++i) {
+            if (placed[i] < 0) continue;  // products of the column before
+            out.columns[count] = placed[i];
+            out.values[count++] = sums[i];
+        }
+        return count;
+    }
+
+private:
+    Index columns_[kMost];
+    T values_[kMost];
+    int64_t count_ = 0;
+};
+
+// A sum for every column of a range, and a byte that says whether it is in use; reading out visits them in ascending order.
+// O(products + columns / 4096) per row and O(columns) memory. Another byte stands for each 64 columns. Both are only ever stored,
+// so that products of neighbouring columns do not wait for each other, as they would for bits.
 template <class Index, class T>
 class DenseAccumulator {
 public:
     // Begins a row of C in columns [first, first + width).
     void begin(int64_t first, int64_t width) {
         first_ = first;
-        const int64_t lines = ((width - 1) / kLineColumns + 8) / 8 * 8;
+        const int64_t lines = ((width - 1) / kLine + 64) / 64 * 64;
         if (lines <= lines_.size()) return;
-        sums_ = Buffer<T>(lines * kLineColumns);
-        words_ = Buffer<uint64_t>(lines * kLineColumns / 64);
+        sums_ = Buffer<T>(lines * kLine);
+        used_ = Buffer<uint8_t>(lines * kLine);
         lines_ = Buffer<uint8_t>(lines);
         std::fill(sums_.data(), sums_.data() + sums_.size(), additive_identity<T>());
-        std::fill(words_.data(), words_.data() + words_.size(), 0);
+        std::fill(used_.data(), used_.data() + used_.size(), uint8_t{0});
         std::fill(lines_.data(), lines_.data() + lines_.size(), uint8_t{0});
     }
 
     void add_row(const ScaledRow<Index, T>& row) {
         T* const sums = sums_.data();
-        uint64_t* const words = words_.data();
+        uint8_t* const used = used_.data();
         uint8_t* const lines = lines_.data();
         const int64_t first = first_;
         for (int64_t q = 0; q < row.count; ++q) {
             const uint64_t c = static_cast<uint64_t>(static_cast<int64_t>(row.columns[q]) - first);
-            words[c / 64] |= uint64_t{1} << (c % 64);
-            lines[c / kLineColumns] = 1;
+            used[c] = kUsed;
+            lines[c / kLine] = kUsed;
             sums[c] = add(sums[c], multiply(row.scale, row.values[q]));
         }
     }
@@ -93,39 +143,49 @@ public:
     // Writes the row and leaves the accumulator empty. Returns the number of columns.
     int64_t take(const RowOutput<Index, T>& out) {
         int64_t count = 0;
-        for (int64_t group = 0; group < lines_.size(); group += 8) {
-            uint64_t any;
-            std::memcpy(&any, lines_.data() + group, 8);
-            if (any == 0) continue;
-            for (int64_t line = group; line < group + 8; ++line) {
-                if (lines_[line]) count = take_line(line, out, count);
-            }
-        }
+        for_each_used(lines_.data(), lines_.size(), [&](int64_t line) {
+            for_each_used(used_.data() + line * kLine, kLine, [&](int64_t c) {
+                c += line * kLine;
+                out.columns[count] = static_cast<Index>(first_ + c);
+                out.values[count++] = sums_[c];
+                sums_[c] = additive_identity<T>();
+            });
+        });
         return count;
     }
 
 private:
-    static constexpr int64_t kLineColumns = 512;  // a cache line of bits
+    static constexpr int64_t kLine = 64;
 
-    int64_t take_line(int64_t line, const RowOutput<Index, T>& out, int64_t count) {
-        T* const sums = sums_.data();
-        uint64_t* const words = words_.data();
-        for (int64_t w = line * (kLineColumns / 64); w < (line + 1) * (kLineColumns / 64); ++w) {
-            for (uint64_t bits = words[w]; bits != 0; bits &= bits - 1) {
-                const int64_t c = w * 64 + __builtin_ctzll(bits);
-                out.columns[count] = static_cast<Index>(first_ + c);
-                out.values[count++] = sums[c];
-                sums[c] = additive_identity<T>();
-            }
-            words[w] = 0;
+    static constexpr uint8_t kUsed = 0x80;
+
+    // Calls body(i) for each of `count` bytes that is kUsed, ascending, and makes all of them 0. `count` is a multiple of 64.
+    template <class Body>
+    static void for_each_used(uint8_t* bytes, int64_t count, Body&& body) {
+        for (int64_t i = 0; i < count; i += 64) {
+            uint64_t bits = high_bits(bytes + i);
+            if (bits == 0) continue;
+            std::memset(bytes + i, 0, 64);
+            for (; bits != 0; bits &= bits - 1) body(i + __builtin_ctzll(bits));
         }
-        lines_[line] = 0;
-        return count;
+    }
+
+    // The highest bits of 64 bytes.
+    static uint64_t high_bits(const uint8_t* bytes) {
+        uint64_t bits = 0;
+#if SPSAMPLE_X86
+        for (int i = 0; i < 4; ++i) {
+            const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 16 * i));
+            bits |= static_cast<uint64_t>(static_cast<uint32_t>(_mm_movemask_epi8(part))) << (16 * i);
+        }
+#else
+        for (int i = 0; i < 64; ++i) bits |= static_cast<uint64_t>(bytes[i] >> 7) << i;
+#endif
+        return bits;
     }
 
     Buffer<T> sums_;
-    Buffer<uint64_t> words_;
-    Buffer<uint8_t> lines_;
+    Buffer<uint8_t> used_, lines_;
     int64_t first_ = 0;
 };
 

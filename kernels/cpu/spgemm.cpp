@@ -128,7 +128,7 @@ void for_each_row(const Factors<Index, T>& factors, int64_t i, Body&& body) {
 
 // --- method ---------------------------------------------------------------------------------------------------------------
 
-enum class Method { kMerge, kDense, kHash };
+enum class Method { kRank, kMerge, kDense, kHash };
 
 // How to add up the products of a row. Sums for all columns pay where they fit in a cache and
 // there is work enough to make up for setting them; few products are merged faster.
@@ -138,6 +138,7 @@ Method method_for(const Factors<Index, T>& factors, int64_t row) {
     constexpr int64_t kMostMerged = 64;
     constexpr int64_t kMostMergedRows = 2;
     const int64_t products = factors.products(row), entries = factors.A.pattern.degree(row);
+    if (products <= RankAccumulator<Index, T>::kMost) return Method::kRank;
     if (products <= kMostMerged || entries <= kMostMergedRows) return Method::kMerge;
     const bool fits = factors.num_columns <= kMostBytes / static_cast<int64_t>(sizeof(T));
     const bool pays = factors.num_columns <= factors.work[factors.num_rows()];
@@ -210,6 +211,7 @@ public:
     }
 
     DenseAccumulator<Index, T> dense;
+    RankAccumulator<Index, T> ranked;
     MergeAccumulator<Index, T> merged;
     HashAccumulator<Index, T> hashed;
 
@@ -292,6 +294,7 @@ int64_t compute_row(const Factors<Index, T>& factors, int64_t i, RowWriter<Index
         return accumulator.take(out);
     };
     switch (method_for(factors, i)) {
+        case Method::kRank: writer.ranked.begin(); return compute(writer.ranked);
         case Method::kMerge: writer.merged.begin(); return compute(writer.merged);
         case Method::kDense: writer.dense.begin(0, factors.num_columns); return compute(writer.dense);
         default: writer.hashed.begin(std::min<int64_t>(factors.products(i), 1 << 16)); return compute(writer.hashed);
@@ -402,19 +405,22 @@ void copy_scaled(const Factors<Index, T>& factors, int64_t i, int64_t count, con
 
 template <class Index, class T>
 void write_rows(const Factors<Index, T>& factors, const Task<Index, T>& task, Product<Index, T>& C) {
-    RowOutput<Index, T> from = task.rows;
     const auto place = [&](int64_t at) { return RowOutput<Index, T>{C.indices.data() + at, C.data.data() + at}; };
-    if (task.part) return copy_row(from, task.count, place(C.indptr[task.row_begin] + task.place));
-    for (int64_t i = task.row_begin; i < task.row_end; ++i) {
-        const int64_t count = C.indptr[i + 1] - C.indptr[i];
-        if (count == 0) continue;
-        if (task.copies && is_copy(factors, i)) {
-            copy_scaled(factors, i, count, place(C.indptr[i]));
-        } else {
-            copy_row(from, count, place(C.indptr[i]));
-            from = {from.columns + count, from.values + count};
-        }
+    if (task.part) return copy_row(task.rows, task.count, place(C.indptr[task.row_begin] + task.place));
+    RowOutput<Index, T> from = task.rows;
+    int64_t pending = C.indptr[task.row_begin];  // computed rows from here on lie side by side in both places
+    const auto copy_pending = [&](int64_t end) {
+        const int64_t count = end - pending;
+        if (count > 0) copy_row(from, count, place(pending));
+        from = {from.columns + count, from.values + count};
+    };
+    for (int64_t i = task.row_begin; task.copies && i < task.row_end; ++i) {
+        if (!is_copy(factors, i)) continue;
+        copy_pending(C.indptr[i]);
+        copy_scaled(factors, i, C.indptr[i + 1] - C.indptr[i], place(C.indptr[i]));
+        pending = C.indptr[i + 1];
     }
+    copy_pending(C.indptr[task.row_end]);
 }
 
 // A: m x p, B: p x num_columns, entries of both in any order, with repeats. Columns of C ascend in each row. O(products log

@@ -35,6 +35,7 @@ class default_float_environment(ContextDecorator):  # noqa: N801, as contextlib'
     ...     5e-324 * 1.0
     5e-324
     """
+
     def __enter__(self) -> None:
         self._context = _environment()()
         self._context.__enter__()

@@ -276,7 +276,8 @@ class CpuBackend:
         """C = A B (CSR triples; the same dtype in both, None for ones): columns ascending, zeros kept."""
         index = np.result_type(A[1], B[1])
         left, right = (
-            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), _weights(data)) for indptr, indices, data in (A, B)
+            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), _weights(data))
+            for indptr, indices, data in (A, B)
         )
         C_indptr, C_indices, C_data = _core.spgemm(*left, *right, int(num_columns))
         return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data

@@ -66,9 +66,7 @@ class CSRMatrix:
         return len(self.indices)
 
     @classmethod
-    def from_parts(
-        cls, indptr: Int64Array, indices: IntArray, data: Array | None, shape: tuple[int, int]
-    ) -> CSRMatrix:
+    def from_parts(cls, indptr: Int64Array, indices: IntArray, data: Array | None, shape: tuple[int, int]) -> CSRMatrix:
         """A matrix of arrays that are known to be right, without the checks, which read them all."""
         matrix = cls.__new__(cls)
         matrix.__dict__.update(indptr=indptr, indices=indices, data=data, shape=shape)

@@ -21,7 +21,9 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     >>> derive_key(0, 0, SAMPLING) != derive_key(0, 0, SHUFFLING)
     True
     """
-    return _key(require_int("random_seed", random_seed, 0, 2**64 - 1), require_int("epoch", epoch, 0, 2**64 - 1), purpose)
+    random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
+    epoch = require_int("epoch", epoch, 0, 2**64 - 1)
+    return _key(random_seed, epoch, purpose)
 
 
 @lru_cache(maxsize=64)

@@ -42,7 +42,7 @@ def des_raj_weights(sample: ColumnSample, numerators: UInt64Array) -> Float64Arr
     before = np.cumsum(numerators, dtype=np.uint64) - numerators  # of all batches, modulo 2^64; differences are exact
     remaining = sample.totals[batch] - (before - before[first])
     left = end - np.arange(1, len(batch) + 1)
-    weights = (remaining / numerators + left) / (end - first)
+    weights: Float64Array = (remaining / numerators + left) / (end - first)
     weights[sample.whole[batch]] = 1.0
     return weights
 
