@@ -1,4 +1,4 @@
-"""The compiled general product against the reference backend, bit for bit: every way of adding up a row, 1 to 4 threads.
+"""The compiled general product against the reference backend, bit for bit: every way to add up a row, 1 to 4 threads.
 
 How a row is added up follows from its shape, so each way is asked for by one: rows with a single entry of A (copies),
 few products (ranks, merging), many over few columns (sums for all columns), many over many columns (hash table), and
