@@ -215,7 +215,8 @@ void bind_columns(nb::module_& m);
 void bind_probability(nb::module_& m);
 void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);
-void bind_algebra(nb::module_& m);
+void bind_spgemm(nb::module_& m);
+void bind_select_rows(nb::module_& m);
 void bind_interleave(nb::module_& m);
 void bind_coordinates(nb::module_& m);
 

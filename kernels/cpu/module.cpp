@@ -101,7 +101,8 @@ NB_MODULE(_core, m) {
     spsample::bind_probability(m);
     spsample::bind_compact(m);
     spsample::bind_extraction(m);
-    spsample::bind_algebra(m);
+    spsample::bind_spgemm(m);
+    spsample::bind_select_rows(m);
     spsample::bind_interleave(m);
     spsample::bind_coordinates(m);
 }

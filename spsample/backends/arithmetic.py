@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from functools import cache
 from importlib import import_module
+from types import TracebackType
 
 from spsample.backends.protocol import FloatArray, Matrix, StackedRows
 from spsample.errors import CapacityError
@@ -21,8 +22,7 @@ def _environment() -> Callable[[], AbstractContextManager[object]]:
     return make
 
 
-@contextmanager
-def default_float_environment() -> Iterator[None]:
+class default_float_environment(ContextDecorator):  # noqa: N801, as contextlib's own
     """Compute as IEEE 754 says by default: round to nearest, keep subnormal numbers. Also a decorator.
 
     The calling thread may have been told otherwise (``torch.set_flush_denormal(True)``), which would change what NumPy
@@ -35,8 +35,19 @@ def default_float_environment() -> Iterator[None]:
     ...     5e-324 * 1.0
     5e-324
     """
-    with _environment()():
-        yield
+
+    def __enter__(self) -> None:
+        self._context = _environment()()
+        self._context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._context.__exit__(kind, error, trace)
+
+    def _recreate_cm(self) -> default_float_environment:
+        """A decorated function's calls may overlap, so each has a context of its own."""
+        return default_float_environment()
 
 
 def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:

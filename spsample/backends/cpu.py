@@ -54,8 +54,8 @@ def _selector(Q: StackedSelector, like: Array) -> tuple[Int64Array, IntArray, In
     return _int64(Q.batch_ptr), _same(Q.vertices, like), _int64(Q.batch_ids)
 
 
-def _weights(data: FloatArray | None) -> FloatArray | None:
-    """A's weights, contiguous, or None."""
+def _weights(data: Array | None) -> Any:
+    """Values, contiguous, or None."""
     return None if data is None else np.ascontiguousarray(data)
 
 
@@ -299,17 +299,17 @@ class CpuBackend:
     # --- general sparse algebra -----------------------------------------------------------------------
     def spgemm(
         self,
-        A: tuple[Int64Array, IntArray, Array],
-        B: tuple[Int64Array, IntArray, Array],
+        A: tuple[Int64Array, IntArray, Array | None],
+        B: tuple[Int64Array, IntArray, Array | None],
         num_columns: int,
     ) -> tuple[Int64Array, IntArray, Array]:
-        """C = A B (CSR triples; the same dtype in both): columns ascending, zeros kept."""
+        """C = A B (CSR triples; the same dtype in both, None for ones): columns ascending, zeros kept."""
         index = np.result_type(A[1], B[1])
-        operands = [
-            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), np.ascontiguousarray(data))
+        left, right = (
+            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), _weights(data))
             for indptr, indices, data in (A, B)
-        ]
-        C_indptr, C_indices, C_data = _core.spgemm(*operands[0], *operands[1], int(num_columns))
+        )
+        C_indptr, C_indices, C_data = _core.spgemm(*left, *right, int(num_columns))
         return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data
 
     def select_rows(

@@ -257,13 +257,14 @@ class Backend(Protocol):
     # --- general sparse algebra --------------------------------------------------------------------------------------
     def spgemm(
         self,
-        A: tuple[Int64Array, IntArray, Array],
-        B: tuple[Int64Array, IntArray, Array],
+        A: tuple[Int64Array, IntArray, Array | None],
+        B: tuple[Int64Array, IntArray, Array | None],
         num_columns: int,
     ) -> tuple[Int64Array, IntArray, Array]:
         """C = A B: columns ascending, zeros kept.
 
-        CSR triples; data float32, float64, int64 or uint64, the same in both.
+        CSR triples; data float32, float64, int64 or uint64, the same in both. Data that are None are ones, of the other
+        matrix's type, or float32 where both are None.
 
         Sums run in the order of A's row entries, starting from the first product.
         """

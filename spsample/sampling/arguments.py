@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from spsample.backends.protocol import Int64Array
 from spsample.errors import DTypeError
@@ -12,7 +12,6 @@ from spsample.sparse import GraphOperand
 from spsample.store.validation import require_int, validate_seeds
 
 
-@runtime_checkable
 class SupportsSampling(Protocol):
     """A graph that bulk_sample takes: `Graph`, and later the distributed ones."""
 
@@ -42,7 +41,7 @@ def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tu
             given=reprlib.repr(sampler),
             expected="a Sampler such as spsample.GraphSAGE([15, 10])",
         )
-    if isinstance(graph, type) or not isinstance(graph, SupportsSampling) or not callable(graph.operand):
+    if isinstance(graph, type) or not hasattr(graph, "num_nodes") or not callable(getattr(graph, "operand", None)):
         raise DTypeError(
             argument="graph",
             given=f"an object of type {type(graph).__name__}",

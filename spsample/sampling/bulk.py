@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
@@ -16,7 +15,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import CapacityError, InputError
 from spsample.sampling import adapters
-from spsample.sampling.arguments import SupportsSampling, check_arguments, require_word
+from spsample.sampling.arguments import SupportsSampling, check_arguments
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.sampler import Sampler, require_bool
@@ -306,29 +305,27 @@ def bulk_sample(  # the public face: design, section 5
     (2, [0, 1], [0, 1, 2, 3])
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    key = derive_key(require_word("random_seed", random_seed), require_word("epoch", epoch), SAMPLING)
+    key = derive_key(random_seed, epoch, SAMPLING)
     num_batches = -(-len(ids) // batch_size)
     first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
     require_choice("duplicates", duplicates, ("merge", "error"))
     edge_ids = require_bool("edge_ids", edge_ids)
     A = graph.operand(backend)
-    with _memory_for(num_batches, batch_size, sampler):
+    try:
         batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
         return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
-
-
-@contextmanager
-def _memory_for(num_batches: int, batch_size: int, sampler: Sampler) -> Iterator[None]:
-    """Say how large the bulk was that found no memory."""
-    try:
-        yield
     except MemoryError as error:
-        raise CapacityError(
-            argument="seeds",
-            given=f"{num_batches} batches of up to {batch_size} seeds for {sampler!r}",
-            expected="a bulk that fits in memory",
-            hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
-        ) from error
+        raise _no_memory_for(num_batches, batch_size, sampler) from error
+
+
+def _no_memory_for(num_batches: int, batch_size: int, sampler: Sampler) -> CapacityError:
+    """Says how large the bulk was that found no memory."""
+    return CapacityError(
+        argument="seeds",
+        given=f"{num_batches} batches of up to {batch_size} seeds for {sampler!r}",
+        expected="a bulk that fits in memory",
+        hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
+    )
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

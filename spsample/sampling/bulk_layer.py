@@ -14,19 +14,23 @@ from spsample.sparse import StackedLayer
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """A slice `begin[i] : begin[i] + size[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
+    """A slice `begin[i] : end[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
 
     begin: Int64Array
-    size: Int64Array
+    end: Int64Array
 
     @classmethod
     def between(cls, ptr: Int64Array) -> Ranges:
         """The slices between consecutive pointers (k + 1,)."""
-        return cls(ptr[:-1], ptr[1:] - ptr[:-1])
+        return cls(ptr[:-1], ptr[1:])
+
+    @property
+    def size(self) -> Int64Array:
+        """Length of each slice (k,)."""
+        return self.end - self.begin
 
     def __getitem__(self, i: int) -> slice:
-        begin = int(self.begin[i])
-        return slice(begin, begin + int(self.size[i]))
+        return slice(self.begin.item(i), self.end.item(i))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +56,14 @@ class BulkLayer:
     def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
         """Of what EXTRACT returned."""
         rows = layer.rows
-        k = len(rows.batch_ptr) - 1
-        dst_ranges = Ranges.between(rows.batch_ptr)
+        one_more_pointer_each = np.arange(len(rows.batch_ptr), dtype=np.int64)
         return cls(
             dst=layer.dst.vertices,
-            dst_ranges=dst_ranges,
+            dst_ranges=Ranges.between(rows.batch_ptr),
             src=layer.src,
             src_ranges=Ranges.between(layer.src_ptr),
             indptr=rows.indptr,
-            indptr_ranges=Ranges(dst_ranges.begin + np.arange(k), dst_ranges.size + 1),
+            indptr_ranges=Ranges.between(rows.batch_ptr + one_more_pointer_each),
             indices=rows.columns,
             data=layer.data,
             edge_ids=layer.edge_ids,
@@ -71,7 +74,7 @@ class BulkLayer:
         """The same of batch i only, copied."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        starts = [Ranges(np.zeros(1, np.int64), one.size[i : i + 1].copy()) for one in ranges]
+        starts = [Ranges(np.zeros(1, np.int64), one.end[i : i + 1] - one.begin[i : i + 1]) for one in ranges]
         return BulkLayer(
             dst=self.dst[dst].copy(),
             dst_ranges=starts[0],

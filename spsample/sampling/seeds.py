@@ -43,30 +43,40 @@ def make_batches(
     >>> batches.selector.vertices.tolist(), batches.inverse.tolist()
     ([4, 2, 7], [0, 1, 0, 0])
     """
-    begin = np.arange(0, len(seeds), batch_size, dtype=np.int64)
-    ptr = np.append(begin, len(seeds)).astype(np.int64) if len(begin) else np.zeros(1, np.int64)
+    k = -(-len(seeds) // batch_size)
+    ptr = np.arange(0, k * batch_size + 1, batch_size, dtype=np.int64)
+    ptr[-1] = len(seeds)
     ids = seeds.astype(dtype)
     repeating = _repeating_batches(ids, batch_size)
-    if len(repeating) and duplicates == "error":
-        _refuse_duplicates(seeds, ptr, int(repeating[0]))
-    batch_ids = first_batch + np.arange(len(begin), dtype=np.int64)
-    places = np.tile(np.arange(batch_size, dtype=np.int64), len(begin))[: len(ids)]
-    if not len(repeating):
-        return SeedBatches(RowSelector(ptr, ids, batch_ids), places, ptr)
+    if repeating and duplicates == "error":
+        _refuse_duplicates(seeds, ptr, repeating[0])
+    places = np.empty((k, batch_size), np.int64)
+    places[:] = np.arange(batch_size)
+    places = places.reshape(-1)[: len(ids)]
+    if not repeating:
+        return SeedBatches(RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64)), places, ptr)
     merged, inverses = split(ids, ptr), split(places, ptr)
-    for i in repeating.tolist():
+    for i in repeating:
         merged[i], inverses[i] = _merge(merged[i])
     Q = stack(merged, first_batch)
     return SeedBatches(Q, np.concatenate(inverses), ptr)
 
 
-def _repeating_batches(ids: IntArray, batch_size: int) -> Int64Array:
+def _repeating_batches(ids: IntArray, batch_size: int) -> list[int]:
     """Ascending numbers of the batches in which a seed appears twice. O(len(ids) log batch_size), in one pass."""
     full = len(ids) // batch_size
-    ordered = np.sort(ids[: full * batch_size].reshape(full, batch_size), axis=1)
-    repeating = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).astype(np.int64)
-    rest = np.sort(ids[full * batch_size :])
-    return np.append(repeating, full) if (rest[1:] == rest[:-1]).any() else repeating
+    repeating = _repeating_rows(ids[: full * batch_size].reshape(full, batch_size))
+    rest = _repeating_rows(ids[full * batch_size :].reshape(1, -1))
+    return [*repeating, full] if rest else repeating
+
+
+def _repeating_rows(ids: IntArray) -> list[int]:
+    """Ascending numbers of the rows that hold an id twice."""
+    if ids.size == 0:
+        return []
+    ordered = np.sort(ids, axis=1)
+    equal = ordered[:, 1:] == ordered[:, :-1]
+    return np.flatnonzero(equal.any(axis=1)).tolist() if equal.any() else []
 
 
 def _merge(seeds: IntArray) -> tuple[IntArray, Int64Array]:

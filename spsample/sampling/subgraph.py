@@ -72,21 +72,21 @@ class _Union:
         return [self._layer(hop) for hop in reversed(range(len(self.num_entries)))]
 
     def _layer(self, hop: int) -> BulkLayer:
-        vertices = Ranges.between(self.known.batch_ptr)
         num_rows = self.num_known[-2]
-        row_ends = np.cumsum(num_rows + 1)
-        entry_ends = np.cumsum(self.num_entries[-1])
+        first = self.known.batch_ptr[:-1]
+        first_row = np.cumsum(num_rows + 1) - num_rows - 1
+        first_entry = np.cumsum(self.num_entries[-1]) - self.num_entries[-1]
         return BulkLayer(
             dst=self.known.vertices,
-            dst_ranges=Ranges(vertices.begin, self.num_known[hop]),
+            dst_ranges=Ranges(first, first + self.num_known[hop]),
             src=self.known.vertices,
-            src_ranges=Ranges(vertices.begin, self.num_known[hop + 1]),
+            src_ranges=Ranges(first, first + self.num_known[hop + 1]),
             indptr=self.indptr,
-            indptr_ranges=Ranges(row_ends - num_rows - 1, self.num_known[hop] + 1),
+            indptr_ranges=Ranges(first_row, first_row + self.num_known[hop] + 1),
             indices=self.indices,
             data=self.data,
             edge_ids=self.edge_ids,
-            entry_ranges=Ranges(entry_ends - self.num_entries[-1], self.num_entries[hop]),
+            entry_ranges=Ranges(first_entry, first_entry + self.num_entries[hop]),
         )
 
 

@@ -160,7 +160,7 @@ def _sample_matrix(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | 
 
 
 def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatrix:
-    """C = A B: general sparse product (Gustavson 1978) with a hash accumulator, in two passes.
+    """C = A B: general sparse product by rows (Gustavson 1978).
 
     Parameters
     ----------
@@ -193,13 +193,11 @@ def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatr
             given=f"shape {B.shape}",
             expected=f"{A.shape[1]} rows, as many as A (shape {A.shape}) has columns",
         )
-    dtype = _product_dtype(A, B)
+    _require_product_dtype(A, B)
     indices = np.result_type(A.indices.dtype, B.indices.dtype)
-    left, right = (
-        (M.indptr, M.indices.astype(indices, copy=False), np.ones(M.nnz, dtype) if M.data is None else M.data)
-        for M in (A, B)
-    )
-    return CSRMatrix(*get_backend(backend).spgemm(left, right, B.shape[1]), (A.shape[0], B.shape[1]))
+    left, right = ((M.indptr, M.indices.astype(indices, copy=False), M.data) for M in (A, B))
+    product = get_backend(backend).spgemm(left, right, B.shape[1])
+    return CSRMatrix.from_parts(*product, (A.shape[0], B.shape[1]))
 
 
 def _require_matrix(argument: str, value: Any) -> None:
@@ -207,7 +205,7 @@ def _require_matrix(argument: str, value: Any) -> None:
         raise DTypeError(argument=argument, given=f"a {type(value).__name__}", expected="a CSRMatrix")
 
 
-def _product_dtype(A: CSRMatrix, B: CSRMatrix) -> np.dtype[Any]:
+def _require_product_dtype(A: CSRMatrix, B: CSRMatrix) -> None:
     given = [M.data.dtype for M in (A, B) if M.data is not None] or [np.dtype(np.float32)]
     if given[0] != given[-1] or given[0].name not in PRODUCT_DTYPES:
         raise DTypeError(
@@ -215,7 +213,6 @@ def _product_dtype(A: CSRMatrix, B: CSRMatrix) -> np.dtype[Any]:
             given=" and ".join(d.name for d in given),
             expected=f"the same type in A and B, one of {', '.join(PRODUCT_DTYPES)}",
         )
-    return given[0]
 
 
 def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> CSRMatrix:
@@ -232,4 +229,4 @@ def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> 
     require_array("rows", rows, ("i", "u"), "integers")
     check_range("rows", rows, A.shape[0], "rows")
     triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows.astype(np.int64, copy=False))
-    return CSRMatrix(*triple, (len(rows), A.shape[1]))
+    return CSRMatrix.from_parts(*triple, (len(rows), A.shape[1]))

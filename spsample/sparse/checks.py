@@ -46,12 +46,12 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     ...
     spsample.errors.InputError: batch_size: got 0; expected an integer of at least 1
     """
-    expected = _expected_int(minimum, maximum)
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise DTypeError(argument=argument, given=f"{short(value)} of type {type(value).__name__}", expected=expected)
+    if isinstance(value, bool) or not isinstance(value, (int, numbers.Integral)):
+        given = f"{short(value)} of type {type(value).__name__}"
+        raise DTypeError(argument=argument, given=given, expected=_expected_int(minimum, maximum))
     number = int(value)
     if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
-        raise InputError(argument=argument, given=str(number), expected=expected)
+        raise InputError(argument=argument, given=str(number), expected=_expected_int(minimum, maximum))
     return number
 
 
@@ -84,13 +84,13 @@ def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     ...
     spsample.errors.InputError: layout: got 'block'; expected one of 'blocks', 'subgraph'
     """
+    if isinstance(value, str) and value in choices:
+        return value
     expected = "one of " + ", ".join(repr(choice) for choice in choices)
-    if not isinstance(value, str):
-        given = f"{short(value)} of type {type(value).__name__}"
-        raise DTypeError(argument=argument, given=given, expected=expected)
-    if value not in choices:
+    if isinstance(value, str):
         raise InputError(argument=argument, given=short(value), expected=expected)
-    return value
+    given = f"{short(value)} of type {type(value).__name__}"
+    raise DTypeError(argument=argument, given=given, expected=expected)
 
 
 def short(value: Any) -> str:
@@ -140,7 +140,7 @@ def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: s
     ...
     spsample.errors.InputError: rows: got 7 at position 1; expected rows in [0, 5)
     """
-    if array.size == 0 or (int(array.min()) >= 0 and int(array.max()) < end):
+    if array.size == 0 or (np.minimum.reduce(array, axis=None) >= 0 and np.maximum.reduce(array, axis=None) < end):
         return
     bad = (array < 0) | (array >= end)
     raise InputError(argument=argument, given=first_bad(bad, array), expected=f"{what} in [0, {end})", hint=hint)

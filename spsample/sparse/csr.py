@@ -66,6 +66,13 @@ class CSRMatrix:
         return len(self.indices)
 
     @classmethod
+    def from_parts(cls, indptr: Int64Array, indices: IntArray, data: Array | None, shape: tuple[int, int]) -> CSRMatrix:
+        """A matrix of arrays that are known to be right, without the checks, which read them all."""
+        matrix = cls.__new__(cls)
+        matrix.__dict__.update(indptr=indptr, indices=indices, data=data, shape=shape)
+        return matrix
+
+    @classmethod
     def from_scipy(cls, matrix: Any) -> CSRMatrix:
         """The same matrix from any SciPy sparse matrix or array.
 

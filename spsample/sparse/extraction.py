@@ -14,6 +14,7 @@ from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
 from spsample.sparse.weights import (
     Float64Array,
+    batch_of_columns,
     des_raj_weights,
     reference_source_weights,
     replacement_weights,
@@ -110,7 +111,7 @@ class UnbiasedWeights:
         self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
     ) -> Float64Array:
         """c of every src column."""
-        drawn = N[np.repeat(sources.src_ptr[:-1], np.diff(sample.indptr)) + sources.local]
+        drawn = N[sources.src_ptr[batch_of_columns(sample)] + sources.local]
         weights = replacement_weights(sample, drawn, draw.size) if draw.replace else des_raj_weights(sample, drawn)
         return unbiased_source_weights(sample, sources, num_targets, weights)
 
@@ -139,7 +140,7 @@ def extract_columns(
     A, Q = P.A, P.Q
     sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
-    num_targets = np.diff(Q.batch_ptr) if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
+    num_targets = Q.batch_ptr[1:] - Q.batch_ptr[:-1] if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
     c = weights(draw, sample, sources, num_targets, P.source_numerators(sources, entries))
     data = A.backend.entry_values(entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize)
     return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)

@@ -40,6 +40,8 @@ def as_array(argument: str, value: Any) -> NDArray[Any]:
     >>> as_array("seeds", [3, 1, 2])
     array([3, 1, 2])
     """
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        return value
     _refuse_containers(argument, value)
     _refuse_tensors(argument, value)
     _refuse_devices(argument, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
 from spsample.backends.reference.random import philox_words
@@ -21,6 +23,12 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """
     random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
     epoch = require_int("epoch", epoch, 0, 2**64 - 1)
+    return _key(random_seed, epoch, purpose)
+
+
+@lru_cache(maxsize=64)
+def _key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
+    """The same of arguments that are known to be right; an epoch is often sampled in many calls."""
     counter = (epoch % 2**32, epoch >> 32, purpose, 0)
     return philox_words(counter, (random_seed % 2**32, random_seed >> 32))[:2]
 

@@ -93,11 +93,10 @@ class LocalOperand(GraphOperand):
         return self.backend.merge_columns(self.matrix, Q, rule)
 
     def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        return self.backend.draw_shared(self._cumulative, batch_ids, draw)
+        return self.backend.draw_shared(self._cumulative[1:], batch_ids, draw)
 
     def column_totals(self, columns: IntArray) -> UInt64Array:
-        before = np.concatenate([np.zeros(1, np.uint64), self._cumulative])
-        totals: UInt64Array = before[columns.astype(np.int64) + 1] - before[columns]
+        totals: UInt64Array = self._cumulative[columns + np.int64(1)] - self._cumulative[columns]
         return totals
 
     def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
@@ -119,6 +118,8 @@ class LocalOperand(GraphOperand):
 
     @cached_property
     def _cumulative(self) -> UInt64Array:
-        """Inclusive prefix sums of FastGCN's column numerators: 8 n bytes, made once per graph."""
+        """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
         rule = graph_rule(self.weighting, RowTotals(np.diff(self.matrix.indptr), self._row_exponents))
-        return np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64)
+        cumulative = np.zeros(self.num_nodes + 1, np.uint64)
+        np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
+        return cumulative

@@ -123,6 +123,8 @@ class BatchProduct:
 
     @cached_property
     def _rule(self) -> Numerators:
+        if self.A.weighting == "unweighted" and self.column_power == 1:
+            return Numerators(None, self.power, self.column_power)  # and no totals are asked for
         return frontier_rule(self.A.weighting, self.Q.arrays, self._totals, self.power, self.column_power)
 
     def _sample_entries(self, draw: Draw) -> ColumnSample:

@@ -37,19 +37,27 @@ def des_raj_weights(sample: ColumnSample, numerators: UInt64Array) -> Float64Arr
     >>> des_raj_weights(sample, np.array([2, 4], np.uint64)).tolist()
     [3.0, 1.0]
     """
-    drawn = np.diff(sample.indptr)
-    size = np.repeat(drawn, drawn)
-    rank = np.arange(1, len(sample.columns) + 1) - np.repeat(sample.indptr[:-1], drawn)
-    remaining = np.concatenate(
-        [
-            total
-            - np.concatenate([np.zeros(1, np.uint64), np.cumsum(numerators[lo : hi - 1], dtype=np.uint64)])[: hi - lo]
-            for total, lo, hi in zip(sample.totals, sample.indptr[:-1], sample.indptr[1:], strict=True)
-        ]
-        or [np.zeros(0, np.uint64)]
-    )
-    weights = (remaining.astype(np.float64) / numerators.astype(np.float64) + (size - rank)) / size
-    return np.where(np.repeat(sample.whole, drawn), 1.0, weights)
+    batch = batch_of_columns(sample)
+    first, end = sample.indptr[:-1][batch], sample.indptr[1:][batch]
+    before = np.cumsum(numerators, dtype=np.uint64) - numerators  # of all batches, modulo 2^64; differences are exact
+    remaining = sample.totals[batch] - (before - before[first])
+    left = end - np.arange(1, len(batch) + 1)
+    weights: Float64Array = (remaining / numerators + left) / (end - first)
+    weights[sample.whole[batch]] = 1.0
+    return weights
+
+
+def batch_of_columns(sample: ColumnSample) -> Int64Array:
+    """(len(columns),) number of the batch that each drawn column belongs to.
+
+    Examples
+    --------
+    >>> nothing, totals, whole = np.zeros(3, np.int64), np.zeros(2, np.uint64), np.zeros(2, np.bool_)
+    >>> batch_of_columns(ColumnSample(np.array([0, 1, 3]), nothing, nothing, totals, whole)).tolist()
+    [0, 1, 1]
+    """
+    indptr = sample.indptr
+    return np.arange(len(indptr) - 1).repeat(indptr[1:] - indptr[:-1])
 
 
 def replacement_weights(sample: ColumnSample, numerators: UInt64Array, size: int) -> Float64Array:
@@ -63,10 +71,9 @@ def unbiased_source_weights(
 ) -> Float64Array:
     """(len(src),) c of every src column: 1 for the first `num_targets` of a batch, else its weight as drawn."""
     weights = np.ones(len(sources.src), np.float64)
-    drawn = np.diff(sample.indptr)
-    is_new = sources.local >= np.repeat(num_targets, drawn)
-    where = (np.repeat(sources.src_ptr[:-1], drawn) + sources.local)[is_new]
-    weights[where] = drawn_weights[is_new]
+    batch = batch_of_columns(sample)
+    is_new = sources.local >= num_targets[batch]
+    weights[sources.src_ptr[batch] + sources.local] = np.where(is_new, drawn_weights, 1.0)
     return weights
 
 

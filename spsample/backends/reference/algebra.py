@@ -13,9 +13,17 @@ Int64Array = NDArray[np.int64]
 
 
 def spgemm(
-    A: tuple[Int64Array, IntArray, Array], B: tuple[Int64Array, IntArray, Array], num_columns: int
+    A: tuple[Int64Array, IntArray, Array | None], B: tuple[Int64Array, IntArray, Array | None], num_columns: int
 ) -> tuple[Int64Array, IntArray, Array]:
     """C = A B by rows (Gustavson 1978): products of a row in the order of its entries, added up by column."""
+    dtype = next((M[2].dtype for M in (A, B) if M[2] is not None), np.dtype(np.float32))
+    left, right = ((*M[:2], np.ones(len(M[1]), dtype) if M[2] is None else M[2]) for M in (A, B))
+    return _product(left, right)
+
+
+def _product(
+    A: tuple[Int64Array, IntArray, Array], B: tuple[Int64Array, IntArray, Array]
+) -> tuple[Int64Array, IntArray, Array]:
     indices, data, lengths = [], [], []
     for lo, hi in zip(A[0][:-1], A[0][1:], strict=True):
         columns, values = cast("tuple[IntArray, Any]", select_rows(B, A[1][lo:hi])[1:])
