@@ -10,7 +10,8 @@ namespace spsample {
 
 // `size` draws with replacement: distinct positions in the order first drawn into `chosen`, how often each into `counts`
 // (both empty, with room for min(size, row.count)). O(size log count).
-SPSAMPLE_HD inline void its_counted(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, int64_t* counts) {
+template <class Row>
+SPSAMPLE_HD inline void its_counted(const Row& row, int64_t size, DrawStream& draws, Chosen& chosen, int64_t* counts) {
     for (int64_t draw = 0; draw < size; ++draw) {
         const int64_t known = chosen.count;
         const int64_t number = chosen.add(its_draw(row, draws, draw));
@@ -19,11 +20,10 @@ SPSAMPLE_HD inline void its_counted(const PrefixRow& row, int64_t size, DrawStre
 }
 
 // Whether at most `size` positions have a positive numerator. Stops as soon as there are more.
-SPSAMPLE_HD inline bool support_within(const PrefixRow& row, int64_t size) {
+template <class Row>
+SPSAMPLE_HD inline bool support_within(const Row& row, int64_t size) {
     int64_t support = 0;
-    for (int64_t position = 0; position < row.count && support <= size; ++position) {
-        support += row.numerator(position) > 0 ? 1 : 0;
-    }
+    for (int64_t p = row.next_positive(0); p < row.count && support <= size; p = row.next_positive(p + 1)) ++support;
     return support <= size;
 }
 
