@@ -37,14 +37,7 @@ public:
     SortedColumns<Index> sorted(int64_t i) const { return {columns_.data() + ptr_[i], places_.data() + ptr_[i], size(i)}; }
 
 private:
-    static constexpr int kLeastBits = 10, kMostBits = 20;
-
     int64_t size(int64_t i) const { return ptr_[i + 1] - ptr_[i]; }
-
-    // log2 of the filter's bits: 64 to 128 for each column, so that 1 in 64 absent columns passes at most, up to 128 KB.
-    static int filter_bits(int64_t columns) {
-        return std::min(kMostBits, std::max(kLeastBits, 6 + ceil_log2(static_cast<uint64_t>(columns))));
-    }
 
     void fill_filter(KeyFilter filter, const Index* src, int64_t count) {
         std::fill(filter.words, filter.words + (int64_t(1) << (32 - filter.shift)) / 32, 0);

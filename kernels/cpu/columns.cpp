@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "column_sample.h"
+#include "remaining.h"
 
 namespace spsample {
 namespace {
@@ -67,13 +68,7 @@ nb::tuple draw_shared(
 template <class Index>
 struct EntryScratch {
     DrawScratch draw;
-    std::vector<int64_t> ptr;
-    std::vector<Index> columns;
-    std::vector<uint64_t> inclusive;
-
-    Unchosen<Index> unchosen(int64_t rows, int64_t entries) {
-        return {grown(ptr, rows + 1), grown(columns, entries), grown(inclusive, rows)};
-    }
+    Remaining<Index> remaining;
 };
 
 // The first `size` distinct columns; there must be more. `totals`: frontier_totals.
@@ -87,13 +82,13 @@ void entries_distinct(
         chosen.add(frontier_column(frontier, totals, draws.below(draw, totals.total())));
     }
     if (chosen.count == size) return;
-    Unchosen<Index> unchosen = scratch.unchosen(frontier.count, frontier_entries(frontier));
+    Remaining<Index>& remaining = scratch.remaining;
     for (; chosen.count < size; ++draw) {
         if (draw % round == 0) {
             require_draws(draw + round <= draws.count());
-            unchosen.rebuild(frontier, chosen);
+            remaining.rebuild(frontier, chosen);
         }
-        chosen.add(unchosen.column(frontier, draws.below(draw, unchosen.inclusive[frontier.count - 1])));
+        chosen.add(remaining.column(frontier, draws.below(draw, remaining.total())));
     }
 }
 
@@ -138,7 +133,7 @@ Chosen draw_frontier(
 }
 
 // q: (m,) numerators of the selected rows, or None for 1. Expected time O(m + k size) where few draws repeat; at most
-// O(entries of the frontiers) for each round, memory then O(entries of a frontier) per thread.
+// O(entries of the frontiers) for each later round.
 template <class Index>
 nb::tuple draw_entries(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,

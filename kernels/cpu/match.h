@@ -4,7 +4,10 @@
 // As in simd.h, each function has up to three implementations with equal results; int64 columns are left to the portable one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "spsample/quantize.h"
 
 namespace spsample {
 
@@ -21,6 +24,11 @@ struct KeyFilter {
 
     static constexpr uint32_t kGolden = 0x9E3779B1u;
 };
+
+// log2 of a filter's bits: 64 to 128 for each key, so that 1 in 64 absent keys passes at most; at least 1024, at most 128 KB.
+inline int filter_bits(int64_t keys) {
+    return std::min(20, std::max(10, 6 + ceil_log2(static_cast<uint64_t>(keys))));
+}
 
 // Distinct columns, ascending, each with its place in the batch's src.
 template <class Index>
