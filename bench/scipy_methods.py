@@ -70,9 +70,7 @@ def _normalized(weights: FloatArray) -> FloatArray:
     return weights / weights.sum()
 
 
-def _draw_layer(
-    rows: Any, frontier: IntArray, p: FloatArray, size: int, rng: np.random.Generator
-) -> ReferenceLayer:
+def _draw_layer(rows: Any, frontier: IntArray, p: FloatArray, size: int, rng: np.random.Generator) -> ReferenceLayer:
     """Draw columns without replacement, keep the rows' entries in them, divide by p and normalise the rows."""
     size = min(int(np.count_nonzero(p)), size)
     after = rng.choice(len(p), size, p=p, replace=False)

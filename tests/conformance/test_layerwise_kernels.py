@@ -23,7 +23,9 @@ def hubs(rng, index=np.int32, data=None, row_normalized=False):
     rows = [rng.choice(N, 4800, replace=False), np.arange(N), rng.choice([5, 70, 4999, 6], 9000), np.zeros(0, np.int64)]
     rows += [rng.integers(0, N, d) for d in rng.integers(0, 30, N - len(rows))]
     indices = np.concatenate([np.sort(row) for row in rows]).astype(index)
-    weights = None if data is None else rng.exponential(size=len(indices)).astype(data) * (rng.random(len(indices)) > 0.1)
+    weights = (
+        None if data is None else rng.exponential(size=len(indices)).astype(data) * (rng.random(len(indices)) > 0.1)
+    )
     return Matrix(pointers([len(row) for row in rows]), indices, weights, row_normalized)
 
 
@@ -37,7 +39,9 @@ def frontiers(rng, k, index=np.int32):
 def sources(rng, k, index):
     """src sets from 1 to 300 columns: ascending, with unordered targets first, with columns beyond the hub's."""
     parts = [rng.choice(N, size, replace=False) for size in (1, 2, 15, 16, 17, 31, 33, 200, 257, 300)[:k]]
-    parts = [np.append(p[: len(p) // 3], np.sort(p[len(p) // 3 :])) if i % 2 else np.sort(p) for i, p in enumerate(parts)]
+    parts = [
+        np.append(p[: len(p) // 3], np.sort(p[len(p) // 3 :])) if i % 2 else np.sort(p) for i, p in enumerate(parts)
+    ]
     parts[2] = np.unique([5, 70, 4999, 0])
     return pointers([len(p) for p in parts]), np.concatenate(parts).astype(index)
 
