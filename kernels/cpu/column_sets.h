@@ -11,7 +11,7 @@
 namespace spsample {
 
 // src[ptr[i]] .. src[ptr[i + 1] - 1] are the columns of batch i, distinct, in any order; a column's place is its index among them.
-// Never written after it is built, so all threads may read. Memory: 24 to 50 bytes per column of int32.
+// Never written after it is built, so all threads may read. Memory: 32 to 60 bytes per column of int32.
 template <class Index>
 class ColumnSets {
 public:
