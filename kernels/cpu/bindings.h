@@ -212,6 +212,7 @@ void bind_random(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_uniform_rows(nb::module_& m);
 void bind_columns(nb::module_& m);
+void bind_merged_columns(nb::module_& m);
 void bind_probability(nb::module_& m);
 void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);

@@ -1,126 +1,16 @@
 // The entry law and the column law, one draw per batch: draw_entries, draw_columns, draw_shared (docs/law.md, section 3).
 //
 // In parallel over the k batches. The result is a ColumnSample (spsample/backends/protocol.py).
-#include "spsample/column_law.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "bindings.h"
-#include "scratch.h"
+#include "column_sample.h"
+#include "remaining.h"
 
 namespace spsample {
 namespace {
 
-// --- results ------------------------------------------------------------------------------------------------------------
-
-template <class Index>
-struct SampleResult {
-    Buffer<int64_t> indptr;  // k + 1
-    Buffer<Index> columns;
-    Buffer<int64_t> counts;
-    Buffer<uint64_t> totals;  // k
-    Buffer<bool> whole;       // k
-};
-
-template <class Index>
-nb::tuple packed(SampleResult<Index>&& result) {
-    return nb::make_tuple(
-        to_numpy(std::move(result.indptr)), to_numpy(std::move(result.columns)), to_numpy(std::move(result.counts)),
-        to_numpy(std::move(result.totals)), to_numpy(std::move(result.whole)));
-}
-
-// Arrays with room for capacity(i) columns of batch i; indptr is where they may begin.
-template <class Index, class Capacity>
-SampleResult<Index> staged(int64_t num_batches, Capacity&& capacity) {
-    SampleResult<Index> stage;
-    stage.indptr = Buffer<int64_t>(num_batches + 1);
-    stage.indptr[0] = 0;
-    for (int64_t i = 0; i < num_batches; ++i) stage.indptr[i + 1] = checked_sum(stage.indptr[i], capacity(i));
-    stage.columns = Buffer<Index>(stage.indptr[num_batches]);
-    stage.counts = Buffer<int64_t>(stage.indptr[num_batches]);
-    stage.totals = Buffer<uint64_t>(num_batches);
-    stage.whole = Buffer<bool>(num_batches);
-    return stage;
-}
-
-// Closes the gaps: batch i has found[i] columns. The same arrays where there are no gaps.
-template <class Index>
-SampleResult<Index> closed_up(SampleResult<Index>&& stage, const std::vector<int64_t>& found) {
-    const int64_t num_batches = static_cast<int64_t>(found.size());
-    int64_t total = 0;
-    for (const int64_t count : found) total += count;
-    if (total == stage.indptr[num_batches]) return std::move(stage);
-    Buffer<Index> columns(total);
-    Buffer<int64_t> counts(total);
-    int64_t end = 0;
-    for (int64_t i = 0; i < num_batches; ++i) {
-        const int64_t begin = stage.indptr[i];
-        std::copy_n(stage.columns.data() + begin, found[i], columns.data() + end);
-        std::copy_n(stage.counts.data() + begin, found[i], counts.data() + end);
-        stage.indptr[i] = end;
-        end += found[i];
-    }
-    stage.indptr[num_batches] = end;
-    stage.columns = std::move(columns);
-    stage.counts = std::move(counts);
-    return std::move(stage);
-}
-
-// Runs draw(scratch, i, columns, counts, &total, &whole), which returns how many columns batch i gets, for every batch.
-template <class Index, class Scratch, class Capacity, class DrawBatch>
-SampleResult<Index> for_batches(int64_t num_batches, Capacity&& capacity, DrawBatch&& draw) {
-    SampleResult<Index> stage = staged<Index>(num_batches, capacity);
-    std::vector<int64_t> found(static_cast<size_t>(num_batches));
-    parallel_chunks(
-        num_batches, 1, [] { return Scratch(); },
-        [&](Scratch& scratch, int64_t i, int64_t) {
-            const int64_t begin = stage.indptr[i];
-            found[static_cast<size_t>(i)] = draw(
-                scratch, i, stage.columns.data() + begin, stage.counts.data() + begin, &stage.totals[i], &stage.whole[i]);
-        });
-    return closed_up(std::move(stage), found);
-}
-
 // --- column law ---------------------------------------------------------------------------------------------------------
-
-// All positions of positive numerator, ascending.
-void take_support(const PrefixRow& row, Chosen& chosen) {
-    for (int64_t position = 0; position < row.count; ++position) {
-        if (row.numerator(position) > 0) chosen.outcomes[chosen.count++] = position;
-    }
-}
-
-// Positions drawn from one row and how often. `whole`: take the support (at most draw.size positions).
-Chosen draw_positions(
-    const PrefixRow& row, const DrawArguments& draw, int64_t batch_id, bool whole, DrawScratch& scratch, int64_t* counts) {
-    const int64_t limit = std::min(draw.size, row.count);
-    Chosen chosen = scratch.chosen(limit);
-    if (row.total() == 0) return chosen;
-    DrawStream draws(draw.key, 0, draw.hop, batch_id, row.total());
-    if (draw.replace) {
-        its_counted(row, draw.size, draws, chosen, counts);
-        return chosen;
-    }
-    if (whole) {
-        take_support(row, chosen);
-    } else {
-        TakenOut taken = scratch.taken_out(limit);
-        require_draws(its_distinct(row, draw.size, draws, chosen, taken));
-    }
-    std::fill_n(counts, chosen.count, int64_t(1));
-    return chosen;
-}
-
-PrefixRow summed_row(const uint64_t* numerators, int64_t count, DrawScratch& scratch) {
-    uint64_t* inclusive = scratch.prefix(count);
-    uint64_t sum = 0;
-    for (int64_t position = 0; position < count; ++position) {
-        sum += numerators[position];
-        inclusive[position] = sum;
-    }
-    return {inclusive, count};
-}
 
 // P: k rows of columns (ascending) and numerators, indptr k + 1. O(entries of P + k size log d) expected time.
 template <class Index>
@@ -178,13 +68,7 @@ nb::tuple draw_shared(
 template <class Index>
 struct EntryScratch {
     DrawScratch draw;
-    std::vector<int64_t> ptr;
-    std::vector<Index> columns;
-    std::vector<uint64_t> inclusive;
-
-    Unchosen<Index> unchosen(int64_t rows, int64_t entries) {
-        return {grown(ptr, rows + 1), grown(columns, entries), grown(inclusive, rows)};
-    }
+    Remaining<Index> remaining;
 };
 
 // The first `size` distinct columns; there must be more. `totals`: frontier_totals.
@@ -198,13 +82,13 @@ void entries_distinct(
         chosen.add(frontier_column(frontier, totals, draws.below(draw, totals.total())));
     }
     if (chosen.count == size) return;
-    Unchosen<Index> unchosen = scratch.unchosen(frontier.count, frontier_entries(frontier));
+    Remaining<Index>& remaining = scratch.remaining;
     for (; chosen.count < size; ++draw) {
         if (draw % round == 0) {
             require_draws(draw + round <= draws.count());
-            unchosen.rebuild(frontier, chosen);
+            remaining.rebuild(frontier, chosen);
         }
-        chosen.add(unchosen.column(frontier, draws.below(draw, unchosen.inclusive[frontier.count - 1])));
+        chosen.add(remaining.column(frontier, draws.below(draw, remaining.total())));
     }
 }
 
@@ -249,7 +133,7 @@ Chosen draw_frontier(
 }
 
 // q: (m,) numerators of the selected rows, or None for 1. Expected time O(m + k size) where few draws repeat; at most
-// O(entries of the frontiers) for each round, memory then O(entries of a frontier) per thread.
+// O(entries of the frontiers) for each later round.
 template <class Index>
 nb::tuple draw_entries(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "bindings.h"
-#include "numbering.h"
+#include "column_sets.h"
 #include "parallel.h"
+#include "scratch.h"
 #include "stacked.h"
 
 namespace spsample {
@@ -26,13 +27,6 @@ void require_ids(const In<Index>& ids, const char* name) {
     for (size_t i = 0; i < ids.size(); ++i) require(ids.data()[i] >= 0, name, "must not be negative");
 }
 
-// Entries found by one chunk of stacked rows, in order.
-template <class Index>
-struct Found {
-    std::vector<Index> local;
-    std::vector<int64_t> positions;
-};
-
 template <class Index>
 struct Extraction {
     StackedPointers pointers;
@@ -40,69 +34,145 @@ struct Extraction {
     Buffer<int64_t> positions;
 };
 
-// Positions of the entries of one row that may be in src, without a branch per entry; returns how many.
+constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
+constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+
+// Entries found, and memory to find them in; of one thread.
 template <class Index>
-int64_t likely_entries(const KeyFilter<Index>& members, const Index* indices, int64_t begin, int64_t end, int64_t* positions) {
+struct Finder {
+    std::vector<uint32_t> offsets;
+    std::vector<Index> places;
+    std::vector<Index> local;
+    std::vector<int64_t> positions;
     int64_t count = 0;
-    for (int64_t p = begin; p < end; ++p) {
-        positions[count] = p;
-        count += static_cast<int64_t>(members.test(indices[p]));
-    }
-    return count;
-}
 
-// Looks every entry of the selected rows up in its batch's src, those that pass the filter by hash.
-// counts: per stacked row. O(src + entries of the rows).
-template <class Index>
-std::vector<Found<Index>> find_entries(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src,
-    Buffer<int64_t>& counts) {
-    BatchTables<Index> tables(src_ptr, src, Q.num_batches);
-    std::vector<Found<Index>> found(static_cast<size_t>((Q.num_rows + kRowChunk - 1) / kRowChunk));
-    using Positions = std::vector<int64_t>;
-    const auto make_scratch = [] { return Positions(); };
-    const auto find = [&](Positions& likely, int64_t batch, int64_t begin, int64_t end) {
-        const HashMap<Index, Index> locals = tables.batch(batch);
-        const KeyFilter<Index> members = tables.filter(batch);
-        Found<Index>& out = found[static_cast<size_t>(begin / kRowChunk)];
-        for (int64_t r = begin; r < end; ++r) {
-            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
-            const size_t before = out.local.size();
-            const int64_t first = A.begin(Q.vertices[r]);
-            const int64_t degree = A.degree(Q.vertices[r]);
-            if (static_cast<int64_t>(likely.size()) < degree) likely.resize(static_cast<size_t>(degree));
-            const int64_t count = likely_entries(members, A.indices, first, first + degree, likely.data());
-            for (int64_t j = 0; j < count; ++j) {
-                const int64_t p = likely[static_cast<size_t>(j)];
-                const int64_t slot = locals.find(A.indices[p]);
+    // Adds the entries of a row, which lies at `begin` in A, by hash; `filter` spares most of them that. O(degree).
+    void add_by_filter(const KeyFilter& filter, const HashMap<Index, Index>& columns, const Index* row, int64_t degree, int64_t begin) {
+        uint32_t* likely = grown(offsets, kFilterChunk + kMatchRoom);
+        for (int64_t first = 0; first < degree; first += kFilterChunk) {
+            const int64_t chunk = std::min(kFilterChunk, degree - first);
+            const int64_t passed = match_functions<Index>().likely(filter, row + first, chunk, likely);
+            make_room(passed);
+            for (int64_t j = 0; j < passed; ++j) {
+                const int64_t offset = first + likely[j];
+                const int64_t slot = columns.find(row[offset]);
                 if (slot < 0) continue;
-                out.local.push_back(locals.values[slot]);
-                out.positions.push_back(p);
+                local[static_cast<size_t>(count)] = columns.values[slot];
+                positions[static_cast<size_t>(count)] = begin + offset;
+                ++count;
             }
-            counts[r] = static_cast<int64_t>(out.local.size() - before);
         }
-    };
-    parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, make_scratch, find);
-    return found;
+    }
+
+    // The same by looking for every column in the row. O(columns log degree).
+    void add_by_search(const SortedColumns<Index>& columns, const Index* row, int64_t degree, int64_t begin) {
+        const Matches<Index> matches{grown(offsets, degree + kMatchRoom), grown(places, degree + kMatchRoom)};
+        const int64_t found = match_functions<Index>().search(columns, row, degree, matches);
+        make_room(found);
+        std::copy_n(matches.places, found, local.data() + count);
+        for (int64_t j = 0; j < found; ++j) positions[static_cast<size_t>(count + j)] = begin + matches.offsets[j];
+        count += found;
+    }
+
+private:
+    void make_room(int64_t more) {
+        if (static_cast<int64_t>(local.size()) >= count + more) return;
+        const size_t size = static_cast<size_t>(count + more + (count + more) / 2);
+        local.resize(size);
+        positions.resize(size);
+    }
+};
+
+// What a chunk of stacked rows found, exactly sized.
+template <class Index>
+struct Found {
+    Buffer<Index> local;
+    Buffer<int64_t> positions;
+
+    Found() = default;
+    explicit Found(const Finder<Index>& finder) : local(finder.count), positions(finder.count) {
+        std::copy_n(finder.local.data(), finder.count, local.data());
+        std::copy_n(finder.positions.data(), finder.count, positions.data());
+    }
+};
+
+// The stacked rows of all batches by vertex, so that a row of A that many batches select is read once and then lies in the cache.
+template <class Index>
+std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q) {
+    require(Q.num_rows <= std::numeric_limits<int32_t>::max(), "vertices", "more than 2^31 - 1 rows in a bulk");
+    std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows)), spare;
+    for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
+    sort_by_key(order, spare);
+    return order;
 }
 
+// Extraction in progress. `found` holds what each chunk of rows, in the order they are visited, has found.
+template <class Index>
+struct Search {
+    const CsrView<Index>& A;
+    const SelectorView<Index>& Q;
+    ColumnSets<Index> sets;
+    std::vector<Numbered<Index>> order;
+    std::vector<Found<Index>> found;
+    Buffer<int64_t> counts;  // per stacked row
+
+    Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
+        : A(A_), Q(Q_), sets(src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
+          counts(Q.num_rows) {}
+
+    int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
+
+    // The entries of one stacked row: a long row is searched, another one read.
+    void find(int64_t row, Finder<Index>& finder) {
+        const int64_t batch = batch_of(row), before = finder.count;
+        const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
+        const SortedColumns<Index> sorted = sets.sorted(batch);
+        if (degree > kSearchRatio * sorted.count && degree <= kLongestSearch) {
+            finder.add_by_search(sorted, A.indices + first, degree, first);
+        } else {
+            finder.add_by_filter(sets.filter(batch), sets.places(batch), A.indices + first, degree, first);
+        }
+        counts[row] = finder.count - before;
+    }
+
+    // Those of the rows visited as number begin .. end - 1.
+    void find_chunk(int64_t begin, int64_t end, Finder<Index>& finder) {
+        finder.count = 0;
+        for (int64_t i = begin; i < end; ++i) {
+            if (i + 2 * kAhead < end) SPSAMPLE_PREFETCH(A.indptr + order[static_cast<size_t>(i + 2 * kAhead)].key);
+            if (i + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(order[static_cast<size_t>(i + kAhead)].key));
+            find(order[static_cast<size_t>(i)].number, finder);
+        }
+        found[static_cast<size_t>(begin / kRowChunk)] = Found<Index>(finder);
+    }
+
+    // Moves them to their rows' places in the result.
+    void place_chunk(int64_t begin, int64_t end, Extraction<Index>& result) {
+        const Found<Index> chunk = std::move(found[static_cast<size_t>(begin / kRowChunk)]);
+        int64_t from = 0;
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t row = order[static_cast<size_t>(i)].number, batch = batch_of(row);
+            const int64_t to = result.pointers.entry_ptr[batch] + result.pointers.indptr[row + batch];
+            std::copy_n(chunk.local.data() + from, counts[row], result.columns.data() + to);
+            std::copy_n(chunk.positions.data() + from, counts[row], result.positions.data() + to);
+            from += counts[row];
+        }
+    }
+};
+
+// The entries of the selected rows whose columns are in their batch's src.
+// O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: once more as much.
 template <class Index>
 Extraction<Index> extract_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src) {
-    Buffer<int64_t> counts(Q.num_rows);
-    const std::vector<Found<Index>> found = find_entries(A, Q, src_ptr, src, counts);
-    Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, counts.data()), {}, {}};
-    const int64_t num_entries = result.pointers.entry_ptr[Q.num_batches];
-    result.columns = Buffer<Index>(num_entries);
-    result.positions = Buffer<int64_t>(num_entries);
-    std::vector<int64_t> starts(found.size() + 1, 0);
-    for (size_t c = 0; c < found.size(); ++c) starts[c + 1] = starts[c] + static_cast<int64_t>(found[c].local.size());
-    parallel_chunks(static_cast<int64_t>(found.size()), 1, [&](int64_t c, int64_t) {
-        const Found<Index>& chunk = found[static_cast<size_t>(c)];
-        const int64_t start = starts[static_cast<size_t>(c)];
-        std::copy(chunk.local.begin(), chunk.local.end(), result.columns.data() + start);
-        std::copy(chunk.positions.begin(), chunk.positions.end(), result.positions.data() + start);
+    Search<Index> search(A, Q, src_ptr, src);
+    parallel_chunks(Q.num_rows, kRowChunk, [] { return Finder<Index>(); }, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+        search.find_chunk(begin, end, finder);
     });
+    Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
+    result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);
+    result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
+    parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) { search.place_chunk(begin, end, result); });
     return result;
 }
 

@@ -98,6 +98,7 @@ NB_MODULE(_core, m) {
     spsample::bind_rows(m);
     spsample::bind_uniform_rows(m);
     spsample::bind_columns(m);
+    spsample::bind_merged_columns(m);
     spsample::bind_probability(m);
     spsample::bind_compact(m);
     spsample::bind_extraction(m);

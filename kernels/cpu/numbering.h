@@ -97,17 +97,6 @@ void ascending(
     sort_by_key(out, spare);
 }
 
-// A bit set of keys by their low bits: one that is absent is mostly told so by a single bit in the first-level cache.
-template <class Key>
-struct KeyFilter {
-    uint64_t* words;
-    uint64_t mask;  // number of words - 1, a power of two less one
-
-    void add(Key key) { words[(static_cast<uint64_t>(key) >> 6) & mask] |= uint64_t{1} << (static_cast<uint64_t>(key) & 63); }
-    // 0: not a member; 1: perhaps one.
-    uint64_t test(Key key) const { return (words[(static_cast<uint64_t>(key) >> 6) & mask] >> (static_cast<uint64_t>(key) & 63)) & 1; }
-};
-
 // One read-only table per batch, from the keys of batch i, keys[ptr[i]] .. keys[ptr[i + 1] - 1], to their place in it.
 // All tables lie in one piece of memory; a table is never written after it is built, so all threads may look up in it.
 template <class Key>
@@ -120,17 +109,11 @@ public:
         }
         slot_keys_ = Buffer<Key>(offsets_[num_batches]);
         slot_values_ = Buffer<Key>(offsets_[num_batches]);
-        filter_words_ = Buffer<uint64_t>(offsets_[num_batches] / kSlotsPerWord);
         parallel_chunks(num_batches, 1, [&](int64_t i, int64_t) {
             HashMap<Key, Key> map = batch(i);
-            KeyFilter<Key> members = filter(i);
             map.clear();
-            std::fill(members.words, members.words + members.mask + 1, 0);
             bool is_new = false;
-            for (int64_t j = ptr[i]; j < ptr[i + 1]; ++j) {
-                map.insert(keys[j], static_cast<Key>(j - ptr[i]), &is_new);
-                members.add(keys[j]);
-            }
+            for (int64_t j = ptr[i]; j < ptr[i + 1]; ++j) map.insert(keys[j], static_cast<Key>(j - ptr[i]), &is_new);
         });
     }
 
@@ -138,30 +121,30 @@ public:
         return {slot_keys_.data() + offsets_[i], slot_values_.data() + offsets_[i], offsets_[i + 1] - offsets_[i]};
     }
 
-    KeyFilter<Key> filter(int64_t i) {
-        const int64_t words = (offsets_[i + 1] - offsets_[i]) / kSlotsPerWord;
-        return {filter_words_.data() + offsets_[i] / kSlotsPerWord, static_cast<uint64_t>(words - 1)};
-    }
-
 private:
-    static constexpr int64_t kSlotsPerWord = 4;  // 16 bits a slot, at least 32 a key; capacities are multiples of 8
-
     Buffer<int64_t> offsets_;
     Buffer<Key> slot_keys_, slot_values_;
-    Buffer<uint64_t> filter_words_;
 };
+
+// Calls body(batch, begin, end) for the runs of the stacked rows [begin, end) that lie in one batch, in order.
+template <class Body>
+void for_batches_of(const int64_t* batch_ptr, int64_t num_batches, int64_t begin, int64_t end, Body&& body) {
+    const int64_t* after = std::upper_bound(batch_ptr, batch_ptr + num_batches + 1, begin);
+    for (int64_t batch = after - batch_ptr - 1; begin < end; ++batch) {
+        const int64_t stop = std::min(end, batch_ptr[batch + 1]);
+        if (begin < stop) body(batch, begin, stop);
+        begin = stop;
+    }
+}
 
 // Calls body(scratch, batch, begin, end) for runs of stacked rows that lie in one batch; together they cover every row.
 template <class MakeScratch, class Body>
 void parallel_rows(
     const int64_t* batch_ptr, int64_t num_batches, int64_t chunk, MakeScratch&& make_scratch, Body&& body) {
     parallel_chunks(batch_ptr[num_batches], chunk, make_scratch, [&](auto& scratch, int64_t begin, int64_t end) {
-        const int64_t* after = std::upper_bound(batch_ptr, batch_ptr + num_batches + 1, begin);
-        for (int64_t batch = after - batch_ptr - 1; begin < end; ++batch) {
-            const int64_t stop = std::min(end, batch_ptr[batch + 1]);
-            if (begin < stop) body(scratch, batch, begin, stop);
-            begin = stop;
-        }
+        for_batches_of(batch_ptr, num_batches, begin, end, [&](int64_t batch, int64_t first, int64_t last) {
+            body(scratch, batch, first, last);
+        });
     });
 }
 

@@ -115,13 +115,19 @@ private:
     std::atomic<int64_t> degrees_{0};  // bitwise or
 };
 
+// Pieces that are worth waking a thread for: all, where the rows are few.
+template <class Index>
+int64_t pieces_at_a_time(const SelectorView<Index>& Q, const std::vector<Piece>& pieces) {
+    const int64_t count = static_cast<int64_t>(pieces.size());
+    return std::max<int64_t>(1, count * kSmallestPiece / std::max<int64_t>(Q.num_rows, 1) / 2);
+}
+
 // Counts all pieces. Whether every degree fits the lanes of Lanes.
 template <class Index>
 bool count_pieces(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, std::vector<Piece>& pieces) {
     DrawnCounts<Index> drawn(A, Q, draw);
-    constexpr int64_t kPieces = 16;
-    parallel_chunks(static_cast<int64_t>(pieces.size()), kPieces, [&](int64_t begin, int64_t end) {
+    parallel_chunks(static_cast<int64_t>(pieces.size()), pieces_at_a_time(Q, pieces), [&](int64_t begin, int64_t end) {
         for (int64_t p = begin; p < end; ++p) {
             Piece& piece = pieces[static_cast<size_t>(p)];
             piece.count = drawn.count(Q, piece);
@@ -257,8 +263,9 @@ void draw_in_order(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
     RowsResult<Index>& result) {
     const auto make_drawer = [&] { return Drawer<Index>(A, Q, draw, result); };
-    parallel_chunks(static_cast<int64_t>(pieces.size()), 1, make_drawer, [&](auto& drawer, int64_t p, int64_t) {
-        draw_piece(pieces[static_cast<size_t>(p)], drawer);
+    const int64_t chunk = pieces_at_a_time(Q, pieces);
+    parallel_chunks(static_cast<int64_t>(pieces.size()), chunk, make_drawer, [&](auto& drawer, int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) draw_piece(pieces[static_cast<size_t>(p)], drawer);
     });
 }
 

@@ -209,6 +209,12 @@ class CpuBackend:
         with _enough_draws():
             return ColumnSample(*_core.draw_columns(*rows, _int64(batch_ids), *_draw(draw)))
 
+    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+        """Column law on Q A, merged and drawn from batch by batch."""
+        arguments = (*_weighted(A), *_selector(Q, A.indices), *_rule(rule), *_draw(draw))
+        with _enough_draws():
+            return ColumnSample(*_core.draw_merged(*arguments))
+
     def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
         inclusive = np.ascontiguousarray(cumulative, dtype=np.uint64)

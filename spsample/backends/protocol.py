@@ -180,6 +180,10 @@ class Backend(Protocol):
         """Column law on the k rows of P."""
         ...
 
+    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+        """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out."""
+        ...
+
     def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,).
 

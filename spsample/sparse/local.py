@@ -105,6 +105,9 @@ class LocalOperand(GraphOperand):
     def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         return self.backend.draw_entries(self.matrix, Q, numerators, draw)
 
+    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+        return self.backend.draw_merged(self.matrix, Q, rule, draw)
+
     def _entries(self, rows: StackedRows, Q: StackedSelector, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are wanted."""
         ids = rows.positions if edge_ids else None

@@ -113,5 +113,9 @@ class GraphOperand(ABC):
 
         return draw_entries(self, Q, numerators, draw)
 
+    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+        """Column law on Q A: composed of `left_multiply` and a draw; a local graph overrides it with one kernel."""
+        return self.backend.draw_columns(self.left_multiply(Q, rule), Q.batch_ids, draw)
+
 
 __all__ = ["Entries", "GraphOperand", "RowRule", "RowTotals", "Weighting"]

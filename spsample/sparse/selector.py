@@ -107,7 +107,7 @@ class BatchProduct:
     def sample(self, draw: Draw) -> ColumnSample:
         """Draw columns for every batch (`its_sample`)."""
         if self.column_power != 1 or self.A.weighting == "weighted":
-            return self._sample_merged(draw)
+            return self.A.draw_merged(self.Q.arrays, self._rule, draw)
         return self._sample_entries(draw)
 
     def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
@@ -132,11 +132,6 @@ class BatchProduct:
         if self.A.weighting == "unweighted":
             return self.A.draw_entries(Q, None, draw)
         return self.A.draw_entries(Q, row_normalized_numerators(Q, self._totals, self._rule), draw)
-
-    def _sample_merged(self, draw: Draw) -> ColumnSample:
-        Q = self.Q.arrays
-        P = self.A.left_multiply(Q, self._rule)
-        return self.A.backend.draw_columns(P, Q.batch_ids, draw)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ namespace spsample {
 
 // `size` draws with replacement: distinct positions in the order first drawn into `chosen`, how often each into `counts`
 // (both empty, with room for min(size, row.count)). O(size log count).
-SPSAMPLE_HD inline void its_counted(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, int64_t* counts) {
+template <class Row>
+SPSAMPLE_HD inline void its_counted(const Row& row, int64_t size, DrawStream& draws, Chosen& chosen, int64_t* counts) {
     for (int64_t draw = 0; draw < size; ++draw) {
         const int64_t known = chosen.count;
         const int64_t number = chosen.add(its_draw(row, draws, draw));
@@ -19,11 +20,10 @@ SPSAMPLE_HD inline void its_counted(const PrefixRow& row, int64_t size, DrawStre
 }
 
 // Whether at most `size` positions have a positive numerator. Stops as soon as there are more.
-SPSAMPLE_HD inline bool support_within(const PrefixRow& row, int64_t size) {
+template <class Row>
+SPSAMPLE_HD inline bool support_within(const Row& row, int64_t size) {
     int64_t support = 0;
-    for (int64_t position = 0; position < row.count && support <= size; ++position) {
-        support += row.numerator(position) > 0 ? 1 : 0;
-    }
+    for (int64_t p = row.next_positive(0); p < row.count && support <= size; p = row.next_positive(p + 1)) ++support;
     return support <= size;
 }
 
@@ -82,39 +82,5 @@ SPSAMPLE_HD inline int64_t frontier_column(const Frontier<Index>& frontier, cons
     const int64_t i = upper_bound(totals.inclusive, totals.count, x);
     return frontier.columns(i)[(x - totals.before(i)) / frontier.q(i)];
 }
-
-// The entries whose columns are unchosen, for the later rounds: those of frontier row i are
-// columns[ptr[i]] .. columns[ptr[i + 1] - 1], in A's order; totals as frontier_totals, over these.
-// Memory: ptr count + 1, columns the frontier's entries, inclusive count.
-template <class Index>
-struct Unchosen {
-    int64_t* ptr;
-    Index* columns;
-    uint64_t* inclusive;
-
-    // O(entries).
-    SPSAMPLE_HD void rebuild(const Frontier<Index>& frontier, const Chosen& chosen) {
-        int64_t kept = 0;
-        uint64_t sum = 0;
-        ptr[0] = 0;
-        for (int64_t i = 0; i < frontier.count; ++i) {
-            const Index* row = frontier.columns(i);
-            const int64_t degree = frontier.degree(i);
-            for (int64_t e = 0; e < degree; ++e) {
-                if (!chosen.contains(row[e])) columns[kept++] = row[e];
-            }
-            ptr[i + 1] = kept;
-            sum += frontier.q(i) * static_cast<uint64_t>(kept - ptr[i]);
-            inclusive[i] = sum;
-        }
-    }
-
-    // As frontier_column, counting unchosen entries only.
-    SPSAMPLE_HD int64_t column(const Frontier<Index>& frontier, uint64_t x) const {
-        const PrefixRow totals{inclusive, frontier.count};
-        const int64_t i = upper_bound(inclusive, frontier.count, x);
-        return columns[ptr[i] + static_cast<int64_t>((x - totals.before(i)) / frontier.q(i))];
-    }
-};
 
 }  // namespace spsample

@@ -7,16 +7,6 @@
 
 namespace spsample {
 
-// A row as inclusive prefix sums of its numerators: `count` elements, not descending. total = the last one, 0 where empty.
-struct PrefixRow {
-    const uint64_t* inclusive;
-    int64_t count;
-
-    SPSAMPLE_HD uint64_t total() const { return count > 0 ? inclusive[count - 1] : 0; }
-    SPSAMPLE_HD uint64_t before(int64_t position) const { return position > 0 ? inclusive[position - 1] : 0; }
-    SPSAMPLE_HD uint64_t numerator(int64_t position) const { return inclusive[position] - before(position); }
-};
-
 // First position whose element exceeds x; `count` where none does. values: not descending. O(log count).
 SPSAMPLE_HD inline int64_t upper_bound(const uint64_t* values, int64_t count, uint64_t x) {
     int64_t first = 0;
@@ -32,6 +22,24 @@ SPSAMPLE_HD inline int64_t upper_bound(const uint64_t* values, int64_t count, ui
     return first;
 }
 
+// A row as inclusive prefix sums of its numerators: `count` elements, not descending. total = the last one, 0 where empty.
+// What draws from rows is a template of the kind of row, which has these members.
+struct PrefixRow {
+    const uint64_t* inclusive;
+    int64_t count;
+
+    SPSAMPLE_HD uint64_t total() const { return count > 0 ? inclusive[count - 1] : 0; }
+    SPSAMPLE_HD uint64_t before(int64_t position) const { return position > 0 ? inclusive[position - 1] : 0; }
+    SPSAMPLE_HD uint64_t numerator(int64_t position) const { return inclusive[position] - before(position); }
+    // The position of unit x of [0, total).
+    SPSAMPLE_HD int64_t position_of(uint64_t x) const { return upper_bound(inclusive, count, x); }
+    // The first position of positive numerator from `position` on; `count` without one.
+    SPSAMPLE_HD int64_t next_positive(int64_t position) const {
+        while (position < count && numerator(position) == 0) ++position;
+        return position;
+    }
+};
+
 // The intervals of chosen positions, taken out of [0, T). Memory: `limit` elements each.
 //   positions  the chosen positions, ascending
 //   start      where the position's interval would begin if all intervals before it were taken out
@@ -43,7 +51,8 @@ struct TakenOut {
     int64_t count;
 
     // Takes out what is chosen by now. O(c log c).
-    SPSAMPLE_HD void rebuild(const PrefixRow& row, const Chosen& chosen) {
+    template <class Row>
+    SPSAMPLE_HD void rebuild(const Row& row, const Chosen& chosen) {
         count = chosen.count;
         for (int64_t j = 0; j < count; ++j) positions[j] = chosen.outcomes[j];
         sort_ascending(positions, count);
@@ -65,14 +74,16 @@ struct TakenOut {
 };
 
 // Position of one draw in the whole row.
-SPSAMPLE_HD inline int64_t its_draw(const PrefixRow& row, DrawStream& draws, int64_t draw) {
-    return upper_bound(row.inclusive, row.count, draws.below(draw, row.total()));
+template <class Row>
+SPSAMPLE_HD inline int64_t its_draw(const Row& row, DrawStream& draws, int64_t draw) {
+    return row.position_of(draws.below(draw, row.total()));
 }
 
 // The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`. The row must have more than `size` positions
 // of positive numerator; chosen and taken must be empty, with room for `size`. False where a further round would pass the
 // last draw number (`DrawStream::count`). Expected O(size log count).
-SPSAMPLE_HD inline bool its_distinct(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
+template <class Row>
+SPSAMPLE_HD inline bool its_distinct(const Row& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
     const int64_t round = 4 * size;
     uint64_t rest = row.total();
     for (int64_t draw = 0; chosen.count < size; ++draw) {
@@ -82,7 +93,7 @@ SPSAMPLE_HD inline bool its_distinct(const PrefixRow& row, int64_t size, DrawStr
             rest = row.total() - taken.total();
         }
         const uint64_t x = taken.shift(draws.below(draw, rest));
-        chosen.add(upper_bound(row.inclusive, row.count, x));
+        chosen.add(row.position_of(x));
     }
     return true;
 }

@@ -28,6 +28,7 @@ class ReferenceBackend:
     locate = staticmethod(columns.locate)
     draw_entries = staticmethod(columns.draw_entries)
     draw_columns = staticmethod(columns.draw_columns)
+    draw_merged = staticmethod(default_float_environment()(columns.draw_merged))
     draw_shared = staticmethod(columns.draw_shared)
     compact = staticmethod(extraction.compact)
     compact_owned = staticmethod(extraction.compact_owned)

@@ -13,9 +13,11 @@ from spsample.backends.protocol import (
     Draw,
     IntArray,
     Matrix,
+    Numerators,
     StackedSelector,
     UInt64Array,
 )
+from spsample.backends.reference.probability import merge_columns
 from spsample.backends.reference.random import NARROW_LIMIT, Stream
 from spsample.backends.reference.rows import first_distinct, its, its_with_replacement
 
@@ -26,6 +28,11 @@ def draw_columns(P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSa
     """Column law on each row of P."""
     rows = [(P.columns[lo:hi], P.numerators[lo:hi]) for lo, hi in zip(P.indptr[:-1], P.indptr[1:], strict=True)]
     return _draw_distributions(rows, batch_ids, draw, P.columns)
+
+
+def draw_merged(A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    """Column law on each batch's merged columns."""
+    return draw_columns(merge_columns(A, Q, rule), Q.batch_ids, draw)
 
 
 def draw_shared(cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:

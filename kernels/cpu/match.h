@@ -1,0 +1,83 @@
+// Which entries of a row of A lie in a set of columns, the row ascending: by a bit filter that reads every entry, or by searching
+// the row for every column.
+//
+// As in simd.h, each function has up to three implementations with equal results; int64 columns are left to the portable one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spsample/quantize.h"
+
+namespace spsample {
+
+// A set of hashed keys, 2^(32 - shift) bits: a key that is absent is mostly told so by one bit in the first-level cache.
+struct KeyFilter {
+    uint32_t* words;
+    int shift;
+
+    // Fibonacci hashing of the low 32 bits: the number of the key's bit.
+    uint32_t bit(uint64_t key) const { return (static_cast<uint32_t>(key) * kGolden) >> shift; }
+    void add(uint64_t key) { words[bit(key) >> 5] |= uint32_t(1) << (bit(key) & 31); }
+    // 0: not a member; 1: perhaps one.
+    uint32_t test(uint64_t key) const { return (words[bit(key) >> 5] >> (bit(key) & 31)) & 1; }
+
+    static constexpr uint32_t kGolden = 0x9E3779B1u;
+};
+
+// log2 of a filter's bits: 64 to 128 for each key, so that 1 in 64 absent keys passes at most; at least 1024, at most 128 KB.
+inline int filter_bits(int64_t keys) {
+    return std::min(20, std::max(10, 6 + ceil_log2(static_cast<uint64_t>(keys))));
+}
+
+// Distinct columns, ascending, each with its place in the batch's src.
+template <class Index>
+struct SortedColumns {
+    const Index* columns;
+    const Index* places;
+    int64_t count;
+};
+
+// A row's entries that were found: their offsets in the row, ascending, and the places of their columns.
+template <class Index>
+struct Matches {
+    uint32_t* offsets;
+    Index* places;
+};
+
+constexpr int64_t kMatchRoom = 16;                    // elements that vector stores may write behind the last one
+constexpr int64_t kLongestSearch = int64_t(1) << 31;  // longer rows are not searched
+
+template <class Index>
+struct MatchFunctions {
+    // Offsets of the entries of row[0 .. count - 1] that pass the filter, ascending; returns how many. `offsets` has room for
+    // count + kMatchRoom. The order of the entries does not matter. O(count).
+    int64_t (*likely)(const KeyFilter& filter, const Index* row, int64_t count, uint32_t* offsets);
+
+    // The entries of an ascending row (count <= kLongestSearch; equal entries are all found) whose columns are in the set;
+    // returns how many. `found` has room for count + kMatchRoom. O(columns log count).
+    int64_t (*search)(const SortedColumns<Index>& set, const Index* row, int64_t count, const Matches<Index>& found);
+};
+
+// The functions of the instruction set in use (simd.h).
+template <class Index>
+const MatchFunctions<Index>& match_functions();
+
+// --- implementations --------------------------------------------------------------------------------------------------
+
+// The entries equal to set.columns[j], from `offset` on, where the first of them would be. Returns the new number of matches.
+template <class Index>
+inline int64_t add_equal(
+    const SortedColumns<Index>& set, int64_t j, const Index* row, int64_t count, int64_t offset, const Matches<Index>& found,
+    int64_t number) {
+    for (; offset < count && row[offset] == set.columns[j]; ++offset, ++number) {
+        found.offsets[number] = static_cast<uint32_t>(offset);
+        found.places[number] = set.places[j];
+    }
+    return number;
+}
+
+extern const MatchFunctions<int32_t> kMatchAvx2;
+extern const MatchFunctions<int32_t> kMatchAvx512;
+
+}  // namespace spsample

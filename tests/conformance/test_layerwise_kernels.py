@@ -1,0 +1,152 @@
+"""The kernels of layer-wise sampling where they take other paths for long rows, many entries or few batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from equality import threads
+from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
+
+from spsample.backends.protocol import Draw, Matrix, Numerators, StackedSelector
+from spsample.sparse.local import LocalOperand
+from spsample.sparse.operand import GraphOperand
+
+pytestmark = pytest.mark.sanitize
+
+N = 5000
+HUB, DENSE, PARALLEL, EMPTY = 0, 1, 2, 3
+"""Rows of `hubs`: 4800 columns; all columns; many entries in few columns; none."""
+
+
+def hubs(rng, index=np.int32, data=None, row_normalized=False):
+    """Ascending rows: those named above, and short ones with an edge twice here and there."""
+    rows = [rng.choice(N, 4800, replace=False), np.arange(N), rng.choice([5, 70, 4999, 6], 9000), np.zeros(0, np.int64)]
+    rows += [rng.integers(0, N, d) for d in rng.integers(0, 30, N - len(rows))]
+    indices = np.concatenate([np.sort(row) for row in rows]).astype(index)
+    weights = (
+        None if data is None else rng.exponential(size=len(indices)).astype(data) * (rng.random(len(indices)) > 0.1)
+    )
+    return Matrix(pointers([len(row) for row in rows]), indices, weights, row_normalized)
+
+
+def frontiers(rng, k, index=np.int32):
+    """Every batch has the named rows among its own."""
+    parts = [rng.permutation(np.append(rng.choice(np.arange(4, N), 40 + i, replace=False), range(4))) for i in range(k)]
+    parts[-1] = parts[-1][:0]
+    return StackedSelector(pointers([len(p) for p in parts]), np.concatenate(parts).astype(index), 7 + np.arange(k))
+
+
+def sources(rng, k, index):
+    """src sets from 1 to 300 columns: ascending, with unordered targets first, with columns beyond the hub's."""
+    parts = [rng.choice(N, size, replace=False) for size in (1, 2, 15, 16, 17, 31, 33, 200, 257, 300)[:k]]
+    parts = [
+        np.append(p[: len(p) // 3], np.sort(p[len(p) // 3 :])) if i % 2 else np.sort(p) for i, p in enumerate(parts)
+    ]
+    parts[2] = np.unique([5, 70, 4999, 0])
+    return pointers([len(p) for p in parts]), np.concatenate(parts).astype(index)
+
+
+@each_set
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_extract_long_rows(name, count, index):
+    """Rows many times as long as src are searched, others filtered; parallel entries are all kept."""
+    rng = np.random.default_rng(count)
+    A, Q = hubs(rng, index), frontiers(rng, 10, index)
+    src_ptr, src = sources(rng, 10, index)
+    with threads(count), instruction_set(name):
+        assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
+@each_set
+@pytest.mark.parametrize("size", [1, 3, 40, 200])
+@pytest.mark.parametrize("row_normalized", [False, True])
+def test_draw_entries_later_rounds(name, size, row_normalized):
+    """A few columns hold nearly all entries: most draws repeat, and the chosen are taken out several times."""
+    rng = np.random.default_rng(size)
+    A = hubs(rng)
+    vertices = np.array([EMPTY, PARALLEL, 9, PARALLEL, *range(10, 49)], np.int32)
+    Q = StackedSelector(np.array([0, 3, 3, 43]), vertices, np.arange(3))
+    degrees = np.diff(A.indptr)[Q.vertices]
+    q = np.where(degrees > 0, 2**20 // np.maximum(degrees, 1), 0).astype(np.uint64) if row_normalized else None
+    with instruction_set(name):
+        for replace in (False, True):
+            draw = Draw(KEY, 2, size, replace)
+            assert_equal(CPU.draw_entries(A, Q, q, draw), REFERENCE.draw_entries(A, Q, q, draw))
+
+
+RULES = {
+    "counts": (None, False, None, 2),
+    "plain counts": (None, False, None, 1),
+    "row": (None, True, 20, 2),
+    "float32": (np.float32, False, 12, 2),
+    "float64, squared entries": (np.float64, False, 40, 1),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_draw_merged(rule, count, index):
+    """Dense sums, for many batches and for fewer than threads; supports taken whole; repeats."""
+    data, row_normalized, shift, column_power = RULES[rule]
+    rng = np.random.default_rng(11)
+    A = hubs(rng, index, data, row_normalized)
+    for k in (1, 2, 6):
+        Q = frontiers(rng, k + 1, index)
+        Q = StackedSelector(Q.batch_ptr[: k + 1], Q.vertices[: Q.batch_ptr[k]], Q.batch_ids[:k])
+        shifts = None if shift is None else np.full(k, shift)
+        numerators = Numerators(shifts, 3 - column_power, column_power)
+        for draw in (Draw(KEY, 0, 70), Draw(KEY, 1, 50, True), Draw(KEY, 2, N)):
+            with threads(count):
+                sample = CPU.draw_merged(A, Q, numerators, draw)
+            assert_equal(sample, REFERENCE.draw_merged(A, Q, numerators, draw))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_draw_merged_over_several_ranges_of_columns(count):
+    """More columns than a slice and a range have; rows that end in the middle of one; columns at their borders."""
+    rng, n = np.random.default_rng(5), 400_000
+    border = [0, 255, 256, 2**15 - 1, 2**15, 2**17 - 1, 2**17, 2**18, n - 1]
+    rows = [np.append(rng.choice(n, d), border) for d in (20_000, 9_000, 300)] + [rng.choice(2**16, 700)]
+    indptr = np.concatenate([pointers([len(r) for r in rows]), np.full(n - len(rows), sum(map(len, rows)))])
+    for row_normalized in (False, True):
+        A = Matrix(indptr, np.concatenate([np.sort(r) for r in rows]).astype(np.int32), None, row_normalized)
+        Q = StackedSelector(np.array([0, 4, 6]), np.array([2, 0, 3, 1, 1, 9], np.int32), np.array([3, 9]))
+        numerators = Numerators(np.array([30, 31]) if row_normalized else None, 1, 2)
+        with threads(count):
+            sample = CPU.draw_merged(A, Q, numerators, Draw(KEY, 0, 400))
+        assert_equal(sample, REFERENCE.draw_merged(A, Q, numerators, Draw(KEY, 0, 400)))
+
+
+def test_draw_merged_counts_beyond_16_bits():
+    """A column with 2^16 + 3 parallel entries: sums of 16 bits are noticed to be too small."""
+    columns = np.repeat([1, 5, 6], [2**16 + 3, 4, 2**16])
+    A = Matrix(np.array([0, len(columns), *[len(columns)] * 7]), columns.astype(np.int32))
+    Q = StackedSelector(np.array([0, 2]), np.array([0, 3], np.int32), np.array([0]))
+    for size in (1, 2, 3):
+        arguments = (A, Q, Numerators(None, 1, 2), Draw(KEY, 0, size))
+        assert_equal(CPU.draw_merged(*arguments), REFERENCE.draw_merged(*arguments))
+
+
+@pytest.mark.parametrize("backend", [CPU, REFERENCE], ids=["cpu", "reference"])
+def test_draw_merged_of_nothing(backend):
+    """No batches, batches without rows, rows without entries, entries of weight 0."""
+    A = Matrix(np.array([0, 0, 2, 2]), np.array([0, 2], np.int32), np.zeros(2, np.float32))
+    for vertices, batch_ptr in (([], [0]), ([], [0, 0]), ([0, 2], [0, 2]), ([1], [0, 1])):
+        k = len(batch_ptr) - 1
+        Q = StackedSelector(np.array(batch_ptr), np.array(vertices, np.int32), np.arange(k))
+        for replace in (False, True):
+            sample = backend.draw_merged(A, Q, Numerators(np.zeros(k, np.int64), 1, 2), Draw(KEY, 0, 3, replace))
+            assert sample.indptr.tolist() == [0] * (k + 1)
+            assert sample.columns.dtype == np.int32
+            assert sample.totals.tolist() == [0] * k
+            assert sample.whole.tolist() == [not replace] * k
+
+
+def test_draw_merged_is_composed_by_default():
+    """Where a graph has no fused kernel, `left_multiply` and `draw_columns` give the same sample."""
+    rng = np.random.default_rng(2)
+    operand, Q = LocalOperand(hubs(rng), None, CPU), frontiers(rng, 3)
+    arguments = (Q, Numerators(None, 1, 2), Draw(KEY, 0, 30))
+    assert_equal(GraphOperand.draw_merged(operand, *arguments), operand.draw_merged(*arguments))
