@@ -7,16 +7,6 @@
 
 namespace spsample {
 
-// A row as inclusive prefix sums of its numerators: `count` elements, not descending. total = the last one, 0 where empty.
-struct PrefixRow {
-    const uint64_t* inclusive;
-    int64_t count;
-
-    SPSAMPLE_HD uint64_t total() const { return count > 0 ? inclusive[count - 1] : 0; }
-    SPSAMPLE_HD uint64_t before(int64_t position) const { return position > 0 ? inclusive[position - 1] : 0; }
-    SPSAMPLE_HD uint64_t numerator(int64_t position) const { return inclusive[position] - before(position); }
-};
-
 // First position whose element exceeds x; `count` where none does. values: not descending. O(log count).
 SPSAMPLE_HD inline int64_t upper_bound(const uint64_t* values, int64_t count, uint64_t x) {
     int64_t first = 0;
@@ -32,6 +22,18 @@ SPSAMPLE_HD inline int64_t upper_bound(const uint64_t* values, int64_t count, ui
     return first;
 }
 
+// A row as inclusive prefix sums of its numerators: `count` elements, not descending. total = the last one, 0 where empty.
+// What is drawn from here is such a row, or another that answers the same four questions (`Row` below).
+struct PrefixRow {
+    const uint64_t* inclusive;
+    int64_t count;
+
+    SPSAMPLE_HD uint64_t total() const { return count > 0 ? inclusive[count - 1] : 0; }
+    SPSAMPLE_HD uint64_t before(int64_t position) const { return position > 0 ? inclusive[position - 1] : 0; }
+    SPSAMPLE_HD uint64_t numerator(int64_t position) const { return inclusive[position] - before(position); }
+    SPSAMPLE_HD int64_t find(uint64_t x) const { return upper_bound(inclusive, count, x); }
+};
+
 // The intervals of chosen positions, taken out of [0, T). Memory: `limit` elements each.
 //   positions  the chosen positions, ascending
 //   start      where the position's interval would begin if all intervals before it were taken out
@@ -43,7 +45,8 @@ struct TakenOut {
     int64_t count;
 
     // Takes out what is chosen by now. O(c log c).
-    SPSAMPLE_HD void rebuild(const PrefixRow& row, const Chosen& chosen) {
+    template <class Row>
+    SPSAMPLE_HD void rebuild(const Row& row, const Chosen& chosen) {
         count = chosen.count;
         for (int64_t j = 0; j < count; ++j) positions[j] = chosen.outcomes[j];
         sort_ascending(positions, count);
@@ -65,24 +68,26 @@ struct TakenOut {
 };
 
 // Position of one draw in the whole row.
-SPSAMPLE_HD inline int64_t its_draw(const PrefixRow& row, DrawStream& draws, int64_t draw) {
-    return upper_bound(row.inclusive, row.count, draws.below(draw, row.total()));
+template <class Row>
+SPSAMPLE_HD inline int64_t its_draw(const Row& row, DrawStream& draws, int64_t draw) {
+    return row.find(draws.below(draw, row.total()));
 }
 
-// The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`. The row must have more than `size` positions
-// of positive numerator; chosen and taken must be empty, with room for `size`. False where a further round would pass the
-// last draw number (`DrawStream::count`). Expected O(size log count).
-SPSAMPLE_HD inline bool its_distinct(const PrefixRow& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken) {
+// The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`, which holds those of the draws before `first` (in the
+// first round: first <= 4 size). The row must have more than `size` positions of positive numerator; taken must be empty, and both
+// have room for `size`. False where a further round would pass the last draw number (`DrawStream::count`). Expected O(size) finds.
+template <class Row>
+SPSAMPLE_HD inline bool its_distinct(
+    const Row& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken, int64_t first = 0) {
     const int64_t round = 4 * size;
     uint64_t rest = row.total();
-    for (int64_t draw = 0; chosen.count < size; ++draw) {
+    for (int64_t draw = first; chosen.count < size; ++draw) {
         if (draw > 0 && draw % round == 0) {
             if (draw + round > draws.count()) return false;
             taken.rebuild(row, chosen);
             rest = row.total() - taken.total();
         }
-        const uint64_t x = taken.shift(draws.below(draw, rest));
-        chosen.add(upper_bound(row.inclusive, row.count, x));
+        chosen.add(row.find(taken.shift(draws.below(draw, rest))));
     }
     return true;
 }
