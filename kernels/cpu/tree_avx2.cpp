@@ -13,6 +13,7 @@ namespace spsample {
 namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX2_INLINE
+#define SPSAMPLE_LOOP_LAMBDA __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline))
 
 namespace kernel {
 
@@ -30,6 +31,27 @@ SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
     const unsigned not_below = at_least(load(block), bound) | at_least(load(block + kHalf), bound) << kHalf;
     return static_cast<uint32_t>(kTreeLanes - __builtin_popcount(not_below));
 }
+
+// Compares each of the first 16 draws with those before it in two registers; draws beyond count as repeats, to be looked at one by one.
+struct Repeats {
+    __m256i first, second, equal;
+    bool more = false;
+
+    SPSAMPLE_LOOP_LAMBDA Repeats()
+        : first(_mm256_set1_epi32(-1)), second(first), equal(_mm256_setzero_si256()) {}  // no position is 2^32 - 1
+
+    SPSAMPLE_LOOP_LAMBDA void add(const uint32_t* positions, int draw) {
+        const __m256i position = _mm256_set1_epi32(static_cast<int>(positions[draw]));
+        const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+        equal = _mm256_or_si256(equal, _mm256_or_si256(_mm256_cmpeq_epi32(first, position), _mm256_cmpeq_epi32(second, position)));
+        first = _mm256_blendv_epi8(first, position, _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(draw)));
+        second = _mm256_blendv_epi8(second, position, _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(draw - kHalf)));
+        more |= draw >= 2 * kHalf;
+    }
+    SPSAMPLE_LOOP_LAMBDA bool any() const {
+        return more || _mm256_movemask_epi8(equal) != 0;
+    }
+};
 
 SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < kTreeLanes; lane += kHalf) {

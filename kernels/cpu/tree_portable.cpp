@@ -16,6 +16,7 @@ uint64_t redrawn(const TreeDraw& how, const TreeLanes& lanes, int lane, int64_t 
 namespace {
 
 #define SPSAMPLE_LOOP inline
+#define SPSAMPLE_LOOP_LAMBDA
 
 namespace kernel {
 
@@ -24,6 +25,16 @@ uint32_t count_below(const uint32_t* block, uint32_t y) {
     for (int i = 0; i < kTreeLanes; ++i) below += block[i] < y ? 1 : 0;
     return below;
 }
+
+// Compares each draw with those before it.
+struct Repeats {
+    bool found = false;
+
+    void add(const uint32_t* positions, int draw) {
+        for (int j = 0; j < draw; ++j) found |= positions[j] == positions[draw];
+    }
+    bool any() const { return found; }
+};
 
 void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < lanes.count; ++lane) {

@@ -1,7 +1,7 @@
 // Rows of A made ready to be drawn from by weight: the inclusive prefix sums of their numerators as trees.
 //
 // A tree holds the prefix sums P of a row, cut to their high bits (P >> cut), in blocks of 16, one cache line each. Level 0 is the
-// sums, padded with the largest element; element i of level l + 1 is the last one of block i of level l; the top level is one block.
+// sums, the last of them repeated to fill a block; element i of level l + 1 is the last one of block i of level l; the top level is one block.
 // A search looks at one block per level. Narrow rows keep their sums whole (cut 0). Those of wide rows are cut to 32 bits; where that
 // leaves a draw undecided (one in 2^27 / D or less, for D entries) its position is found by adding up numerators again.
 //
@@ -21,7 +21,6 @@ constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements o
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
 constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
-constexpr uint32_t kPadding = 0xFFFFFFFFu;
 
 // What there is to draw from a row, from the simplest.
 enum class RowKind : uint8_t {
@@ -146,7 +145,7 @@ struct TreeFunctions {
     // Largest and smallest exponent of the positive weights, and their number. O(count).
     ExponentRange (*range)(const Real* weights, int64_t count);
 
-    // Writes level 0 of the tree (cut 0 or kWideCut), padding included, and for wide rows the exact sums; returns the total.
+    // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact sums; returns the total.
     // -1000 < shift < 1000. O(count).
     uint64_t (*prefix_sums)(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums);
 };

@@ -256,7 +256,7 @@ private:
     static uint32_t* next_level(const uint32_t* level, int64_t blocks) {
         uint32_t* above = const_cast<uint32_t*>(level) + blocks * kTreeLanes;
         for (int64_t b = 0; b < blocks; ++b) above[b] = level[b * kTreeLanes + kTreeLanes - 1];
-        std::fill(above + blocks, above + tree_blocks(blocks) * kTreeLanes, kPadding);
+        std::fill(above + blocks, above + tree_blocks(blocks) * kTreeLanes, above[blocks - 1]);
         return above;
     }
 
@@ -271,7 +271,7 @@ private:
 // How many draws are made in lanes: some more than `size`, for some repeat.
 inline TreeDraw tree_draw(const DrawArguments& draw) {
     const int64_t size = std::min<int64_t>(draw.size, kMostTreeDraws);
-    const int64_t narrow = std::min(4 * size, (size + size / 2 + 2 + 3) / 4 * 4);
+    const int64_t narrow = std::min(4 * size, (size + 2 + 3) / 4 * 4);
     const int64_t wide = std::min(4 * size, (size + 2) / 2 * 2);
     return {draw.key, draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
 }
