@@ -142,18 +142,34 @@ SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, uint32_t y) {
 
 using LaneWords = uint32_t[kTreeLanes];
 
-// x of draw j, before any rejection, from the words of the lane; `low` are the product's low bits.
+// Bit l: whether the word of draw `draw` is rejected in lane l.
 template <bool Wide>
-SPSAMPLE_LOOP uint64_t product(const LaneWords* words, int lane, int draw, uint64_t total, uint64_t* low) {
-    if (Wide) {
-        const uint64_t word = wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]);
-        const unsigned __int128 wide = static_cast<unsigned __int128>(word) * total;
-        *low = static_cast<uint64_t>(wide);
-        return static_cast<uint64_t>(wide >> 64);
+SPSAMPLE_LOOP uint32_t rejected_lanes(const LaneWords* words, int draw, const uint64_t* totals, const uint64_t* rejected_below) {
+    uint32_t rejected = 0;
+    for (int lane = 0; lane < kTreeLanes; ++lane) {
+        const uint64_t low = Wide ? wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]) * totals[lane]
+                                  : uint32_t(words[draw][lane] * static_cast<uint32_t>(totals[lane]));
+        rejected |= uint32_t(low < rejected_below[lane]) << lane;
     }
-    const uint64_t narrow = words[draw][lane] * total;
-    *low = static_cast<uint32_t>(narrow);
-    return narrow >> 32;
+    return rejected;
+}
+
+// Puts the words of later attempts in the place of rejected ones.
+template <bool Wide>
+SPSAMPLE_LOOP void replace_rejected(const TreeDraw& how, const TreeLanes& lanes, int draws, LaneWords* words) {
+    uint64_t totals[kTreeLanes] = {}, rejected_below[kTreeLanes] = {};
+    for (int lane = 0; lane < lanes.count; ++lane) {
+        totals[lane] = lanes.row[lane]->total;
+        rejected_below[lane] = lanes.row[lane]->rejected_below;
+    }
+    for (int draw = 0; draw < draws; ++draw) {
+        for (uint32_t rest = rejected_lanes<Wide>(words, draw, totals, rejected_below); rest != 0; rest &= rest - 1) {
+            const int lane = __builtin_ctz(rest);
+            const uint64_t word = later_word<Wide>(how, lanes, lane, draw);
+            words[Wide ? 2 * draw : draw][lane] = static_cast<uint32_t>(word);
+            if (Wide) words[2 * draw + 1][lane] = static_cast<uint32_t>(word >> 32);
+        }
+    }
 }
 
 // Whether the position of draw `draw` is among those before it.
@@ -163,68 +179,46 @@ SPSAMPLE_LOOP bool is_among(const uint32_t* positions, int count, uint32_t posit
     return found;
 }
 
-// What a lane's draws are made of.
-template <int Count>
-struct LaneRow {
-    const LaneWords* words;
-    int lane;
-    uint64_t total;
-    uint64_t rejected_below;
-    Levels<Count> levels;
-};
-
-// Position of a draw, as if its word were not rejected; `doubtful` is set where it is, or where the tree does not decide.
+// Position of draw `draw` of a lane; `undecided` is set where the tree does not decide.
 template <bool Wide, int Count>
-SPSAMPLE_LOOP uint32_t draw_once(const LaneRow<Count>& row, int draw, bool* doubtful) {
-    uint64_t low;
-    const uint64_t x = product<Wide>(row.words, row.lane, draw, row.total, &low);
-    const uint32_t y = static_cast<uint32_t>(Wide ? x >> kWideCut : x + 1);
-    const uint32_t position = find_loop(row.levels, y);
-    *doubtful = (low < row.rejected_below) | (Wide && row.levels.level[0][position] == y);
+SPSAMPLE_LOOP uint32_t draw_once(const LaneWords* words, int lane, int draw, uint64_t total, const Levels<Count>& levels, bool* undecided) {
+    uint32_t y;
+    if (Wide) {
+        const unsigned __int128 word = wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]);
+        y = static_cast<uint32_t>(static_cast<uint64_t>(word * total >> 64) >> kWideCut);
+    } else {
+        y = static_cast<uint32_t>(words[draw][lane] * total >> 32) + 1;
+    }
+    const uint32_t position = find_loop(levels, y);
+    *undecided |= Wide && levels.level[0][position] == y;
     return position;
 }
 
-// The same, exactly, of a doubtful draw; false where the tree does not decide.
-template <bool Wide, int Count>
-SPSAMPLE_LOOP bool draw_again(const TreeDraw& how, const LaneRow<Count>& row, const TreeLanes& lanes, int draw, uint32_t* position) {
-    const uint64_t x = redrawn(how, lanes, row.lane, draw);
-    const uint32_t y = static_cast<uint32_t>(Wide ? x >> kWideCut : x + 1);
-    *position = find_loop(row.levels, y);
-    return !(Wide && row.levels.level[0][*position] == y);
-}
-
-// The first `size` draws are made without a branch on what comes out, and looked at afterwards: in most rows nothing is wrong with them.
+// The first `size` draws are made without a branch on what comes out, and looked at afterwards: in most rows they are what is wanted.
 template <bool Wide, bool Replace, int Count>
 SPSAMPLE_LOOP void draw_lane_loop(
     const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes, int lane) {
-    const ReadyRow& ready = *lanes.row[lane];
-    const LaneRow<Count> row{words, lane, ready.total, ready.rejected_below, levels_of<Count>(ready, trees)};
+    const ReadyRow& row = *lanes.row[lane];
+    const Levels<Count> levels = levels_of<Count>(row, trees);
     uint32_t* const positions = lanes.positions[lane];
     kernel::Repeats repeats;
-    uint64_t all_doubtful = 0;
+    bool undecided = false;
     for (int draw = 0; draw < how.size; ++draw) {
-        bool doubtful;
-        positions[draw] = draw_once<Wide>(row, draw, &doubtful);
-        all_doubtful |= uint64_t(doubtful) << draw;
+        positions[draw] = draw_once<Wide>(words, lane, draw, row.total, levels, &undecided);
         if (!Replace) repeats.add(positions, draw);
     }
-    lanes.found[lane] = lanes.next[lane] = 0;
-    for (uint64_t rest = all_doubtful; rest != 0; rest &= rest - 1) {
-        const int draw = __builtin_ctzll(rest);
-        if (!draw_again<Wide>(how, row, lanes, draw, positions + draw)) return;
-    }
     int count = how.size, next = how.size;
-    if (!Replace && (repeats.any() || all_doubtful)) {
-        count = 0;
-        for (int draw = 0; draw < how.size; ++draw) {
+    if (undecided) {
+        count = next = 0;
+    } else if (!Replace && repeats.any()) {
+        count = 1;
+        for (int draw = 1; draw < how.size; ++draw) {
             const uint32_t position = positions[draw];
             if (!is_among(positions, count, position)) positions[count++] = position;
         }
-        const int draws = Wide ? how.wide_draws : how.narrow_draws;
-        for (; next < draws && count < how.size; ++next) {
-            bool doubtful;
-            uint32_t position = draw_once<Wide>(row, next, &doubtful);
-            if (doubtful && !draw_again<Wide>(how, row, lanes, next, &position)) break;
+        for (const int draws = Wide ? how.wide_draws : how.narrow_draws; next < draws && count < how.size; ++next) {
+            const uint32_t position = draw_once<Wide>(words, lane, next, row.total, levels, &undecided);
+            if (undecided) break;
             if (!is_among(positions, count, position)) positions[count++] = position;
         }
     }
@@ -250,6 +244,7 @@ SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, T
     const int draws = how.replace ? how.size : Wide ? how.wide_draws : how.narrow_draws;
     const int blocks = Wide ? (draws + 1) / 2 : (draws + 3) / 4;
     for (int block = 0; block < blocks; ++block) kernel::philox_block(how, lanes, block, words + 4 * block);
+    replace_rejected<Wide>(how, lanes, draws, words);
     if (how.replace) {
         draw_each_lane<Wide, true>(how, words, trees, lanes);
     } else {

@@ -7,12 +7,6 @@
 
 namespace spsample {
 
-uint64_t redrawn(const TreeDraw& how, const TreeLanes& lanes, int lane, int64_t draw) {
-    const uint64_t vertex = wide_word(lanes.vertex_low[lane], lanes.vertex_high[lane]);
-    const uint64_t total = lanes.row[lane]->total;
-    return DrawStream(how.key, vertex, how.hop, lanes.batch_id[lane], total).below(draw, total);
-}
-
 namespace {
 
 #define SPSAMPLE_LOOP inline

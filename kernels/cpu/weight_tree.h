@@ -174,8 +174,21 @@ const TreeSet& tree_set();
 
 // --- implementations --------------------------------------------------------------------------------------------------------
 
-// A draw again whose first word was rejected.
-uint64_t redrawn(const TreeDraw& how, const TreeLanes& lanes, int lane, int64_t draw);
+// The word that a draw is made with where that of attempt 0 was rejected: the first that is not, or the last there is.
+template <bool Wide>
+uint64_t later_word(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw) {
+    const ReadyRow& row = *lanes.row[lane];
+    const uint32_t block = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4);
+    uint64_t word = 0, low = 0;
+    for (uint32_t attempt = 1; attempt <= kLastAttempt; ++attempt) {
+        const PhiloxWords drawn = philox4x32_10(
+            {{lanes.vertex_low[lane], lanes.vertex_high[lane] | how.hop << 16 | attempt << 24, block, lanes.batch_id[lane]}}, how.key);
+        word = Wide ? wide_word(drawn.w[2 * (draw % 2)], drawn.w[2 * (draw % 2) + 1]) : drawn.w[draw % 4];
+        low = Wide ? word * row.total : static_cast<uint32_t>(word * row.total);
+        if (low >= row.rejected_below) break;
+    }
+    return word;
+}
 
 extern const TreeSet kTreesPortable, kTreesAvx2, kTreesAvx512;
 

@@ -3,7 +3,7 @@
 // To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves cost
 // little. So A is visited range by range, and a range's rows are made ready (weight_tree.h) once for all batches that draw from them:
 //   1. the stacked rows are put into runs, one batch each, in ascending order of vertex: as they come where they ascend, else sorted;
-//   2. the entries of each row are counted, which places every row's output;
+//   2. rows are laid out in the result as if no weight were 0; where that is found to be wrong, positive weights are counted;
 //   3. threads take parts of A. A part is visited in ranges whose trees fit the second-level cache. In each range the rows that a run
 //      asks for are marked, made ready in order, and drawn run by run, 16 at a time.
 // A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
@@ -33,7 +33,7 @@ namespace {
 
 constexpr int64_t kLongRun = 128;         // shorter ascending runs are sorted with the rest
 constexpr int64_t kRowCost = 32;          // what a row takes of a range beside its entries
-constexpr int64_t kRangeCost = 96 << 10;  // entries, and kRowCost for each row: the trees of a range take about 4 bytes for each
+constexpr int64_t kRangeCost = 48 << 10;  // entries, and kRowCost for each row: the trees of a range take about 4 bytes for each
 constexpr int64_t kPartsPerThread = 16;
 constexpr int64_t kSmallestPart = 64;     // stacked rows that a part holds on average, at least
 constexpr int64_t kWidestRange = 64;      // ranges are up to so many times as wide where few of their rows are asked for
@@ -168,7 +168,7 @@ void emit(const WeightedCall<Index, Real>& call, const Pending& one, const Posit
 
 // --- ready rows -------------------------------------------------------------------------------------------------------------
 
-// A vector of trivial elements that is aligned to cache lines and keeps no contents when it grows... on purpose: see extend().
+// Memory for trees, aligned to cache lines.
 class TreeStore {
 public:
     // Room for `count` elements, a multiple of 16, behind those taken so far. Returns where they begin.
@@ -457,9 +457,9 @@ template <class Index>
 class Parts {
 public:
     Parts(const CsrView<Index>& A, int64_t m) : A_(A) {
-        count_ = std::max<int64_t>(1, std::min(int64_t(getenv("PP") ? atoll(getenv("PP")) : kPartsPerThread) * thread_limit(), m / kSmallestPart));
+        count_ = std::max<int64_t>(1, std::min(kPartsPerThread * thread_limit(), m / kSmallestPart));
         count_ = std::max(count_, A.num_rows >> 31);
-        range_cost_ = int64_t(getenv("RC") ? atoll(getenv("RC")) : kRangeCost) * std::clamp<int64_t>(A.num_rows / (m + 1), 1, kWidestRange);
+        range_cost_ = kRangeCost * std::clamp<int64_t>(A.num_rows / (m + 1), 1, kWidestRange);
     }
     int64_t count() const { return count_; }
     int64_t range_cost() const { return range_cost_; }
