@@ -77,7 +77,7 @@ def check(A, Q, draw, positions=True) -> None:
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("value", [np.float32, np.float64])
 def test_rows_of_all_lengths(instruction_set, weights, replace, value):
-    """Trees of one, two and three levels, rows taken whole, empty rows; fanouts of one register, of two, and too many for lanes."""
+    """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, and too large for lanes."""
     rng = np.random.default_rng(1)
     lengths = [*range(36), 255, 256, 257, 300, 4096, 4097, 0, 5000, 17]
     for index in (np.int32, np.int64):
@@ -90,7 +90,7 @@ def test_rows_of_all_lengths(instruction_set, weights, replace, value):
 @pytest.mark.parametrize("weights", ["exponential", "zeros", "two"])
 @pytest.mark.parametrize("replace", [False, True])
 def test_many_ranges(instruction_set, threads, weights, replace):
-    """Ranges and parts, a row longer than a range, batches in and out of order that share rows, and repeated vertices."""
+    """Ranges and parts, rows longer than a range, batches in and out of order that share rows, repeated vertices."""
     rng = np.random.default_rng(2)
     lengths = rng.choice([0, 1, 3, 8, 40, 400], 3000)
     lengths[[0, 1234, 2999]] = [70_000, 100_000, 20_000]
@@ -129,3 +129,16 @@ def test_extreme_exponents(instruction_set):
     for scale in (5e-324, 1e-310, 1e-290, 1e290, 1e307):
         A = Matrix(np.array([0, 30]), np.arange(30, dtype=np.int32), rng.integers(1, 15, 30) * scale)
         check(A, selector([[0]] * 5), Draw(KEY, 3, 4))
+
+
+def test_whole_rows_cut_between_threads(threads):
+    """Stretches of entries begin and end within rows, at their ends, and in batches without rows."""
+    rng = np.random.default_rng(6)
+    lengths = rng.choice([0, 1, 40, 4000], 500)
+    lengths[[3, 77]] = [300_000, 1 << 16]
+    A = graph(rng, lengths, "ones")._replace(data=None)
+    batches = [rng.permutation(500), [], [3], [], [77, 77, 0], [3], np.flatnonzero(lengths == 0)[:5], []]
+    for index, positions in ((np.int32, True), (np.int64, False)):
+        B = A._replace(indices=A.indices.astype(index))
+        expected = REFERENCE.take_rows(B, selector(batches, index), positions)
+        assert_rows_equal(CPU.take_rows(B, selector(batches, index), positions), expected)
