@@ -77,7 +77,7 @@ def check(A, Q, draw, positions=True) -> None:
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("value", [np.float32, np.float64])
 def test_rows_of_all_lengths(instruction_set, weights, replace, value):
-    """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, and too large for lanes."""
+    """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, or too large for lanes."""
     rng = np.random.default_rng(1)
     lengths = [*range(36), 255, 256, 257, 300, 4096, 4097, 0, 5000, 17]
     for index in (np.int32, np.int64):
