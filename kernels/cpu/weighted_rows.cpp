@@ -313,6 +313,9 @@ public:
         if (group.lanes.count == kTreeLanes) finish(kind);
     }
 
+    // Whether drawn entries may be far from the processor, so that it pays to ask for each.
+    void set_far(bool far) { far_ = far; }
+
     // Makes all draws that wait.
     void flush() {
         for (int kind = 0; kind < kKinds; ++kind) {
@@ -346,7 +349,7 @@ private:
                 if (group.lanes.found[lane] < how_.size) go_on(group, lane);
             }
         }
-        for (int lane = 0; lane < group.lanes.count; ++lane) prefetch(group.pending[lane], group.positions.data() + lane * how_.size);
+        for (int lane = 0; lane < group.lanes.count && far_; ++lane) prefetch(group.pending[lane], group.positions.data() + lane * how_.size);
         turn_[kind] ^= 1;
         emit_group(groups_[kind][turn_[kind]]);
     }
@@ -423,6 +426,7 @@ private:
     WeightedResult<Index, Real>& result_;
     const TreeDraw how_;
     const bool in_lanes_;
+    bool far_ = true;
     const TreeSet& tree_set_ = spsample::tree_set();
     Group groups_[kKinds][2];
     int turn_[kKinds] = {0, 0, 0};
@@ -578,7 +582,9 @@ private:
         } else {
             make_ready_by_marking(begin, end, static_cast<uint32_t>(bounds_[range] - bounds_[0]), num_rows);
         }
-        Ahead ahead = num_rows <= kDense * (end - begin) ? next_range(range, end - begin) : Ahead{};
+        const bool dense = num_rows <= kDense * (end - begin);
+        drawer_.set_far(!dense);
+        Ahead ahead = dense ? next_range(range, end - begin) : Ahead{};
         for (const Request* one = begin; one < end; ++one) {
             ahead.step();
             drawer_.draw(ready_[one->row], one->batch, one->out);
