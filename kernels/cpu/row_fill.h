@@ -16,6 +16,8 @@ constexpr int64_t kRowChunk = 1024;  // a smaller loop is not worth waking a thr
 constexpr int64_t kGroup = 32;
 constexpr int64_t kAhead = 16;
 
+void bind_weighted_rows(nb::module_& m);
+
 // --- results ------------------------------------------------------------------------------------------------------------
 
 template <class Index>

@@ -1,98 +1,65 @@
-// The row law over stacked rows, weighted and whole: sample_rows_weighted, take_rows (docs/law.md, section 3).
-#include "spsample/row_law.h"
-
+// Whole rows, stacked: take_rows (fanout -1; docs/law.md, section 3).
 #include <algorithm>
-#include <vector>
+#include <cstring>
 
 #include "row_fill.h"
-#include "spsample/quantize.h"
 
 namespace spsample {
 namespace {
 
-// --- the laws -----------------------------------------------------------------------------------------------------------
+constexpr int64_t kCopiedAtOnce = 1 << 16;  // entries
+constexpr int64_t kFetchedAhead = 4096;     // bytes of a row that are asked for before its turn
+constexpr int64_t kRowsAhead = 8;
 
-// Number of positive weights, or `enough` as soon as there are that many.
-template <class Real>
-int64_t count_positive(const Real* weights, int64_t degree, int64_t enough) {
-    int64_t positive = 0;
-    for (int64_t e = 0; e < degree && positive < enough; ++e) positive += is_positive(weights[e]) ? 1 : 0;
-    return positive;
+// Copies the entries begin .. begin + count - 1 of A to `out` and following.
+template <class Index>
+void copy_entries(const CsrView<Index>& A, int64_t begin, int64_t count, int64_t out, RowsResult<Index>& result) {
+    if (count <= 0) return;
+    memcpy(result.columns.data() + out, A.indices + begin, static_cast<size_t>(count) * sizeof(Index));
+    if (!result.with_positions) return;
+    int64_t* positions = result.positions.data() + out;
+    for (int64_t e = 0; e < count; ++e) positions[e] = begin + e;
 }
 
-template <class Real>
-PrefixRow quantized_row(const Real* weights, int64_t degree, DrawScratch& scratch) {
-    const int64_t shift = row_shift(weights, degree);
-    uint64_t* inclusive = scratch.prefix(degree);
-    uint64_t sum = 0;
-    for (int64_t e = 0; e < degree; ++e) {
-        sum += quantize(weights[e], shift, 1);
-        inclusive[e] = sum;
+// Asks for the first bytes of a row.
+template <class Index>
+void fetch_row(const CsrView<Index>& A, int64_t vertex) {
+    constexpr int64_t line = 64;
+    const int64_t bytes = std::min(A.degree(vertex) * static_cast<int64_t>(sizeof(Index)), kFetchedAhead);
+    const char* row = reinterpret_cast<const char*>(A.indices + A.begin(vertex));
+    for (int64_t byte = 0; byte < bytes; byte += line) SPSAMPLE_PREFETCH(row + byte);
+}
+
+// Copies the entries [begin, end) of all rows' entries, one after the other. They may begin and end within a row.
+template <class Index>
+void copy_stretch(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t begin, int64_t end, RowsResult<Index>& result) {
+    const int64_t* entry_ptr = result.entry_ptr.data();
+    int64_t i = std::upper_bound(entry_ptr, entry_ptr + Q.num_batches + 1, begin) - entry_ptr - 1;
+    const int64_t* first = result.indptr.data() + Q.batch_ptr[i] + i;
+    const int64_t* last = result.indptr.data() + Q.batch_ptr[i + 1] + i + 1;
+    int64_t r = Q.batch_ptr[i] + (std::upper_bound(first, last, begin - entry_ptr[i]) - first - 1);
+    for (int64_t ahead = r; ahead < std::min(r + kRowsAhead, Q.num_rows); ++ahead) fetch_row(A, Q.vertices[ahead]);
+    for (int64_t out = begin; out < end; ++r) {
+        if (r + kRowsAhead < Q.num_rows) fetch_row(A, Q.vertices[r + kRowsAhead]);
+        if (r + 4 * kRowsAhead < Q.num_rows) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + 4 * kRowsAhead]);
+        while (r >= Q.batch_ptr[i + 1]) ++i;
+        const int64_t skip = out - result.offset(r, i);
+        const int64_t count = std::min(A.degree(Q.vertices[r]) - skip, end - out);
+        copy_entries(A, A.begin(Q.vertices[r]) + skip, count, out, result);
+        out += count;
     }
-    return {inclusive, degree};
 }
 
-template <class Index, class Real>
-RowsResult<Index> weighted_rows(
-    const CsrView<Index>& A, const Real* data, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
-    RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t vertex) {
-        const int64_t enough = draw.replace ? 1 : draw.size;
-        return drawn_count(count_positive(data + A.begin(vertex), A.degree(vertex), enough), draw.size, draw.replace);
-    });
-    fill_rows(A, Q, result, [&](DrawScratch& scratch, int64_t vertex, int64_t batch_id, int64_t* out) {
-        const int64_t begin = A.begin(vertex), degree = A.degree(vertex);
-        const Real* weights = data + begin;
-        const bool within = degree <= draw.size || count_positive(weights, degree, draw.size + 1) <= draw.size;
-        if (!draw.replace && within) {
-            for (int64_t e = 0; e < degree; ++e) {
-                if (is_positive(weights[e])) *out++ = begin + e;
-            }
-            return;
-        }
-        const PrefixRow row = quantized_row(weights, degree, scratch);
-        DrawStream draws(draw.key, static_cast<uint64_t>(vertex), draw.hop, batch_id, row.total());
-        if (draw.replace) {
-            its_repeated(row, draw.size, draws, out);
-        } else {
-            Chosen chosen = scratch.chosen(draw.size, out);
-            TakenOut taken = scratch.taken_out(draw.size);
-            require_draws(its_distinct(row, draw.size, draws, chosen, taken));
-        }
-        for (int64_t e = 0; e < draw.size; ++e) out[e] += begin;
-    });
-    return result;
-}
-
+// Threads share the entries, not the rows, so that one long row is no thread's fate.
 template <class Index>
 RowsResult<Index> whole_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, bool positions) {
     RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t vertex) { return A.degree(vertex); });
-    parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
-        for_rows(Q, begin, end, [&](int64_t r, int64_t i) {
-            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(Q.vertices[r + kAhead]));
-            const int64_t first = A.begin(Q.vertices[r]), degree = A.degree(Q.vertices[r]);
-            const int64_t offset = result.offset(r, i);
-            std::copy(A.indices + first, A.indices + first + degree, result.columns.data() + offset);
-            if (!positions) return;
-            for (int64_t e = 0; e < degree; ++e) result.positions[offset + e] = first + e;
-        });
-    });
+    parallel_chunks(result.columns.size(), kCopiedAtOnce, [&](int64_t begin, int64_t end) { copy_stretch(A, Q, begin, end, result); });
     return result;
 }
 
 // --- bindings -----------------------------------------------------------------------------------------------------------
-
-// O(entries of the rows + m size log d) expected time, O(largest row) memory per thread.
-template <class Index, class Real>
-nb::tuple sample_rows_weighted(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<Real>& data, const In<int64_t>& batch_ptr,
-    const In<Index>& vertices, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
-    bool replace, bool positions) {
-    const CsrView<Index> A = csr_view(indptr, indices);
-    require(data.size() == indices.size(), "data", "needs one element per entry");
-    const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    return run<Index>([&] { return weighted_rows(A, data.data(), Q, draw, positions); });
-}
 
 // O(m + entries of the rows).
 template <class Index>
@@ -104,21 +71,11 @@ nb::tuple take_rows(
     return run<Index>([&] { return whole_rows(A, Q, positions); });
 }
 
-template <class Index, class Real>
-void bind_weighted(nb::module_& m) {
-    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert(), nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
-          nb::arg("batch_ids").noconvert(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
-          nb::arg("replace"), nb::arg("positions"));
-}
-
 template <class Index>
 void bind_for(nb::module_& m) {
     m.def("take_rows", &take_rows<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(),
           nb::arg("positions"));
-    bind_weighted<Index, float>(m);
-    bind_weighted<Index, double>(m);
 }
 
 }  // namespace
@@ -126,6 +83,7 @@ void bind_for(nb::module_& m) {
 void bind_rows(nb::module_& m) {
     bind_for<int32_t>(m);
     bind_for<int64_t>(m);
+    bind_weighted_rows(m);
 }
 
 }  // namespace spsample

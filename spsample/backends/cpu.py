@@ -159,12 +159,14 @@ class CpuBackend:
             selector[0], *_core.sample_rows_uniform(*_matrix(A), *selector, *_draw(draw), bool(positions))
         )
 
-    def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+    def sample_rows_weighted(
+        self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+    ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
         selector = _selector(Q, A.indices)
+        arguments = (*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions), bool(weights))
         with _enough_draws():
-            arrays = _core.sample_rows_weighted(*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions))
-        return StackedRows(selector[0], *arrays)
+            return StackedRows(selector[0], *_core.sample_rows_weighted(*arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""

@@ -73,7 +73,7 @@ class StackedRows(NamedTuple):
 
     Batch i owns rows `batch_ptr[i]:batch_ptr[i + 1]`, entries `entry_ptr[i]:entry_ptr[i + 1]` of `columns` and
     `[batch_ptr[i] + i : batch_ptr[i + 1] + i + 1]` of `indptr`, which starts at 0 for every batch. `positions` are the
-    entries' positions in A (int64), or None where they were not asked for.
+    entries' positions in A (int64) and `weights` their weights, or None where they were not asked for.
     """
 
     batch_ptr: Int64Array
@@ -81,6 +81,7 @@ class StackedRows(NamedTuple):
     indptr: Int64Array
     columns: IntArray
     positions: Int64Array | None
+    weights: FloatArray | None = None
 
 
 class Compaction(NamedTuple):
@@ -153,8 +154,10 @@ class Backend(Protocol):
         """Row law, uniform: the drawn entries' columns (global ids) for each selected row, positions where asked."""
         ...
 
-    def sample_rows_weighted(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
-        """Row law, weighted by `A.data` (not None) under the row rule."""
+    def sample_rows_weighted(
+        self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+    ) -> StackedRows:
+        """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked."""
         ...
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

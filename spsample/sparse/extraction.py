@@ -63,6 +63,8 @@ def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None
     """A_iv of drawn entries: weights, `1/d` in float32, or None where the graph has none."""
     if A.weighting == "unweighted":
         return None
+    if sample.rows.weights is not None:
+        return sample.rows.weights
     if sample.matrix.data is not None:
         return sample.matrix.data[sample.rows.positions]
     degrees = np.diff(sample.matrix.indptr)[sample.selector.vertices]

@@ -75,11 +75,11 @@ class LocalOperand(GraphOperand):
         return RowTotals(counts, self._row_exponents[Q.vertices])
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        positions = edge_ids or self.matrix.data is not None
+        positions = edge_ids or self.matrix.data is not None  # they lead to the weights
         if rule == "whole":
             rows = self.backend.take_rows(self.matrix, Q, positions)
         elif rule == "weighted":
-            rows = self.backend.sample_rows_weighted(self.matrix, Q, draw, positions)
+            rows = self.backend.sample_rows_weighted(self.matrix, Q, draw, edge_ids, weights=True)
         else:
             rows = self.backend.sample_rows_uniform(self.matrix, Q, draw, positions)
         return self._entries(rows, Q, edge_ids)

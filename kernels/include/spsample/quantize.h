@@ -165,10 +165,9 @@ SPSAMPLE_HD inline bool scaled_is_integer(Real w, int64_t shift) {
 }
 
 // The row rule's exponent K, for the whole row (section 2): narrow where every numerator is then at least 2^11
-// or exact, else wide. 0 for a row without positive entries, which has T = 0.
+// or exact, else wide. 0 for a row without positive entries, which has T = 0. range: that of the row's exponents.
 template <class Real>
-SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count) {
-    const ExponentRange range = exponent_range(weights, count);
+SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count, const ExponentRange& range) {
     if (range.positive == 0) {
         return 0;
     }
@@ -183,6 +182,16 @@ SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count) {
         }
     }
     return narrow;
+}
+
+template <class Real>
+SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count) {
+    return row_shift(weights, count, exponent_range(weights, count));
+}
+
+// Whether the row rule chose K = shift as that of a wide row.
+SPSAMPLE_HD inline bool is_wide(const ExponentRange& range, int64_t shift) {
+    return shift + range.largest + ceil_log2(static_cast<uint64_t>(range.positive)) == 62;
 }
 
 }  // namespace spsample

@@ -28,9 +28,10 @@ SPSAMPLE_HD inline void uniform_repeated(int64_t degree, int64_t size, DrawStrea
     }
 }
 
-// `size` positions of the row by weight, repeats kept, into `positions`. O(size log count).
-SPSAMPLE_HD inline void its_repeated(const PrefixRow& row, int64_t size, DrawStream& draws, int64_t* positions) {
-    for (int64_t draw = 0; draw < size; ++draw) positions[draw] = its_draw(row, draws, draw);
+// Draws first .. size - 1 of a row by weight, repeats kept, into positions[first .. size - 1]. O(size) finds.
+template <class Row>
+SPSAMPLE_HD inline void its_repeated(const Row& row, int64_t size, DrawStream& draws, int64_t* positions, int64_t first = 0) {
+    for (int64_t draw = first; draw < size; ++draw) positions[draw] = its_draw(row, draws, draw);
 }
 
 }  // namespace spsample

@@ -26,7 +26,9 @@ def sample_rows_uniform(A: Matrix, Q: StackedSelector, draw: Draw, positions: bo
     return _gather(A, Q, offsets, positions)
 
 
-def sample_rows_weighted(A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
+def sample_rows_weighted(
+    A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+) -> StackedRows:
     """Row law, weighted: ITS over the row's entries."""
     data = cast("FloatArray", A.data)
     stream, _ = _row_streams(A, Q, draw)
@@ -37,7 +39,10 @@ def sample_rows_weighted(A: Matrix, Q: StackedSelector, draw: Draw, positions: b
             offsets.append(its_with_replacement(stream(r), numerators, draw.size))
         else:
             offsets.append(first_distinct(stream(r), numerators, draw.size))
-    return _gather(A, Q, offsets, positions)
+    rows = _gather(A, Q, offsets, True)
+    return rows._replace(
+        positions=rows.positions if positions else None, weights=data[rows.positions] if weights else None
+    )
 
 
 def take_rows(A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

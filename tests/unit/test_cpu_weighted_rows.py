@@ -1,0 +1,144 @@
+"""The weighted row law by ranges of A: equal to the reference on every instruction set and number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
+
+from spsample.backends.cpu import CpuBackend  # noqa: E402
+from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
+from spsample.backends.reference import ReferenceBackend  # noqa: E402
+
+pytestmark = pytest.mark.sanitize
+
+CPU, REFERENCE = CpuBackend(), ReferenceBackend()
+KEY = (0x243F6A88, 0x85A308D3)
+
+
+@pytest.fixture(params=["portable", "avx2", "avx512"])
+def instruction_set(request):
+    before = core.instruction_set()
+    if not core.set_instruction_set(request.param):
+        pytest.skip(f"this machine lacks {request.param}")
+    yield request.param
+    core.set_instruction_set(before)
+
+
+@pytest.fixture(params=[1, 2, 4])
+def threads(request):
+    before = core.get_num_threads()
+    core.set_num_threads(request.param)
+    yield request.param
+    core.set_num_threads(before)
+
+
+def pointers(lengths) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+WEIGHTS = {
+    "ones": lambda rng, count: np.ones(count),
+    "integers": lambda rng, count: rng.integers(1, 9, count).astype(float),
+    "exponential": lambda rng, count: rng.exponential(size=count),
+    "zeros": lambda rng, count: rng.exponential(size=count) * (rng.random(count) < 0.4),
+    "magnitudes": lambda rng, count: 10.0 ** rng.uniform(-18, 18, count),
+    "two": lambda rng, count: np.where(rng.random(count) < 0.05, 1.0, 1e-12),
+}
+
+
+def graph(rng, lengths, weights, index=np.int32, value=np.float32) -> Matrix:
+    count = int(np.sum(lengths))
+    indices = rng.integers(0, len(lengths), count).astype(index)
+    return Matrix(pointers(lengths), indices, WEIGHTS[weights](rng, count).astype(value))
+
+
+def selector(batches, index=np.int32) -> StackedSelector:
+    vertices = np.concatenate([*batches, []]).astype(index)
+    return StackedSelector(pointers([len(b) for b in batches]), vertices, 2**32 - 3 + np.arange(len(batches)))
+
+
+def assert_rows_equal(one: StackedRows, other: StackedRows) -> None:
+    for field, a, b in zip(one._fields, one, other, strict=True):
+        assert (a is None) == (b is None), field
+        if a is not None:
+            assert a.dtype == b.dtype, field
+            np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+def check(A, Q, draw, positions=True) -> None:
+    expected = REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights=True)
+    assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, weights=True), expected)
+    assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions), expected._replace(weights=None))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_rows_of_all_lengths(instruction_set, weights, replace, value):
+    """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, or too large for lanes."""
+    rng = np.random.default_rng(1)
+    lengths = [*range(36), 255, 256, 257, 300, 4096, 4097, 0, 5000, 17]
+    for index in (np.int32, np.int64):
+        A = graph(rng, lengths, weights, index, value)
+        batches = [rng.permutation(len(lengths))[:size] for size in (45, 1, 0, 17, 16)]
+        for size in (1, 2, 5, 15, 16, 17, 33, 64, 65, 300):
+            check(A, selector(batches, index), Draw(KEY, 7, size, replace), positions=size % 2 == 1)
+
+
+@pytest.mark.parametrize("weights", ["exponential", "zeros", "two"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_many_ranges(instruction_set, threads, weights, replace):
+    """Ranges and parts, rows longer than a range, batches in and out of order that share rows, repeated vertices."""
+    rng = np.random.default_rng(2)
+    lengths = rng.choice([0, 1, 3, 8, 40, 400], 3000)
+    lengths[[0, 1234, 2999]] = [70_000, 100_000, 20_000]
+    A = graph(rng, lengths, weights)
+    hubs = np.array([0, 1234, 2999])
+    batches = [np.sort(rng.permutation(3000)[:size]) for size in (900, 500, 150)]
+    batches += [rng.permutation(3000)[:100], np.concatenate([hubs, batches[0][:200]]), np.repeat(hubs, 2), hubs[::-1]]
+    check(A, selector(batches), Draw(KEY, 0, 5, replace))
+
+
+@pytest.mark.parametrize("requests", [1, 2, 40])
+def test_few_rows_of_many(instruction_set, requests):
+    """Rows far apart: requests are sorted instead of rows marked."""
+    rng = np.random.default_rng(3)
+    A = graph(rng, np.full(50_000, 4), "exponential")
+    A.indptr[:], lengths = 0, np.where(rng.random(50_000) < 0.2, 20, 0)
+    lengths[-1] = 4 * 50_000 - lengths[:-1].sum()
+    A.indptr[1:] = np.cumsum(lengths)
+    batches = [rng.integers(0, 50_000, requests) for _ in range(3)]
+    check(A, selector(batches), Draw(KEY, 1, 6))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_undecided_draws(instruction_set, replace):
+    """Most entries are too small for the high bits of the prefix sums to tell them apart."""
+    rng = np.random.default_rng(4)
+    weights = np.where(rng.random(30_000) < 0.5, 2.0**-34, 2.0**-30)
+    weights[::3000] = 1.0
+    A = Matrix(np.array([0, 30_000]), np.arange(30_000, dtype=np.int32), weights)
+    check(A, selector([[0]] * 40), Draw(KEY, 2, 9, replace))
+
+
+def test_extreme_exponents(instruction_set):
+    """The largest and the smallest weights there are, where no power of two is a normal number."""
+    rng = np.random.default_rng(5)
+    for scale in (5e-324, 1e-310, 1e-290, 1e290, 1e307):
+        A = Matrix(np.array([0, 30]), np.arange(30, dtype=np.int32), rng.integers(1, 15, 30) * scale)
+        check(A, selector([[0]] * 5), Draw(KEY, 3, 4))
+
+
+def test_whole_rows_cut_between_threads(threads):
+    """Stretches of entries begin and end within rows, at their ends, and in batches without rows."""
+    rng = np.random.default_rng(6)
+    lengths = rng.choice([0, 1, 40, 4000], 500)
+    lengths[[3, 77]] = [300_000, 1 << 16]
+    A = graph(rng, lengths, "ones")._replace(data=None)
+    batches = [rng.permutation(500), [], [3], [], [77, 77, 0], [3], np.flatnonzero(lengths == 0)[:5], []]
+    for index, positions in ((np.int32, True), (np.int64, False)):
+        B = A._replace(indices=A.indices.astype(index))
+        expected = REFERENCE.take_rows(B, selector(batches, index), positions)
+        assert_rows_equal(CPU.take_rows(B, selector(batches, index), positions), expected)
