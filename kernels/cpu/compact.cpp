@@ -4,6 +4,7 @@
 // tiny against its largest vertex id, they are bit sets: reading the words in order gives the new vertices ascending, and the
 // number of bits before a vertex (its rank) leads to its index in src. Else they are a hash table, and the new ones are sorted.
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -27,13 +28,37 @@ struct BatchColumns {
     int64_t num_entries;
 };
 
-// The new vertices of a batch, ascending; the room behind them is for vector stores.
+// The new vertices of a batch, ascending, in a block that other batches of the thread may share.
 template <class Index>
 struct NewVertices {
-    Buffer<Index> vertices;
+    std::shared_ptr<Buffer<Index>> block;
+    Index* vertices = nullptr;
     int64_t count = 0;
+};
 
-    explicit NewVertices(int64_t size = 0) : vertices(size + kLanes), count(size) {}
+// Gives the batches of one thread room for their new vertices, and kLanes more for vector stores: from few large blocks, which
+// the pool keeps as they are from call to call.
+template <class Index>
+class Room {
+public:
+    // `num_batches`: how many batches the thread may get; the first one's size says how much that may be.
+    explicit Room(int64_t num_batches) : num_batches_(num_batches) {}
+
+    NewVertices<Index> take(int64_t count) {
+        const int64_t size = count + kLanes;
+        if (!block_ || used_ + size > block_->size()) {
+            block_ = std::make_shared<Buffer<Index>>(std::max(size, std::min(kMostElements, size * num_batches_)));
+            used_ = 0;
+        }
+        used_ += size;
+        return {block_, block_->data() + used_ - size, count};
+    }
+
+private:
+    static constexpr int64_t kMostElements = 1 << 20;
+    std::shared_ptr<Buffer<Index>> block_;
+    int64_t used_ = 0;
+    int64_t num_batches_;
 };
 
 // --- by bit sets ------------------------------------------------------------------------------------------------------------
@@ -92,16 +117,17 @@ bool add_distinct(const Index* vertices, int64_t count, uint64_t* set) {
 
 // The new vertices of a batch; local: its columns as indices into src. O(largest id / 64 + targets + entries).
 template <class Index>
-NewVertices<Index> compact_by_bits(const BatchColumns<Index>& batch, int64_t largest, BitScratch& scratch, Index* local) {
+NewVertices<Index> compact_by_bits(
+    const BatchColumns<Index>& batch, int64_t largest, BitScratch& scratch, Room<Index>& room, Index* local) {
     const InstructionSet& simd = instruction_set();
     const SetFunctions<Index>& functions = simd.sets<Index>();
     const BitSets sets = scratch.sets(largest);
     const bool distinct = add_distinct(batch.targets, batch.num_targets, sets.known);
     require(distinct, "vertices", "must be distinct within a batch");
     add_all(batch.columns, batch.num_entries, sets.found);
-    NewVertices<Index> added(simd.count_new(sets));
+    const NewVertices<Index> added = room.take(simd.count_new(sets));
     uint32_t* places = scratch.places(batch.num_targets + added.count + kLanes);
-    functions.take_new(sets, added.vertices.data(), static_cast<uint32_t>(batch.num_targets), places);
+    functions.take_new(sets, added.vertices, static_cast<uint32_t>(batch.num_targets), places);
     functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
     functions.relabel(sets.ranks, batch.num_targets > 0 ? places : nullptr, batch.columns, batch.num_entries, local);
     return added;
@@ -118,14 +144,15 @@ struct HashScratch {
 
 // As above. O(targets + entries + sort of the new vertices).
 template <class Index>
-NewVertices<Index> compact_by_hash(const BatchColumns<Index>& batch, HashScratch<Index>& scratch, Index* local) {
+NewVertices<Index> compact_by_hash(
+    const BatchColumns<Index>& batch, HashScratch<Index>& scratch, Room<Index>& room, Index* local) {
     Numbering<Index>& vertices = scratch.vertices;
     vertices.reset(batch.num_targets + batch.num_entries / 2);
     for (int64_t r = 0; r < batch.num_targets; ++r) vertices.number(batch.targets[r]);
     require(vertices.size() == batch.num_targets, "vertices", "must be distinct within a batch");
     for (int64_t e = 0; e < batch.num_entries; ++e) local[e] = vertices.number(batch.columns[e]);
     ascending(vertices, batch.num_targets, scratch.order, scratch.spare);
-    NewVertices<Index> added(static_cast<int64_t>(scratch.order.size()));
+    const NewVertices<Index> added = room.take(static_cast<int64_t>(scratch.order.size()));
     scratch.rank.resize(scratch.order.size());
     for (int64_t i = 0; i < added.count; ++i) {
         const Numbered<Index>& vertex = scratch.order[static_cast<size_t>(i)];
@@ -144,6 +171,7 @@ template <class Index>
 struct Scratch {
     BitScratch bits;
     HashScratch<Index> hash;
+    Room<Index> room;
 };
 
 // The largest of the ids and `floor`; negative ones are refused.
@@ -160,8 +188,8 @@ NewVertices<Index> compact_batch(const BatchColumns<Index>& batch, Scratch<Index
     largest = largest_id(batch.columns, batch.num_entries, largest, "columns");
     const int64_t elements = batch.num_targets + batch.num_entries;
     const bool few_words = largest / 64 <= std::max(kFewWords, kWordsPerElement * elements);
-    if (few_words && elements < int64_t(1) << 32) return compact_by_bits(batch, largest, scratch.bits, local);
-    return compact_by_hash(batch, scratch.hash, local);
+    if (few_words && elements < int64_t(1) << 32) return compact_by_bits(batch, largest, scratch.bits, scratch.room, local);
+    return compact_by_hash(batch, scratch.hash, scratch.room, local);
 }
 
 // --- all batches ------------------------------------------------------------------------------------------------------------
@@ -196,7 +224,7 @@ Sources<Index> stacked_sources(
         const NewVertices<Index>& batch = added[static_cast<size_t>(i)];
         const Index* targets = Q.vertices + Q.batch_ptr[i];
         Index* out = std::copy(targets, targets + num_targets(i), all.src.data() + all.src_ptr[i]);
-        std::copy(batch.vertices.data(), batch.vertices.data() + batch.count, out);
+        std::copy(batch.vertices, batch.vertices + batch.count, out);
     });
     return all;
 }
@@ -214,7 +242,8 @@ template <class Index>
 Sources<Index> number_columns(
     const SelectorView<Index>& Q, const StackedColumns<Index>& entries, bool include_targets, Index* local) {
     std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
-    const auto make_scratch = [] { return Scratch<Index>(); };
+    const int64_t batches_of_thread = (Q.num_batches - 1) / thread_limit() + 1;
+    const auto make_scratch = [&] { return Scratch<Index>{{}, {}, Room<Index>(batches_of_thread)}; };
     parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
         const int64_t begin = entries.entry_ptr[i], first = Q.batch_ptr[i];
         const int64_t num_targets = include_targets ? Q.batch_ptr[i + 1] - first : 0;
