@@ -44,14 +44,19 @@ public:
     // `num_batches`: how many batches the thread may get; the first one's size says how much that may be.
     explicit Room(int64_t num_batches) : num_batches_(num_batches) {}
 
-    NewVertices<Index> take(int64_t count) {
-        const int64_t size = count + kLanes;
+    // Room for up to `most` vertices: the caller fills it and tells `keep` how many there are.
+    Index* reserve(int64_t most) {
+        const int64_t size = most + kLanes;
         if (!block_ || used_ + size > block_->size()) {
             block_ = std::make_shared<Buffer<Index>>(std::max(size, std::min(kMostElements, size * num_batches_)));
             used_ = 0;
         }
-        used_ += size;
-        return {block_, block_->data() + used_ - size, count};
+        return block_->data() + used_;
+    }
+
+    NewVertices<Index> keep(int64_t count) {
+        used_ += count;
+        return {block_, block_->data() + used_ - count, count};
     }
 
 private:
@@ -119,18 +124,18 @@ bool add_distinct(const Index* vertices, int64_t count, uint64_t* set) {
 template <class Index>
 NewVertices<Index> compact_by_bits(
     const BatchColumns<Index>& batch, int64_t largest, BitScratch& scratch, Room<Index>& room, Index* local) {
-    const InstructionSet& simd = instruction_set();
-    const SetFunctions<Index>& functions = simd.sets<Index>();
+    const SetFunctions<Index>& functions = instruction_set().sets<Index>();
     const BitSets sets = scratch.sets(largest);
     const bool distinct = add_distinct(batch.targets, batch.num_targets, sets.known);
     require(distinct, "vertices", "must be distinct within a batch");
     add_all(batch.columns, batch.num_entries, sets.found);
-    const NewVertices<Index> added = room.take(simd.count_new(sets));
-    uint32_t* places = scratch.places(batch.num_targets + added.count + kLanes);
-    functions.take_new(sets, added.vertices, static_cast<uint32_t>(batch.num_targets), places);
+    const int64_t most = std::min(batch.num_entries, largest + 1);
+    uint32_t* places = scratch.places(batch.num_targets + most + kLanes);
+    Index* vertices = room.reserve(most);
+    const int64_t count = functions.take_new(sets, vertices, static_cast<uint32_t>(batch.num_targets), places);
     functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
     functions.relabel(sets.ranks, batch.num_targets > 0 ? places : nullptr, batch.columns, batch.num_entries, local);
-    return added;
+    return room.keep(count);
 }
 
 // --- by a hash table --------------------------------------------------------------------------------------------------------
@@ -152,7 +157,9 @@ NewVertices<Index> compact_by_hash(
     require(vertices.size() == batch.num_targets, "vertices", "must be distinct within a batch");
     for (int64_t e = 0; e < batch.num_entries; ++e) local[e] = vertices.number(batch.columns[e]);
     ascending(vertices, batch.num_targets, scratch.order, scratch.spare);
-    const NewVertices<Index> added = room.take(static_cast<int64_t>(scratch.order.size()));
+    const int64_t count = static_cast<int64_t>(scratch.order.size());
+    room.reserve(count);
+    const NewVertices<Index> added = room.keep(count);
     scratch.rank.resize(scratch.order.size());
     for (int64_t i = 0; i < added.count; ++i) {
         const Numbered<Index>& vertex = scratch.order[static_cast<size_t>(i)];

@@ -42,11 +42,9 @@ IdRange<Index> id_range(const Index* ids, int64_t count) {
     return id_range_loop(ids, count);
 }
 
-int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
-
 template <class Index>
-void take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
-    take_new_loop(sets, out, first, places);
+int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+    return take_new_loop(sets, out, first, places);
 }
 
 template <class Index>
@@ -60,7 +58,7 @@ void relabel(const RankedWord* ranks, const uint32_t* places, const Index* verti
 }
 
 const InstructionSet kPortable{
-    "portable", draw_lanes, count_new, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    "portable", draw_lanes, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
     {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 #if SPSAMPLE_X86

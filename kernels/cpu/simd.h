@@ -83,8 +83,8 @@ struct SetFunctions {
 
     // Writes the vertices of `found` that are not known, ascending, to `out`, first, first + 1, ... to `places` at their ranks, and
     // the ranks of all; leaves both sets empty. `out` and `places` have room for kLanes elements more, and `places` holds
-    // anything at the ranks of known vertices. O(num_words + vertices).
-    void (*take_new)(const BitSets& sets, Index* out, uint32_t first, uint32_t* places);
+    // anything at the ranks of known vertices. Returns how many were written to `out`. O(num_words + vertices).
+    int64_t (*take_new)(const BitSets& sets, Index* out, uint32_t first, uint32_t* places);
 
     // places[rank of vertices[i]] = first + i.
     void (*place)(const RankedWord* ranks, const Index* vertices, int64_t count, uint32_t first, uint32_t* places);
@@ -100,9 +100,6 @@ struct InstructionSet {
     // without replacement) get 0, 1, 2, ..., those of degree 0 positions below `size`: loads from any are safe where begin + size is
     // within A. O(size^2 / 2) compares of all lanes.
     void (*draw_lanes)(const LaneDraw& how, Lanes& lanes);
-
-    // How many vertices of `found` are not known. O(num_words).
-    int64_t (*count_new)(const BitSets& sets);
 
     SetFunctions<int32_t> sets32;
     SetFunctions<int64_t> sets64;

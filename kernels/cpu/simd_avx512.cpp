@@ -135,8 +135,6 @@ SPSAMPLE_AVX512 IdRange<Index> id_range(const Index* ids, int64_t count) {
     return id_range_loop(ids, count);
 }
 
-SPSAMPLE_AVX512 int64_t count_new(const BitSets& sets) { return count_new_loop(sets); }
-
 // The bytes 0, 1, ..., 63.
 SPSAMPLE_AVX512_INLINE __m512i counting_bytes() {
     return _mm512_set_epi64(0x3F3E3D3C3B3A3938, 0x3736353433323130, 0x2F2E2D2C2B2A2928, 0x2726252423222120, 0x1F1E1D1C1B1A1918,
@@ -181,7 +179,8 @@ SPSAMPLE_AVX512_INLINE uint32_t write_places(const TakenWord& word, uint32_t fir
 }
 
 template <class Index>
-SPSAMPLE_AVX512 void take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+SPSAMPLE_AVX512 int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+    const Index* const begin = out;
     uint32_t rank = 0;
     for (int64_t eight = 0; eight < sets.num_words; eight += 8) {  // num_words is a multiple of 8
         const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + eight), _mm512_loadu_si512(sets.known + eight));
@@ -192,6 +191,7 @@ SPSAMPLE_AVX512 void take_new(const BitSets& sets, Index* out, uint32_t first, u
             first = write_places(word, first, places);
         }
     }
+    return out - begin;
 }
 
 template <class Index>
@@ -207,7 +207,7 @@ SPSAMPLE_AVX512 void relabel(const RankedWord* ranks, const uint32_t* places, co
 }  // namespace
 
 const InstructionSet kAvx512{
-    "avx512", draw_lanes, count_new, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
+    "avx512", draw_lanes, {id_range<int32_t>, take_new<int32_t>, place<int32_t>, relabel<int32_t>},
     {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 }  // namespace spsample

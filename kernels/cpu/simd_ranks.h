@@ -71,7 +71,8 @@ SPSAMPLE_INLINE IdRange<Index> id_range_loop(const Index* ids, int64_t count) {
 }
 
 template <class Index>
-SPSAMPLE_INLINE void take_new_loop(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+SPSAMPLE_INLINE int64_t take_new_loop(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
+    const Index* const begin = out;
     uint32_t rank = 0;
     for (int64_t w = 0; w < sets.num_words; ++w) {
         if ((sets.found[w] | sets.known[w]) == 0) continue;
@@ -86,12 +87,7 @@ SPSAMPLE_INLINE void take_new_loop(const BitSets& sets, Index* out, uint32_t fir
             first += is_new;
         }
     }
-}
-
-SPSAMPLE_INLINE int64_t count_new_loop(const BitSets& sets) {
-    int64_t count = 0;
-    for (int64_t w = 0; w < sets.num_words; ++w) count += bits_set(sets.found[w] & ~sets.known[w]);
-    return count;
+    return out - begin;
 }
 
 template <class Index>
