@@ -156,15 +156,26 @@ bool all_below(const Index* ids, int64_t count, int64_t limit) {
     return below;
 }
 
-// Checks the pointers of k batches (O(k)) and that every selected vertex is a row of A (O(m)).
+// Checks the pointers of k batches (O(k)), but no vertex: for kernels that look at all of them anyway.
 template <class Index>
-SelectorView<Index> selector_view(
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, int64_t num_graph_rows) {
+SelectorView<Index> unchecked_selector_view(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids) {
     const int64_t num_rows = static_cast<int64_t>(vertices.size());
     require_pointers(batch_ptr, num_rows, "batch_ptr");
     require(batch_ids.size() + 1 == batch_ptr.size(), "batch_ids", "needs one element per batch");
-    require(all_below(vertices.data(), num_rows, num_graph_rows), "vertices", "a vertex is not a row of the matrix");
     return {batch_ptr.data(), vertices.data(), batch_ids.data(), static_cast<int64_t>(batch_ids.size()), num_rows};
+}
+
+// `inside`: whether the selected vertices are rows of A.
+inline void require_vertices(bool inside) { require(inside, "vertices", "a vertex is not a row of the matrix"); }
+
+// The same, checked: every selected vertex is a row of A. O(m).
+template <class Index>
+SelectorView<Index> selector_view(
+    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, int64_t num_graph_rows) {
+    const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
+    require_vertices(all_below(Q.vertices, Q.num_rows, num_graph_rows));
+    return Q;
 }
 
 // --- type dispatch ----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ public:
     Cutter(const SelectorView<Index>& Q, const Segments& segments)
         : Q_(Q), segments_(segments), most_(std::max(kSmallestPiece, Q.num_rows / (8 * int64_t(thread_limit())))) {}
 
-    // All pieces. O(rows), in parallel over batches.
+    // All pieces; their vertices are rows of A, or else this throws. O(rows), in parallel over batches.
     std::vector<Piece> pieces() const {
         std::vector<std::vector<Piece>> of_batch(static_cast<size_t>(Q_.num_batches));
         parallel_chunks(Q_.num_batches, 1, [&](int64_t i, int64_t) { of_batch[static_cast<size_t>(i)] = of(i); });
@@ -84,6 +84,7 @@ private:
         int64_t unordered = Q_.batch_ptr[batch];  // rows from here to `begin` are in no piece yet
         for (int64_t begin = unordered; begin < end;) {
             const int64_t stop = run_end(Q_.vertices, begin, end);
+            require_vertices(Q_.vertices[begin] >= 0 && static_cast<int64_t>(Q_.vertices[stop - 1]) < segments_.bounds.back());
             if (stop - begin >= kLongRun) {
                 add_unordered(batch, unordered, begin, pieces);
                 add_ascending(batch, begin, stop, pieces);

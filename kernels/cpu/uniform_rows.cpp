@@ -319,7 +319,10 @@ RowsResult<Index> uniform_by_rows(
 
 template <class Index>
 RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
-    if (draw.size == 0 || draw.size > kMostVectorDraws) return uniform_by_rows(A, Q, draw, positions);
+    if (draw.size == 0 || draw.size > kMostVectorDraws) {
+        require_vertices(all_below(Q.vertices, Q.num_rows, A.num_rows));
+        return uniform_by_rows(A, Q, draw, positions);
+    }
     const Order order = best_order(A, Q, draw.size);
     const Segments segments = segments_for(order, A, Q);
     std::vector<Piece> pieces = Cutter<Index>(Q, segments).pieces();
@@ -341,7 +344,7 @@ nb::tuple sample_rows_uniform(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
     const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace, bool positions) {
     const CsrView<Index> A = csr_view(indptr, indices);
-    const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
+    const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
     return run<Index>([&] { return uniform_rows(A, Q, draw, positions); });
 }
