@@ -144,7 +144,8 @@ class ColumnNorms:
     def sample(self, draw: Draw) -> ColumnSample:
         """Draw columns for every batch (`its_sample`)."""
         sample = self.A.draw_columns(self.Q.batch_ids, draw)
-        return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
+        columns = sample.columns.astype(self.A.index_dtype)
+        return ColumnSample(sample.indptr, columns, sample.counts, sample.totals, sample.whole)
 
     def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
         """(len(src),) N of every src column."""
