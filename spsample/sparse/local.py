@@ -120,10 +120,11 @@ class LocalOperand(GraphOperand):
     def kept_nbytes(self) -> int:
         """Bytes of what is derived from the whole graph, made on first use and kept.
 
-        4 n for a weighted or row-normalised graph that LADIES or FastGCN samples; for FastGCN 8 (n + 1) more of prefix
-        sums, and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table that leads to them.
+        For FastGCN 8 (n + 1) of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table that
+        leads to them; 4 n of row exponents where weights or squared counts ask for them.
         """
-        return sum(self.__dict__[name].nbytes for name in ("_row_exponents", "_cumulative", "_guide") if name in self.__dict__)
+        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_cumulative", "_guide"))
+        return sum(array.nbytes for array in kept if array is not None)
 
     @cached_property
     def _row_exponents(self) -> NDArray[np.int32]:
@@ -132,7 +133,9 @@ class LocalOperand(GraphOperand):
     @cached_property
     def _cumulative(self) -> UInt64Array:
         """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
-        rule = graph_rule(self.weighting, RowTotals(np.diff(self.matrix.indptr), self._row_exponents))
+        counts = np.diff(self.matrix.indptr)
+        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self._row_exponents  # not asked for
+        rule = graph_rule(self.weighting, RowTotals(counts, exponents))
         cumulative = np.zeros(self.num_nodes + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
