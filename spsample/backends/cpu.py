@@ -247,7 +247,8 @@ class CpuBackend:
 
     def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
         """The same; `local` is the memory of `rows.columns`."""
-        local = np.require(rows.columns, requirements=["C", "W"])
+        own = rows.columns.flags.c_contiguous and rows.columns.flags.writeable
+        local = rows.columns if own else rows.columns.copy()
         selected = (_int64(Q.batch_ptr), _same(Q.vertices, local), _int64(rows.entry_ptr))
         src_ptr, src = _core.compact_in_place(*selected, local, bool(include_targets))
         return Compaction(src_ptr, src, local)

@@ -188,7 +188,7 @@ class Backend(Protocol):
         ...
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
-        """Guide table of inclusive prefix sums (n,) with total T: the position of each slice's first unit, and of unit T-1.
+        """Guide table of prefix sums (n,) of total T: the position of each slice's first unit, and of unit T-1.
 
         Slices have 2^b units, b the smallest that makes at most max(n, 1) of them; none where T is 0. int32 where
         n < 2^31, else int64: at most 4 (n + 1) or 8 (n + 1) bytes.

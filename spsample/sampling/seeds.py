@@ -89,7 +89,7 @@ def _repeating_rows(ids: IntArray) -> list[int]:
     ordered = ids.copy()
     ordered.sort(axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
-    return np.flatnonzero(equal.any(axis=1)).tolist() if np.logical_or.reduce(equal, axis=None) else []
+    return np.flatnonzero(equal.any(axis=1)).tolist() if np.count_nonzero(equal) else []
 
 
 def _merge(seeds: IntArray) -> tuple[IntArray, Int64Array]:

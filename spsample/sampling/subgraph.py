@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def run_subgraph(
     hops: list[StackedLayer] = []
     for hop, s in enumerate(sampler.sizes):
         if hop > 0:
-            fresh = RowSelector(*A.backend.appended(*known_ptr[-2:], known.vertices), Q.batch_ids)
+            fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, Draw(key, hop, s, sampler.replace), edge_ids=edge_ids)
         hops.append(extract_rows(P, S, want, known))
@@ -62,17 +63,19 @@ class _Union:
         """Layer 1, of all hops, first. `known` are all vertices of all batches."""
         first = self.known_ptr[-1][:-1]
         first_row = self.known_ptr[-2][:-1] + np.arange(len(first))  # a batch has one pointer more than rows
-        first_entry = end_entry = np.add.reduce([ptr[:-1] for ptr in self.entry_ptr], axis=0)
+        second_row = first_row + 1
+        first_entry = end_entry = reduce(np.add, [ptr[:-1] for ptr in self.entry_ptr])
         num_dst = _sizes(self.known_ptr[0])
+        dst = Ranges(first, first + num_dst)
         layers = []
         for src_ptr, entry_ptr in zip(self.known_ptr[1:], self.entry_ptr, strict=True):
             num_src = _sizes(src_ptr)
             end_entry = end_entry + _sizes(entry_ptr)
-            dst, src = Ranges(first, first + num_dst), Ranges(first, first + num_src)
-            rows, entries = Ranges(first_row, first_row + num_dst + 1), Ranges(first_entry, end_entry)
+            src = Ranges(first, first + num_src)
+            rows, entries = Ranges(first_row, second_row + num_dst), Ranges(first_entry, end_entry)
             csr = (self.indptr, rows, self.indices, self.data, self.edge_ids, entries)
             layers.append(BulkLayer(known, dst, known, src, *csr))
-            num_dst = num_src
+            num_dst, dst = num_src, src
         return layers[::-1]
 
 

@@ -17,8 +17,12 @@ from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
 from spsample.errors import DTypeError, InputError
 
-
-_UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
 """By the bytes of an integer: how many values the signed type has that are not negative."""
 

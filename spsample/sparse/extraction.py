@@ -50,9 +50,7 @@ def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSele
     """
     entries, sources = sample.compact(known or P.Q, want.include_targets)
     drawn = entries.rows
-    rows = StackedRows(
-        drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
-    )
+    rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
     return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, entries), entries.edge_ids)
 
 
@@ -98,9 +96,7 @@ class SourceWeights(Protocol):
         """Whether rows are rescaled to sum 1 afterwards."""
         ...
 
-    def __call__(
-        self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources
-    ) -> Float64Array:
+    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """(len(src),) float64 weights."""
         ...
 

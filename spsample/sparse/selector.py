@@ -14,8 +14,7 @@ from spsample.sparse.operand import Entries, GraphOperand, RowRule, RowTotals
 from spsample.sparse.probability import frontier_rule, row_normalized_numerators
 
 
-@dataclass(frozen=True, eq=False)
-class RowSelector:
+class RowSelector(StackedSelector):
     """Q with one nonzero per row: row r selects row `vertices[r]` of A; rows are stacked batch by batch.
 
     Parameters
@@ -33,14 +32,12 @@ class RowSelector:
     each batch's rows (LADIES' Q A, one row per batch).
     """
 
-    batch_ptr: Int64Array
-    vertices: IntArray
-    batch_ids: Int64Array
+    __slots__ = ()
 
     @property
     def arrays(self) -> StackedSelector:
-        """As the plain arrays that backends read."""
-        return StackedSelector(self.batch_ptr, self.vertices, self.batch_ids)
+        """As the plain arrays that backends read: itself."""
+        return self
 
     def per_batch(self) -> BatchSelector:
         """The same vertices as a selector with one row per batch and one nonzero per vertex."""

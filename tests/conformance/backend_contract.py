@@ -411,7 +411,9 @@ class BackendContract:
             single = backend.draw_shared(cumulative, np.array([7]), draw)
             assert single.columns.tolist() == parts(sample.columns, sample.indptr)[1]
 
-    @pytest.mark.parametrize("numerators", [[0, 4, 0, 0, 2**35, 1, 9, 0], [1] * 300, [3], [0, 2**61, 0, 2**61], [0, 0], []])
+    @pytest.mark.parametrize(
+        "numerators", [[0, 4, 0, 0, 2**35, 1, 9, 0], [1] * 300, [3], [0, 2**61, 0, 2**61], [0, 0], []]
+    )
     def test_shared_guide(self, backend, numerators):
         cumulative = np.cumsum(np.array(numerators, np.uint64), dtype=np.uint64)
         total, n = sum(numerators), len(numerators)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from spsample.backends.arithmetic import default_float_environment
-from spsample.backends.reference import algebra, columns, extraction, forms, interleaving, probability, random, rows, weights
+from spsample.backends.reference import (
+    algebra,
+    columns,
+    extraction,
+    forms,
+    interleaving,
+    probability,
+    random,
+    rows,
+    weights,
+)
 
 
 class ReferenceBackend:
