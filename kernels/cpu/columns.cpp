@@ -1,4 +1,4 @@
-// The entry law and the column law, one draw per batch: draw_entries, draw_columns, draw_shared (docs/law.md, section 3).
+// The entry law and the column law, one draw per batch: draw_entries, draw_columns (docs/law.md, section 3).
 //
 // In parallel over the k batches. The result is a ColumnSample (spsample/backends/protocol.py).
 #include <algorithm>
@@ -36,29 +36,6 @@ nb::tuple draw_columns(
         };
         const auto capacity = [&](int64_t i) { return std::min(size, ptr[i + 1] - ptr[i]); };
         result = for_batches<Index, DrawScratch>(num_batches, capacity, draw_batch);
-    }
-    return packed(std::move(result));
-}
-
-// One row for all batches, as inclusive prefix sums (n). O(n + k size log n) expected time at most, mostly far less than n.
-nb::tuple draw_shared(
-    const In<uint64_t>& cumulative, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
-    bool replace) {
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    const PrefixRow row{cumulative.data(), static_cast<int64_t>(cumulative.size())};
-    const int64_t num_batches = static_cast<int64_t>(batch_ids.size());
-    SampleResult<int64_t> result;
-    {
-        nb::gil_scoped_release release;
-        const bool all = !replace && support_within(row, size);
-        const auto draw_batch = [&](DrawScratch& scratch, int64_t i, int64_t* out, int64_t* counts, uint64_t* total, bool* whole) {
-            *total = row.total();
-            *whole = all;
-            const Chosen chosen = draw_positions(row, draw, batch_ids.data()[i], all, scratch, counts);
-            std::copy_n(chosen.outcomes, chosen.count, out);
-            return chosen.count;
-        };
-        result = for_batches<int64_t, DrawScratch>(num_batches, [&](int64_t) { return std::min(size, row.count); }, draw_batch);
     }
     return packed(std::move(result));
 }
@@ -178,8 +155,6 @@ void bind_for(nb::module_& m) {
 void bind_columns(nb::module_& m) {
     bind_for<int32_t>(m);
     bind_for<int64_t>(m);
-    m.def("draw_shared", &draw_shared, nb::arg("cumulative").noconvert(), nb::arg("batch_ids").noconvert(), nb::arg("key0"),
-          nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"));
 }
 
 }  // namespace spsample

@@ -1,4 +1,5 @@
 // The stacked arrays of several hops as one, so that each batch's parts lie side by side, hop after hop (subgraph layout).
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -90,6 +91,38 @@ Out<int64_t> interleave_pointers(const std::vector<In<int64_t>>& parts, const st
     return to_numpy(std::move(out));
 }
 
+// What stands behind the first ids of each batch. Batch i owns known[known_ptr[i] .. known_ptr[i + 1]), of which it leaves out the
+// first found_ptr[i + 1] - found_ptr[i]. The result: pointers (k + 1) and ids. O(ids), in parallel over batches.
+template <class Index>
+nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, const In<Index>& known) {
+    require(found_ptr.size() == known_ptr.size(), "found_ptr", "needs one element per batch and one more");
+    require_pointers(known_ptr, static_cast<int64_t>(known.size()), "known_ptr");
+    const int64_t num_batches = static_cast<int64_t>(known_ptr.size()) - 1;
+    const int64_t *found = found_ptr.data(), *end = known_ptr.data() + 1;
+    Buffer<int64_t> ptr(num_batches + 1);
+    ptr[0] = 0;
+    for (int64_t i = 0; i < num_batches; ++i) {
+        const int64_t before = found[i + 1] - found[i], all = end[i] - end[i - 1];
+        require(before >= 0 && before <= all, "found_ptr", "a batch knows no fewer ids than it had found");
+        ptr[i + 1] = ptr[i] + all - before;
+    }
+    Buffer<Index> ids(ptr[num_batches]);
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(num_batches, 1, [&](int64_t i, int64_t) {
+            const int64_t count = ptr[i + 1] - ptr[i];
+            std::copy_n(known.data() + end[i] - count, count, ids.data() + ptr[i]);
+        });
+    }
+    return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(ids)));
+}
+
+template <class Index>
+void bind_appended(nb::module_& m) {
+    m.def("appended", &appended<Index>, nb::arg("found_ptr").noconvert(), nb::arg("known_ptr").noconvert(),
+          nb::arg("known").noconvert(), "Pointers and ids of what stands behind the first ids of each batch.");
+}
+
 }  // namespace
 
 void bind_interleave(nb::module_& m) {
@@ -97,6 +130,8 @@ void bind_interleave(nb::module_& m) {
           "The parts of all hops, as bytes, each batch's side by side.");
     m.def("interleave_pointers", &interleave_pointers, nb::arg("parts"), nb::arg("pointers"),
           "Row pointers over the rows of all hops, from 0 in every batch.");
+    bind_appended<int32_t>(m);
+    bind_appended<int64_t>(m);
 }
 
 }  // namespace spsample

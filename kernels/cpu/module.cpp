@@ -98,10 +98,12 @@ NB_MODULE(_core, m) {
     spsample::bind_rows(m);
     spsample::bind_uniform_rows(m);
     spsample::bind_columns(m);
+    spsample::bind_shared_columns(m);
     spsample::bind_merged_columns(m);
     spsample::bind_probability(m);
     spsample::bind_compact(m);
     spsample::bind_extraction(m);
+    spsample::bind_source_weights(m);
     spsample::bind_spgemm(m);
     spsample::bind_select_rows(m);
     spsample::bind_interleave(m);

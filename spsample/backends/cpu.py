@@ -6,8 +6,8 @@ and the kernels' source, under `kernels/`, states sizes, order and complexity ab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,11 @@ __all__ = ["CpuBackend"]
 def _int64(array: Array) -> Int64Array:
     """The array as contiguous int64; the same array where it is that already."""
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _uint64(array: Array) -> UInt64Array:
+    """The array as contiguous uint64; the same array where it is that already."""
+    return np.ascontiguousarray(array, dtype=np.uint64)
 
 
 def _same(array: Array, like: Array) -> Any:
@@ -93,13 +98,17 @@ def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
     return int(draw.key[0]), int(draw.key[1]), int(draw.hop), int(draw.size), bool(draw.replace)
 
 
-@contextmanager
-def _enough_draws() -> Iterator[None]:
+class _enough_draws:  # noqa: N801, as contextlib's own; half the time of a generator
     """Turn a kernel's message that the draw numbers ran out into the error of the law's section 1."""
-    try:
-        yield
-    except _core.DrawLimitReached as error:
-        raise draw_limit_error() from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and issubclass(kind, _core.DrawLimitReached):
+            raise draw_limit_error() from error
 
 
 class CpuBackend:
@@ -217,11 +226,19 @@ class CpuBackend:
         with _enough_draws():
             return ColumnSample(*_core.draw_merged(*arguments))
 
-    def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+    def shared_guide(self, cumulative: UInt64Array) -> IntArray:
+        """Guide table of inclusive prefix sums."""
+        guide: IntArray = _core.shared_guide(_uint64(cumulative))
+        return guide
+
+    def draw_shared(
+        self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw, guide: IntArray | None = None
+    ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
-        inclusive = np.ascontiguousarray(cumulative, dtype=np.uint64)
+        inclusive = _uint64(cumulative)
+        table = self.shared_guide(inclusive) if guide is None else np.ascontiguousarray(guide)
         with _enough_draws():
-            return ColumnSample(*_core.draw_shared(inclusive, _int64(batch_ids), *_draw(draw)))
+            return ColumnSample(*_core.draw_shared(inclusive, table, _int64(batch_ids), *_draw(draw)))
 
     # --- extraction -----------------------------------------------------------------------------------
     def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
@@ -230,7 +247,8 @@ class CpuBackend:
 
     def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
         """The same; `local` is the memory of `rows.columns`."""
-        local = np.require(rows.columns, requirements=["C", "W"])
+        own = rows.columns.flags.c_contiguous and rows.columns.flags.writeable
+        local = rows.columns if own else rows.columns.copy()
         selected = (_int64(Q.batch_ptr), _same(Q.vertices, local), _int64(rows.entry_ptr))
         src_ptr, src = _core.compact_in_place(*selected, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
@@ -256,6 +274,50 @@ class CpuBackend:
             *_rule(rule),
         )
         return numerators
+
+    def des_raj_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) c of every src column for a draw without replacement."""
+        weights: NDArray[np.float64] = _core.des_raj_weights(
+            _int64(sample.indptr),
+            np.ascontiguousarray(sources.local),
+            _uint64(sample.totals),
+            np.ascontiguousarray(sample.whole),
+            _int64(sources.src_ptr),
+            _int64(num_targets),
+            _uint64(numerators),
+        )
+        return weights
+
+    def replacement_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
+    ) -> NDArray[np.float64]:
+        """The same for `size` draws with replacement."""
+        weights: NDArray[np.float64] = _core.replacement_weights(
+            _int64(sample.indptr),
+            np.ascontiguousarray(sources.local),
+            _int64(sample.counts),
+            _uint64(sample.totals),
+            _int64(sources.src_ptr),
+            _int64(num_targets),
+            _uint64(numerators),
+            int(size),
+        )
+        return weights
+
+    def reference_weights(
+        self, sample: ColumnSample, sources: Compaction, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
+        weights: NDArray[np.float64] = _core.reference_weights(
+            _int64(sample.indptr),
+            np.ascontiguousarray(sources.local),
+            _uint64(sample.totals),
+            _int64(sources.src_ptr),
+            _uint64(numerators),
+        )
+        return weights
 
     def entry_values(
         self,
@@ -298,6 +360,11 @@ class CpuBackend:
         as_bytes = [np.ascontiguousarray(part).view(np.uint8) for part in parts]
         out: Array = _core.interleave(as_bytes, [_int64(p) for p in pointers], parts[0].dtype.itemsize)
         return out.view(parts[0].dtype)
+
+    def appended(self, found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
+        """Pointers and ids of what stands behind the first `found` ones in each batch's `known` ids."""
+        ptr, ids = _core.appended(_int64(found_ptr), _int64(known_ptr), np.ascontiguousarray(known))
+        return ptr, ids
 
     def interleave_pointers(self, parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
         """Row pointers over the rows of all hops that start at 0 in every batch."""

@@ -187,10 +187,20 @@ class Backend(Protocol):
         """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out."""
         ...
 
-    def draw_shared(self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+    def shared_guide(self, cumulative: UInt64Array) -> IntArray:
+        """Guide table of prefix sums (n,) of total T: the position of each slice's first unit, and of unit T-1.
+
+        Slices have 2^b units, b the smallest that makes at most max(n, 1) of them; none where T is 0. int32 where
+        n < 2^31, else int64: at most 4 (n + 1) or 8 (n + 1) bytes.
+        """
+        ...
+
+    def draw_shared(
+        self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw, guide: IntArray | None = None
+    ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,).
 
-        `columns` are int64.
+        `guide` is `shared_guide(cumulative)`; None makes it anew. `columns` are int64.
         """
         ...
 
@@ -218,6 +228,28 @@ class Backend(Protocol):
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
     ) -> UInt64Array:
         """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators."""
+        ...
+
+    def des_raj_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) c of every src column for a draw without replacement (law, section 6).
+
+        `sources` is what `merge_targets` made of `sample`; the first `num_targets` (k,) src columns of each batch are
+        targets, whose c is 1. `numerators` (len(src),) uint64 is N of each.
+        """
+        ...
+
+    def replacement_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
+    ) -> NDArray[np.float64]:
+        """The same for `size` draws with replacement."""
+        ...
+
+    def reference_weights(
+        self, sample: ColumnSample, sources: Compaction, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
         ...
 
     def entry_values(
@@ -251,6 +283,13 @@ class Backend(Protocol):
         """One array of the stacked arrays of several hops, each batch's parts side by side, hop after hop.
 
         Batch i owns `parts[h][pointers[h][i]:pointers[h][i + 1]]`; one dtype.
+        """
+        ...
+
+    def appended(self, found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
+        """(k + 1,) pointers and ids of what stands behind the first ones in each batch's `known` ids.
+
+        Batch i owns `known[known_ptr[i]:known_ptr[i + 1]]`; its first `found_ptr[i + 1] - found_ptr[i]` are left out.
         """
         ...
 

@@ -89,8 +89,7 @@ class MiniBatch:
     @property
     def seed_inverse(self) -> Int64Array:
         """For each seed given for this batch, its row among `seeds` (int64)."""
-        batches = self._bulk.seed_batches
-        return batches.inverse[batches.inverse_ptr[self._position] : batches.inverse_ptr[self._position + 1]]
+        return self._bulk.seed_batches.inverse_of(self._position)
 
     @property
     def src_nodes(self) -> IntArray:

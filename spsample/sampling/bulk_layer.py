@@ -12,12 +12,14 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sparse import StackedLayer
 
 
-@dataclass(frozen=True, eq=False)
 class Ranges:
     """A slice `begin[i] : end[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
 
-    begin: Int64Array
-    end: Int64Array
+    __slots__ = ("begin", "end")
+
+    def __init__(self, begin: Int64Array, end: Int64Array) -> None:
+        self.begin = begin
+        self.end = end
 
     @classmethod
     def between(cls, ptr: Int64Array) -> Ranges:
@@ -33,7 +35,7 @@ class Ranges:
         return slice(self.begin.item(i), self.end.item(i))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class BulkLayer:
     """One layer of k batches, stacked.
 
@@ -56,18 +58,19 @@ class BulkLayer:
     def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
         """Of what EXTRACT returned."""
         rows = layer.rows
-        one_more_pointer_each = np.arange(len(rows.batch_ptr), dtype=np.int64)
+        between = Ranges.between
+        first_pointers = rows.batch_ptr + np.arange(len(rows.batch_ptr))  # a batch has one pointer more than rows
         return cls(
-            dst=layer.dst.vertices,
-            dst_ranges=Ranges.between(rows.batch_ptr),
-            src=layer.src,
-            src_ranges=Ranges.between(layer.src_ptr),
-            indptr=rows.indptr,
-            indptr_ranges=Ranges.between(rows.batch_ptr + one_more_pointer_each),
-            indices=rows.columns,
-            data=layer.data,
-            edge_ids=layer.edge_ids,
-            entry_ranges=Ranges.between(rows.entry_ptr),
+            layer.dst.vertices,
+            between(rows.batch_ptr),
+            layer.src,
+            between(layer.src_ptr),
+            rows.indptr,
+            between(first_pointers),
+            rows.columns,
+            layer.data,
+            layer.edge_ids,
+            between(rows.entry_ptr),
         )
 
     def alone(self, i: int) -> BulkLayer:

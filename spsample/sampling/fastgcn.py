@@ -24,6 +24,11 @@ class FastGCN(LayerwiseSampler):
     layer_sizes, values, replace, normalize_rows, include_targets
         See `LayerwiseSampler`.
 
+    Notes
+    -----
+    Prefix sums of the squared norms and a guide table that leads to them are made once per graph and kept: at most
+    12 bytes per vertex, 16 from 2**31 vertices on (`Graph.kept_nbytes`).
+
     References
     ----------
     Chen, Ma, Xiao, "FastGCN: fast learning with graph convolutional networks via importance sampling", ICLR 2018.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,21 +16,33 @@ from spsample.sparse import RowSelector, split, stack
 class SeedBatches:
     """Seeds cut into batches.
 
-    `selector` holds each batch's distinct seeds in order of first appearance; the slice
-    `inverse[inverse_ptr[i]:inverse_ptr[i + 1]]` maps each seed given for batch i to its place among them.
+    `selector` holds each batch's distinct seeds in order of first appearance; `given_ptr` (k + 1,) are the batches'
+    places among the seeds given. `merged_inverse` is `inverse` where a batch has a seed twice, else None.
     """
 
     selector: RowSelector
-    inverse: Int64Array
-    inverse_ptr: Int64Array
+    given_ptr: Int64Array
+    merged_inverse: Int64Array | None = None
+
+    @cached_property
+    def inverse(self) -> Int64Array:
+        """For each seed given, its place among the distinct ones of its batch."""
+        if self.merged_inverse is not None:
+            return self.merged_inverse
+        places = np.arange(self.given_ptr[-1])
+        return places - self.given_ptr[:-1].repeat(self.given_ptr[1:] - self.given_ptr[:-1])
+
+    def inverse_of(self, i: int) -> Int64Array:
+        """The same of batch i: a view."""
+        return self.inverse[self.given_ptr[i] : self.given_ptr[i + 1]]
 
     def alone(self, i: int) -> SeedBatches:
         """The same of batch i only, copied."""
         Q = self.selector
         vertices = Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]].copy()
-        inverse = self.inverse[self.inverse_ptr[i] : self.inverse_ptr[i + 1]].copy()
+        inverse = self.inverse_of(i).copy()
         selector = stack([vertices], int(Q.batch_ids[i]))
-        return SeedBatches(selector, inverse, np.array([0, len(inverse)], np.int64))
+        return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
 
 
 def make_batches(
@@ -50,20 +63,19 @@ def make_batches(
     repeating = _repeating_batches(ids, batch_size)
     if repeating and duplicates == "error":
         _refuse_duplicates(seeds, ptr, repeating[0])
-    places = np.empty((k, batch_size), np.int64)
-    places[:] = np.arange(batch_size)
-    places = places.reshape(-1)[: len(ids)]
+    batches = SeedBatches(RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64)), ptr)
     if not repeating:
-        return SeedBatches(RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64)), places, ptr)
-    merged, inverses = split(ids, ptr), split(places, ptr)
+        return batches
+    merged, inverses = split(ids, ptr), split(batches.inverse, ptr)
     for i in repeating:
         merged[i], inverses[i] = _merge(merged[i])
-    Q = stack(merged, first_batch)
-    return SeedBatches(Q, np.concatenate(inverses), ptr)
+    return SeedBatches(stack(merged, first_batch), ptr, np.concatenate(inverses))
 
 
 def _repeating_batches(ids: IntArray, batch_size: int) -> list[int]:
     """Ascending numbers of the batches in which a seed appears twice. O(len(ids) log batch_size), in one pass."""
+    if len(ids) <= batch_size:
+        return _repeating_rows(ids.reshape(1, -1))
     full = len(ids) // batch_size
     repeating = _repeating_rows(ids[: full * batch_size].reshape(full, batch_size))
     rest = _repeating_rows(ids[full * batch_size :].reshape(1, -1))
@@ -74,9 +86,10 @@ def _repeating_rows(ids: IntArray) -> list[int]:
     """Ascending numbers of the rows that hold an id twice."""
     if ids.size == 0:
         return []
-    ordered = np.sort(ids, axis=1)
+    ordered = ids.copy()
+    ordered.sort(axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
-    return np.flatnonzero(equal.any(axis=1)).tolist() if equal.any() else []
+    return np.flatnonzero(equal.any(axis=1)).tolist() if np.count_nonzero(equal) else []
 
 
 def _merge(seeds: IntArray) -> tuple[IntArray, Int64Array]:

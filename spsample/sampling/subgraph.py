@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.backends import Backend
-from spsample.backends.protocol import Int64Array
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sampling.bulk_layer import BulkLayer, Ranges
 from spsample.sparse import (
     Draw,
@@ -30,64 +31,57 @@ def run_subgraph(
     """A^1 .. A^L of all batches, layer 1 first: prefixes of one stacked matrix per batch."""
     want = Extraction(True, edge_ids)
     known = fresh = Q
+    known_ptr = [Q.batch_ptr]  # of the vertices known before each hop, and after the last
     hops: list[StackedLayer] = []
     for hop, s in enumerate(sampler.sizes):
+        if hop > 0:
+            fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, Draw(key, hop, s, sampler.replace), edge_ids=edge_ids)
         hops.append(extract_rows(P, S, want, known))
-        found, known = known, hops[-1].next_selector()
-        fresh = _new_vertices(found, known)
-    return _Union(A.backend, hops, known).layers()
-
-
-def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
-    """The vertices behind the `found` ones in each batch of `known`."""
-    new = np.diff(known.batch_ptr) - np.diff(found.batch_ptr)
-    ptr = np.concatenate([[0], np.cumsum(new)]).astype(np.int64)
-    ends = known.batch_ptr[1:]
-    parts = [known.vertices[lo:hi] for lo, hi in zip((ends - new).tolist(), ends.tolist(), strict=True)]
-    vertices = np.concatenate(parts) if parts else known.vertices
-    return RowSelector(ptr, vertices, known.batch_ids)
+        known = hops[-1].next_selector()
+        known_ptr.append(known.batch_ptr)
+    return _Union(A.backend, hops, known_ptr).layers(known.vertices)
 
 
 class _Union:
     """One CSR per batch over all hops' rows; layer l uses its first hops."""
 
-    def __init__(self, backend: Backend, hops: list[StackedLayer], known: RowSelector) -> None:
+    def __init__(self, backend: Backend, hops: list[StackedLayer], known_ptr: list[Int64Array]) -> None:
         rows = [hop.rows for hop in hops]
-        entry_ptr = [one.entry_ptr for one in rows]
-        self.known = known
-        self.num_known = np.stack([np.diff(hops[0].dst.batch_ptr), *(np.diff(hop.src_ptr) for hop in hops)])
-        self.num_entries = np.cumsum(np.stack([np.diff(p) for p in entry_ptr]), axis=0)
+        self.known_ptr = known_ptr
+        self.entry_ptr = [one.entry_ptr for one in rows]
         self.indptr = backend.interleave_pointers([one.indptr for one in rows], [one.batch_ptr for one in rows])
-        self.data = _gathered(backend, [hop.data for hop in hops], entry_ptr)
-        self.edge_ids = _gathered(backend, [hop.edge_ids for hop in hops], entry_ptr)
+        self.data = _gathered(backend, [hop.data for hop in hops], self.entry_ptr)
+        self.edge_ids = _gathered(backend, [hop.edge_ids for hop in hops], self.entry_ptr)
         columns = [one.columns for one in rows]
         hops.clear()  # with the references of this function, nothing of the hops is in memory but what is gathered last
         del rows
-        self.indices: Any = backend.interleave(columns, entry_ptr)
+        self.indices: Any = backend.interleave(columns, self.entry_ptr)
 
-    def layers(self) -> list[BulkLayer]:
-        """Layer 1, of all hops, first."""
-        return [self._layer(hop) for hop in reversed(range(len(self.num_entries)))]
+    def layers(self, known: IntArray) -> list[BulkLayer]:
+        """Layer 1, of all hops, first. `known` are all vertices of all batches."""
+        first = self.known_ptr[-1][:-1]
+        first_row = self.known_ptr[-2][:-1] + np.arange(len(first))  # a batch has one pointer more than rows
+        second_row = first_row + 1
+        first_entry = end_entry = reduce(np.add, [ptr[:-1] for ptr in self.entry_ptr])
+        num_dst = _sizes(self.known_ptr[0])
+        dst = Ranges(first, first + num_dst)
+        layers = []
+        for src_ptr, entry_ptr in zip(self.known_ptr[1:], self.entry_ptr, strict=True):
+            num_src = _sizes(src_ptr)
+            end_entry = end_entry + _sizes(entry_ptr)
+            src = Ranges(first, first + num_src)
+            rows, entries = Ranges(first_row, second_row + num_dst), Ranges(first_entry, end_entry)
+            csr = (self.indptr, rows, self.indices, self.data, self.edge_ids, entries)
+            layers.append(BulkLayer(known, dst, known, src, *csr))
+            num_dst, dst = num_src, src
+        return layers[::-1]
 
-    def _layer(self, hop: int) -> BulkLayer:
-        num_rows = self.num_known[-2]
-        first = self.known.batch_ptr[:-1]
-        first_row = np.cumsum(num_rows + 1) - num_rows - 1
-        first_entry = np.cumsum(self.num_entries[-1]) - self.num_entries[-1]
-        return BulkLayer(
-            dst=self.known.vertices,
-            dst_ranges=Ranges(first, first + self.num_known[hop]),
-            src=self.known.vertices,
-            src_ranges=Ranges(first, first + self.num_known[hop + 1]),
-            indptr=self.indptr,
-            indptr_ranges=Ranges(first_row, first_row + self.num_known[hop] + 1),
-            indices=self.indices,
-            data=self.data,
-            edge_ids=self.edge_ids,
-            entry_ranges=Ranges(first_entry, first_entry + self.num_entries[hop]),
-        )
+
+def _sizes(ptr: Int64Array) -> Int64Array:
+    """Elements of each batch."""
+    return ptr[1:] - ptr[:-1]
 
 
 def _gathered(backend: Backend, parts: list[Any], pointers: list[Int64Array]) -> Any:

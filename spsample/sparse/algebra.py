@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -66,7 +65,10 @@ class ProbabilityMatrix:
 View = TypeVar("View", RowView, BatchProduct, ColumnNorms)
 
 
-@singledispatch
+@overload
+def normalize_rows(matrix: View) -> View: ...
+@overload
+def normalize_rows(matrix: CSRMatrix) -> ProbabilityMatrix: ...
 def normalize_rows(matrix: Any) -> Any:
     """NORM: divide each row by its sum.
 
@@ -85,19 +87,15 @@ def normalize_rows(matrix: Any) -> Any:
     >>> normalize_rows(W).to_scipy().toarray().tolist()
     [[0.25, 0.75]]
     """
+    if isinstance(matrix, (RowView, BatchProduct, ColumnNorms)):
+        return matrix
+    if isinstance(matrix, CSRMatrix):
+        return _normalize_csr(matrix)
     raise DTypeError(
         argument="matrix", given=type(matrix).__name__, expected="a CSRMatrix, or a lazy product such as `Q @ A`"
     )
 
 
-@normalize_rows.register(RowView)
-@normalize_rows.register(BatchProduct)
-@normalize_rows.register(ColumnNorms)
-def _normalize_view(matrix: View) -> View:
-    return matrix
-
-
-@normalize_rows.register
 @default_float_environment()
 def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
     given = np.ones(matrix.nnz) if matrix.data is None else matrix.data
@@ -119,7 +117,12 @@ def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
     return ProbabilityMatrix(ColumnMatrix(indptr, columns[keep], numerators[keep], totals), matrix.shape[1])
 
 
-@singledispatch
+@overload
+def its_sample(P: RowView, draw: Draw, *, edge_ids: bool = False) -> RowSample: ...
+@overload
+def its_sample(P: BatchProduct | ColumnNorms, draw: Draw) -> ColumnSample: ...
+@overload
+def its_sample(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample: ...
 def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     """SAMPLE: inverse transform sampling, `draw.size` distinct outcomes per row, by the law that fits P.
 
@@ -138,21 +141,15 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
     """
+    if isinstance(P, RowView):
+        return RowSample(P, draw, **options)
+    if isinstance(P, (BatchProduct, ColumnNorms)):
+        return P.sample(draw, **options)
+    if isinstance(P, ProbabilityMatrix):
+        return _sample_matrix(P, draw, **options)
     raise DTypeError(argument="P", given=type(P).__name__, expected="what normalize_rows returns")
 
 
-@its_sample.register
-def _sample_rows(P: RowView, draw: Draw, *, edge_ids: bool = False) -> RowSample:
-    return RowSample(P, draw, edge_ids)
-
-
-@its_sample.register(BatchProduct)
-@its_sample.register(ColumnNorms)
-def _sample_columns(P: BatchProduct | ColumnNorms, draw: Draw) -> ColumnSample:
-    return P.sample(draw)
-
-
-@its_sample.register
 def _sample_matrix(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample:
     ids = np.arange(len(P.matrix.totals), dtype=np.int64) if batch_ids is None else batch_ids
     check_draw(draw, ids, len(P.matrix.totals))

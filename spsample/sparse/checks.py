@@ -17,6 +17,15 @@ from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
 from spsample.errors import DTypeError, InputError
 
+_UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
+_HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
+"""By the bytes of an integer: how many values the signed type has that are not negative."""
+
 
 def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
     """Return `value` as an int within [minimum, maximum]; a bool or a float is no integer.
@@ -131,7 +140,7 @@ def check_length(argument: str, array: NDArray[Any], length: int, what: str) -> 
 
 
 def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: str = "") -> None:
-    """Check that every entry of the integer array is in [0, end); two passes, no temporary array.
+    """Check that every entry of the integer array is in [0, end); one pass, no temporary array.
 
     Examples
     --------
@@ -140,10 +149,17 @@ def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: s
     ...
     spsample.errors.InputError: rows: got 7 at position 1; expected rows in [0, 5)
     """
-    if array.size == 0 or (np.minimum.reduce(array, axis=None) >= 0 and np.maximum.reduce(array, axis=None) < end):
+    if array.size == 0 or _largest_unsigned(array) < min(end, _HALF[array.dtype.itemsize]):
         return
     bad = (array < 0) | (array >= end)
-    raise InputError(argument=argument, given=first_bad(bad, array), expected=f"{what} in [0, {end})", hint=hint)
+    if bad.any():
+        raise InputError(argument=argument, given=first_bad(bad, array), expected=f"{what} in [0, {end})", hint=hint)
+
+
+def _largest_unsigned(array: NDArray[Any]) -> int:
+    """The largest entry, where negative ones count as the unsigned integers of the same bits, which are larger."""
+    unsigned = array if array.dtype.kind == "u" else array.view(_UNSIGNED[array.dtype.itemsize])
+    return int(np.maximum.reduce(unsigned, axis=None))
 
 
 def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.backends import ColumnSample, Compaction, Draw, StackedRows
+from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
-from spsample.sparse.weights import (
-    Float64Array,
-    batch_of_columns,
-    des_raj_weights,
-    reference_source_weights,
-    replacement_weights,
-    unbiased_source_weights,
-)
+
+Float64Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class StackedLayer:
+class StackedLayer(NamedTuple):
     """A^l of k stacked minibatches.
 
     `rows.columns` are local: indices into the batch's part of `src`. `data` and `edge_ids` match them, or are None.
@@ -55,7 +49,8 @@ def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSele
     Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
     """
     entries, sources = sample.compact(known or P.Q, want.include_targets)
-    rows = entries.rows._replace(columns=sources.local)
+    drawn = entries.rows
+    rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
     return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, entries), entries.edge_ids)
 
 
@@ -85,6 +80,14 @@ def row_lengths(rows: StackedRows) -> Int64Array:
     return np.delete(lengths, ends - 1) if len(ends) else lengths
 
 
+class Sources(NamedTuple):
+    """The src columns of a layer-wise sample: the first `num_targets` (k,) of each batch are targets; N of each."""
+
+    columns: Compaction
+    num_targets: Int64Array
+    numerators: UInt64Array
+
+
 class SourceWeights(Protocol):
     """How the values of a layer-wise sample weigh its columns: c_v of the law's section 6."""
 
@@ -93,10 +96,8 @@ class SourceWeights(Protocol):
         """Whether rows are rescaled to sum 1 afterwards."""
         ...
 
-    def __call__(
-        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
-    ) -> Float64Array:
-        """(len(src),) float64 weights; `num_targets` (k,) first src columns of each batch are targets."""
+    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
+        """(len(src),) float64 weights."""
         ...
 
 
@@ -109,13 +110,11 @@ class UnbiasedWeights:
 
     normalize: bool = False
 
-    def __call__(
-        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
-    ) -> Float64Array:
+    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
-        drawn = N[sources.src_ptr[batch_of_columns(sample)] + sources.local]
-        weights = replacement_weights(sample, drawn, draw.size) if draw.replace else des_raj_weights(sample, drawn)
-        return unbiased_source_weights(sample, sources, num_targets, weights)
+        if draw.replace:
+            return kernels.replacement_weights(sample, *sources, draw.size)
+        return kernels.des_raj_weights(sample, *sources)
 
 
 @dataclass(frozen=True)
@@ -124,11 +123,9 @@ class ReferenceWeights:
 
     normalize: bool = True
 
-    def __call__(
-        self, draw: Draw, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, N: UInt64Array
-    ) -> Float64Array:
+    def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
-        return reference_source_weights(sample, sources, N)
+        return kernels.reference_weights(sample, sources.columns, sources.numerators)
 
 
 def extract_columns(
@@ -143,6 +140,7 @@ def extract_columns(
     sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
     num_targets = Q.batch_ptr[1:] - Q.batch_ptr[:-1] if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
-    c = weights(draw, sample, sources, num_targets, P.source_numerators(sources, entries))
+    numerators = P.source_numerators(sources, entries)
+    c = weights(A.backend, draw, sample, Sources(sources, num_targets, numerators))
     data = A.backend.entry_values(entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize)
     return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)

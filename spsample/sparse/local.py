@@ -93,10 +93,11 @@ class LocalOperand(GraphOperand):
         return self.backend.merge_columns(self.matrix, Q, rule)
 
     def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        return self.backend.draw_shared(self._cumulative[1:], batch_ids, draw)
+        return self.backend.draw_shared(self._cumulative[1:], batch_ids, draw, self._guide)
 
     def column_totals(self, columns: IntArray) -> UInt64Array:
-        totals: UInt64Array = self._cumulative[columns + np.int64(1)] - self._cumulative[columns]
+        cumulative = self._cumulative
+        totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
         return totals
 
     def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
@@ -115,6 +116,16 @@ class LocalOperand(GraphOperand):
             ids = self.edge_ids[ids]
         return Entries(rows, self.matrix, Q, ids)
 
+    @property
+    def kept_nbytes(self) -> int:
+        """Bytes of what is derived from the whole graph, made on first use and kept.
+
+        For FastGCN 8 (n + 1) of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table that
+        leads to them; 4 n of row exponents where weights or squared counts ask for them.
+        """
+        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_cumulative", "_guide"))
+        return sum(array.nbytes for array in kept if array is not None)
+
     @cached_property
     def _row_exponents(self) -> NDArray[np.int32]:
         return self.backend.row_exponents(self.matrix)
@@ -122,7 +133,14 @@ class LocalOperand(GraphOperand):
     @cached_property
     def _cumulative(self) -> UInt64Array:
         """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
-        rule = graph_rule(self.weighting, RowTotals(np.diff(self.matrix.indptr), self._row_exponents))
+        counts = np.diff(self.matrix.indptr)
+        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self._row_exponents  # not asked for
+        rule = graph_rule(self.weighting, RowTotals(counts, exponents))
         cumulative = np.zeros(self.num_nodes + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
+
+    @cached_property
+    def _guide(self) -> IntArray:
+        """Leads from a unit of `_cumulative` to its column: at most 4 (n + 1) bytes, made once per graph."""
+        return self.backend.shared_guide(self._cumulative[1:])

@@ -14,8 +14,7 @@ from spsample.sparse.operand import Entries, GraphOperand, RowRule, RowTotals
 from spsample.sparse.probability import frontier_rule, row_normalized_numerators
 
 
-@dataclass(frozen=True, eq=False)
-class RowSelector:
+class RowSelector(StackedSelector):
     """Q with one nonzero per row: row r selects row `vertices[r]` of A; rows are stacked batch by batch.
 
     Parameters
@@ -33,14 +32,12 @@ class RowSelector:
     each batch's rows (LADIES' Q A, one row per batch).
     """
 
-    batch_ptr: Int64Array
-    vertices: IntArray
-    batch_ids: Int64Array
+    __slots__ = ()
 
     @property
     def arrays(self) -> StackedSelector:
-        """As the plain arrays that backends read."""
-        return StackedSelector(self.batch_ptr, self.vertices, self.batch_ids)
+        """As the plain arrays that backends read: itself."""
+        return self
 
     def per_batch(self) -> BatchSelector:
         """The same vertices as a selector with one row per batch and one nonzero per vertex."""
@@ -144,7 +141,8 @@ class ColumnNorms:
     def sample(self, draw: Draw) -> ColumnSample:
         """Draw columns for every batch (`its_sample`)."""
         sample = self.A.draw_columns(self.Q.batch_ids, draw)
-        return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
+        columns = sample.columns.astype(self.A.index_dtype)
+        return ColumnSample(sample.indptr, columns, sample.counts, sample.totals, sample.whole)
 
     def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
         """(len(src),) N of every src column."""

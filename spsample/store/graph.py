@@ -244,6 +244,23 @@ class Graph:
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
+    def kept_nbytes(self) -> int:
+        """Bytes kept for samplers beyond the arrays of the graph, made on first use.
+
+        FastGCN keeps prefix sums and a guide table, 12 bytes per vertex (16 from 2**31 vertices on); LADIES and FastGCN
+        keep 4 bytes per vertex where weights or squared counts ask for them.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> graph = Graph(indptr=[0, 1, 2], indices=[1, 0])
+        >>> bulk = spsample.bulk_sample(graph, [0], spsample.FastGCN([1]), batch_size=1)
+        >>> graph.kept_nbytes
+        36
+        """
+        return sum(operand.kept_nbytes for operand in self._operands.values())
+
+    @property
     def csr(self) -> CSRMatrix:
         """A as a `spsample.sparse.CSRMatrix` over the same arrays.
 

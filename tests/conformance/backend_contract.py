@@ -15,6 +15,7 @@ from spsample.backends.protocol import (
     NO_EXPONENT,
     ColumnMatrix,
     ColumnSample,
+    Compaction,
     Draw,
     Matrix,
     Numerators,
@@ -410,6 +411,39 @@ class BackendContract:
             single = backend.draw_shared(cumulative, np.array([7]), draw)
             assert single.columns.tolist() == parts(sample.columns, sample.indptr)[1]
 
+    @pytest.mark.parametrize(
+        "numerators", [[0, 4, 0, 0, 2**35, 1, 9, 0], [1] * 300, [3], [0, 2**61, 0, 2**61], [0, 0], []]
+    )
+    def test_shared_guide(self, backend, numerators):
+        cumulative = np.cumsum(np.array(numerators, np.uint64), dtype=np.uint64)
+        total, n = sum(numerators), len(numerators)
+        width = 1
+        while total > width * max(n, 1):
+            width *= 2
+        units = [*range(0, total, width), total - 1] if total else []
+        guide = backend.shared_guide(cumulative)
+        assert guide.dtype == np.int32
+        assert len(guide) <= n + 1 or total == 0
+        assert guide.tolist() == (np.searchsorted(cumulative, np.array(units, np.uint64), side="right").tolist() or [0])
+
+    @either
+    def test_draw_shared_by_its_guide(self, backend, replace):
+        numerators = (np.arange(500, dtype=np.uint64) * 7919 % 101) ** 3
+        cumulative = np.cumsum(numerators, dtype=np.uint64)
+        guide = backend.shared_guide(cumulative)
+        for size in (1, 7, 70, 480, 499):
+            draw, batches = Draw(KEY, 1, size, replace), np.array([0, 7])
+            guided = backend.draw_shared(cumulative, batches, draw, guide)
+            expected = backend.draw_columns(
+                ColumnMatrix(
+                    np.array([0, 500, 1000]), np.tile(np.arange(500), 2), np.tile(numerators, 2), np.zeros(2, np.uint64)
+                ),
+                batches,
+                draw,
+            )
+            for field, other in zip(guided, expected, strict=True):
+                np.testing.assert_array_equal(field, other)
+
     @pytest.mark.parametrize("total", ["no batches", "all zero"])
     @either
     def test_draw_shared_empty(self, backend, total, replace):
@@ -495,6 +529,16 @@ class BackendContract:
         assert out.dtype == dtype
         assert out.tolist() == [1, 2, 7, 4, 8, 9, 3, 5, 6]
         assert len(backend.interleave([stacked[0][:0]], [np.zeros(1, np.int64)])) == 0
+
+    @index_types
+    def test_appended(self, backend, index):
+        known = np.array([5, 9, 2, 7, 4, 0, 1], index)
+        ptr, new = backend.appended(pointers([1, 0, 2, 1]), pointers([3, 0, 2, 2]), known)
+        assert ptr.tolist() == [0, 2, 2, 2, 3]
+        assert new.dtype == index
+        assert new.tolist() == [9, 2, 1]
+        ptr, new = backend.appended(pointers([]), pointers([]), known[:0])
+        assert (ptr.tolist(), new.tolist()) == ([0], [])
 
     def test_interleave_pointers(self, backend):
         rows = [[[2, 0], [1], []], [[3], [], []]]  # entries of each row, by hop and batch
@@ -587,6 +631,30 @@ class BackendContract:
         A, Q = matrix(index, value), selector(index=index)
         weights = [[float(value(w)) for w in row] for row in WEIGHTS]
         self.check_values(backend, A, Q, weights, value, normalize)
+
+    @index_types
+    def test_source_weights(self, backend, index):
+        """By exact integers: a batch with a drawn target, one taken whole, one without columns."""
+        sample = ColumnSample(
+            pointers([3, 1, 0]),
+            np.array([6, 0, 2, 3], index),
+            np.array([2, 1, 4, 1]),
+            np.array([2**61 + 1, 5, 0], np.uint64),
+            np.array([False, True, True]),
+        )
+        src = np.array([0, 1, 2, 6, 3, 8], index)  # targets: 0 and 1; none; 8
+        sources = Compaction(pointers([4, 1, 1]), src, np.array([3, 0, 2, 0], index))
+        targets, N = np.array([2, 0, 1]), np.array([2**60 + 3, 9, 7, 11, 5, 0], np.uint64)
+        T, s = float(2**61 + 1), 3
+        drawn = backend.des_raj_weights(sample, sources, targets, N)
+        first, third = (T / 11 + 2.0) / s, (float(2**61 + 1 - 11 - (2**60 + 3)) / 7 + 0.0) / s
+        assert drawn.tolist() == [1.0, 1.0, third, first, 1.0, 1.0]
+        repeated = backend.replacement_weights(sample, sources, targets, N, 7)
+        assert repeated.tolist() == [1.0, 1.0, (4 * T) / (7.0 * 7), (2 * T) / (7.0 * 11), 5.0 / (7.0 * 5), 1.0]
+        reference = backend.reference_weights(sample, sources, N)
+        assert reference.tolist() == [*(T / (3.0 * float(n)) for n in (2**60 + 3, 9, 7, 11)), 1.0, 0.0]
+        for weights in (drawn, repeated, reference):
+            assert weights.dtype == np.float64
 
     @pytest.mark.parametrize("normalize", [False, True])
     @pytest.mark.parametrize("row_normalized", [False, True])

@@ -13,13 +13,11 @@ import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import checks
 
 from spsample.backends import Backend, reference
-from spsample.sparse import extraction, weights
 
 _numbers = itertools.count()
 Check = Callable[[Backend, int], float]
@@ -49,14 +47,6 @@ def copy_of_reference(folder: Path, module: str = "", old: str = "", new: str = 
         return backend
     finally:
         sys.path.remove(str(folder))
-
-
-def plant_weights(monkeypatch: Any, old: str, new: str) -> None:
-    """Let the values be made by a changed copy of `spsample.sparse.weights`."""
-    changed = ModuleType("copied_weights")
-    exec(compile(planted(Path(weights.__file__), old, new), "copied_weights", "exec"), changed.__dict__)
-    for name in ("des_raj_weights", "replacement_weights", "unbiased_source_weights"):
-        monkeypatch.setattr(extraction, name, getattr(changed, name))
 
 
 def planted(path: Path, old: str, new: str) -> str:
@@ -388,7 +378,7 @@ VALUES = [
     Fault(
         "targets weigh as if drawn",
         "weights",
-        "sources.local >= np.repeat(num_targets, drawn)",
+        "sources.local >= np.repeat(num_targets, np.diff(sample.indptr))",
         "sources.local >= 0",
         values("norm", (2, False), True),
     ),

@@ -217,7 +217,7 @@ cumulative = np.arange(1, 9, dtype=np.uint64) << 40
 batch_ids = np.arange(4000)
 
 def long_call():
-    core.draw_shared(cumulative, batch_ids, 1, 2, 0, 2**20, True)  # minutes
+    core.draw_shared(cumulative, core.shared_guide(cumulative), batch_ids, 1, 2, 0, 2**20, True)  # minutes
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -236,7 +236,8 @@ seen = []
 signal.signal(signal.SIGALRM, lambda *_: seen.append(sample()))  # samples in the middle of a call
 signal.setitimer(signal.ITIMER_REAL, 0.2)
 cumulative = np.arange(1, 9, dtype=np.uint64) << 40
-sizes = core.draw_shared(cumulative, np.arange(64), 1, 2, 0, 2**20, True)[2].reshape(64, 8).sum(axis=1)
+guide = core.shared_guide(cumulative)
+sizes = core.draw_shared(cumulative, guide, np.arange(64), 1, 2, 0, 2**20, True)[2].reshape(64, 8).sum(axis=1)
 assert sizes.tolist() == [2**20] * 64
 assert seen == [sample()]
 """

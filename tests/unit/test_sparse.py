@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.backends import Draw, available_backends, get_backend
+from spsample.errors import InputError
 from spsample.sparse import (
     CSRMatrix,
     derive_key,
@@ -22,6 +23,7 @@ from spsample.sparse import (
     square,
     stack,
 )
+from spsample.sparse.checks import check_range
 
 backends = pytest.mark.parametrize("backend", available_backends())
 seeds = st.integers(0, 2**32 - 1)
@@ -273,3 +275,29 @@ def test_shuffle_is_a_permutation_of_its_own():
         from spsample.sparse import shuffle
 
         np.testing.assert_array_equal(shuffle(1000, 1, 2, backend=name), order)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32, np.uint64])
+def test_check_range_of_every_integer_type(dtype):
+    """One pass over the unsigned integers of the same bits: negative ones are refused, large unsigned ones are not."""
+    largest = int(np.iinfo(dtype).max)
+    array = np.array([[0, largest], [3, 1]], dtype)[:, ::-1]
+    check_range("ids", array, largest + 1, "ids")
+    with pytest.raises(InputError, match=f"got {largest} at position"):
+        check_range("ids", array, largest, "ids")
+    if np.iinfo(dtype).min < 0:
+        with pytest.raises(InputError, match="got -2 at position 1"):
+            check_range("ids", np.array([5, -2], dtype), 2**48, "ids")
+
+
+def test_bytes_kept_for_samplers():
+    n = 40
+    graph = sp.Graph(np.arange(n + 1), np.arange(n, dtype=np.int32))
+    assert graph.kept_nbytes == 0
+    sp.bulk_sample(graph, [0], sp.GraphSAGE([2]), batch_size=1)
+    assert graph.kept_nbytes == 0
+    sp.bulk_sample(graph, [0], sp.FastGCN([2]), batch_size=1)
+    assert graph.kept_nbytes == 8 * (n + 1) + 4 * (n + 1)
+    weighted = sp.Graph(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n))
+    sp.bulk_sample(weighted, [0], sp.FastGCN([2]), batch_size=1)
+    assert 8 * (n + 1) + 4 * n < weighted.kept_nbytes <= 12 * (n + 1) + 4 * n

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from spsample.backends.arithmetic import default_float_environment
-from spsample.backends.reference import algebra, columns, extraction, forms, interleaving, probability, random, rows
+from spsample.backends.reference import (
+    algebra,
+    columns,
+    extraction,
+    forms,
+    interleaving,
+    probability,
+    random,
+    rows,
+    weights,
+)
 
 
 class ReferenceBackend:
@@ -29,16 +39,21 @@ class ReferenceBackend:
     draw_entries = staticmethod(columns.draw_entries)
     draw_columns = staticmethod(columns.draw_columns)
     draw_merged = staticmethod(default_float_environment()(columns.draw_merged))
+    shared_guide = staticmethod(columns.shared_guide)
     draw_shared = staticmethod(columns.draw_shared)
     compact = staticmethod(extraction.compact)
     compact_owned = staticmethod(extraction.compact_owned)
     merge_targets = staticmethod(extraction.merge_targets)
     extract = staticmethod(extraction.extract)
     extracted_numerators = staticmethod(default_float_environment()(probability.extracted_numerators))
+    des_raj_weights = staticmethod(default_float_environment()(weights.des_raj_weights))
+    replacement_weights = staticmethod(default_float_environment()(weights.replacement_weights))
+    reference_weights = staticmethod(default_float_environment()(weights.reference_weights))
     entry_values = staticmethod(default_float_environment()(extraction.entry_values))
     edge_index = staticmethod(forms.edge_index)
     widened = staticmethod(forms.widened)
     interleave = staticmethod(interleaving.interleave)
+    appended = staticmethod(interleaving.appended)
     interleave_pointers = staticmethod(interleaving.interleave_pointers)
     spgemm = staticmethod(default_float_environment()(algebra.spgemm))
     select_rows = staticmethod(algebra.select_rows)

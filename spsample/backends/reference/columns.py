@@ -35,8 +35,21 @@ def draw_merged(A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> 
     return draw_columns(merge_columns(A, Q, rule), Q.batch_ids, draw)
 
 
-def draw_shared(cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-    """Column law of every batch on one row over all columns."""
+def shared_guide(cumulative: UInt64Array) -> IntArray:
+    """Position of the first unit of each slice of 2^b units, and of the last unit."""
+    n, total = len(cumulative), int(cumulative[-1]) if len(cumulative) else 0
+    shift = 0
+    while (max(total, 1) - 1) >> shift >= max(n, 1):
+        shift += 1
+    units = [*range(0, total, 1 << shift), total - 1] if total else []
+    positions = np.searchsorted(cumulative, np.array(units, np.uint64), side="right") if total else np.zeros(1)
+    return positions.astype(np.int32 if n < 2**31 else np.int64)
+
+
+def draw_shared(
+    cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw, guide: IntArray | None = None
+) -> ColumnSample:
+    """Column law of every batch on one row over all columns; needs no guide."""
     columns = np.arange(len(cumulative), dtype=np.int64)
     row = (columns, np.diff(cumulative, prepend=np.uint64(0)))
     return _draw_distributions([row] * len(batch_ids), batch_ids, draw, columns)

@@ -7,13 +7,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from spsample.backends.protocol import Array, Int64Array
+from spsample.backends.protocol import Array, Int64Array, IntArray
 
 
 def interleave(parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
     """Each batch's parts side by side, hop after hop."""
     by_hop = [[part[lo:hi] for lo, hi in pairwise(p)] for part, p in zip(parts, pointers, strict=True)]
     return np.concatenate([part for batch in zip(*by_hop, strict=True) for part in batch] or [parts[0][:0]])
+
+
+def appended(found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
+    """Of each batch's known ids, those behind the first ones, as many as were found before."""
+    found = np.diff(found_ptr)
+    parts = [known[lo + skip : hi] for (lo, hi), skip in zip(pairwise(known_ptr), found, strict=True)]
+    ptr = np.concatenate([[0], np.cumsum(np.diff(known_ptr) - found)]).astype(np.int64)
+    return ptr, np.concatenate([*parts, known[:0]])
 
 
 def interleave_pointers(parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:

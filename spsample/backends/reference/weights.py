@@ -1,0 +1,87 @@
+"""The weights c_v of src columns (law, section 6): what makes a layer-wise estimate unbiased."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import ColumnSample, Compaction, Int64Array, UInt64Array
+
+Float64Array = NDArray[np.float64]
+
+
+def des_raj_weights(
+    sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
+) -> Float64Array:
+    """(len(src),) c of every src column: 1 for a batch's targets, Des Raj's ordered estimator for the others."""
+    drawn = _of_drawn(sample, sources, numerators)
+    return _on_sources(sample, sources, num_targets, des_raj_drawn(sample, drawn))
+
+
+def replacement_weights(
+    sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
+) -> Float64Array:
+    """(len(src),) c of every src column: 1 for a batch's targets, `count T / (s N)` for the others."""
+    drawn = _of_drawn(sample, sources, numerators)
+    return _on_sources(sample, sources, num_targets, replacement_drawn(sample, drawn, size))
+
+
+def reference_weights(sample: ColumnSample, sources: Compaction, numerators: UInt64Array) -> Float64Array:
+    """(len(src),) `T / (s' N)` of every src column, as the authors of LADIES compute it; 0 where N is 0."""
+    per_batch = np.diff(sources.src_ptr)
+    totals = np.repeat(sample.totals, per_batch).astype(np.float64)
+    size = np.repeat(np.diff(sample.indptr), per_batch).astype(np.float64)
+    denominator = size * numerators.astype(np.float64)
+    return np.divide(totals, denominator, out=np.zeros(len(denominator)), where=denominator > 0)
+
+
+def des_raj_drawn(sample: ColumnSample, numerators: UInt64Array) -> Float64Array:
+    """Weight of the r-th of s' columns drawn without replacement, numerators N in the order drawn.
+
+    `((T - N_1 - ... - N_(r-1)) / N_r + s' - r) / s'`, and 1 in batches whose support was taken whole. Source: Des Raj,
+    "Some estimators in sampling with varying probabilities without replacement", JASA 51 (1956).
+
+    Examples
+    --------
+    >>> totals, whole = np.array([10], np.uint64), np.array([False])
+    >>> sample = ColumnSample(np.array([0, 2]), np.array([4, 7]), np.array([1, 1]), totals, whole)
+    >>> des_raj_drawn(sample, np.array([2, 4], np.uint64)).tolist()
+    [3.0, 1.0]
+    """
+    drawn = np.diff(sample.indptr)
+    size = np.repeat(drawn, drawn)
+    rank = np.arange(1, len(numerators) + 1) - np.repeat(sample.indptr[:-1], drawn)
+    remaining = [
+        total - np.append(np.uint64(0), np.cumsum(numerators[lo : hi - 1], dtype=np.uint64))[: hi - lo]
+        for total, lo, hi in zip(sample.totals, sample.indptr[:-1], sample.indptr[1:], strict=True)
+    ]
+    left = np.concatenate([*remaining, np.zeros(0, np.uint64)])
+    weights = (left.astype(np.float64) / numerators.astype(np.float64) + (size - rank)) / size
+    return np.where(np.repeat(sample.whole, drawn), 1.0, weights)
+
+
+def replacement_drawn(sample: ColumnSample, numerators: UInt64Array, size: int) -> Float64Array:
+    """Hansen and Hurwitz' estimator of draws with replacement: `count T / (s N)`, in the order drawn."""
+    totals = np.repeat(sample.totals, np.diff(sample.indptr)).astype(np.float64)
+    return (sample.counts.astype(np.float64) * totals) / (float(size) * numerators.astype(np.float64))
+
+
+def _places(sample: ColumnSample, sources: Compaction) -> Int64Array:
+    """Of each drawn column, its place among the src of all batches."""
+    places: Int64Array = np.repeat(sources.src_ptr[:-1], np.diff(sample.indptr)) + sources.local
+    return places
+
+
+def _of_drawn(sample: ColumnSample, sources: Compaction, numerators: UInt64Array) -> UInt64Array:
+    """Numerators of the drawn columns, in the order drawn, from those of the src columns."""
+    return numerators[_places(sample, sources)]
+
+
+def _on_sources(
+    sample: ColumnSample, sources: Compaction, num_targets: Int64Array, drawn_weights: Float64Array
+) -> Float64Array:
+    """1 for the first `num_targets` src columns of a batch, else the column's weight as drawn."""
+    weights = np.ones(len(sources.src), np.float64)
+    is_new = sources.local >= np.repeat(num_targets, np.diff(sample.indptr))
+    weights[_places(sample, sources)[is_new]] = drawn_weights[is_new]
+    return weights
