@@ -11,6 +11,7 @@
 #include "bindings.h"
 #include "numbering.h"
 #include "parallel.h"
+#include "room.h"
 #include "simd.h"
 
 namespace spsample {
@@ -31,35 +32,18 @@ struct BatchColumns {
 // The new vertices of a batch, ascending, in a block that other batches of the thread may share.
 template <class Index>
 struct NewVertices {
-    std::shared_ptr<Buffer<Index>> block;
+    RoomPiece<Index> piece;
     Index* vertices = nullptr;
     int64_t count = 0;
 };
 
-// Gives the batches of one thread room for their new vertices, and kLanes more for vector stores: from few large blocks, which
-// the pool keeps as they are from call to call.
+// Room for `count` new vertices, and kLanes more for vector stores.
 template <class Index>
-class Room {
-public:
-    // `num_batches`: how many batches the thread may get; the first one's size says how much that may be.
-    explicit Room(int64_t num_batches) : num_batches_(num_batches) {}
-
-    NewVertices<Index> take(int64_t count) {
-        const int64_t size = count + kLanes;
-        if (!block_ || used_ + size > block_->size()) {
-            block_ = std::make_shared<Buffer<Index>>(std::max(size, std::min(kMostElements, size * num_batches_)));
-            used_ = 0;
-        }
-        used_ += size;
-        return {block_, block_->data() + used_ - size, count};
-    }
-
-private:
-    static constexpr int64_t kMostElements = 1 << 20;
-    std::shared_ptr<Buffer<Index>> block_;
-    int64_t used_ = 0;
-    int64_t num_batches_;
-};
+NewVertices<Index> room_for(int64_t count, Room<Index>& room) {
+    RoomPiece<Index> piece = room.take(count + kLanes);
+    Index* const vertices = piece.items;
+    return {std::move(piece), vertices, count};
+}
 
 // --- by bit sets ------------------------------------------------------------------------------------------------------------
 
@@ -125,7 +109,7 @@ NewVertices<Index> compact_by_bits(
     const bool distinct = add_distinct(batch.targets, batch.num_targets, sets.known);
     require(distinct, "vertices", "must be distinct within a batch");
     add_all(batch.columns, batch.num_entries, sets.found);
-    const NewVertices<Index> added = room.take(simd.count_new(sets));
+    const NewVertices<Index> added = room_for(simd.count_new(sets), room);
     uint32_t* places = scratch.places(batch.num_targets + added.count + kLanes);
     functions.take_new(sets, added.vertices, static_cast<uint32_t>(batch.num_targets), places);
     functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
@@ -152,7 +136,7 @@ NewVertices<Index> compact_by_hash(
     require(vertices.size() == batch.num_targets, "vertices", "must be distinct within a batch");
     for (int64_t e = 0; e < batch.num_entries; ++e) local[e] = vertices.number(batch.columns[e]);
     ascending(vertices, batch.num_targets, scratch.order, scratch.spare);
-    const NewVertices<Index> added = room.take(static_cast<int64_t>(scratch.order.size()));
+    const NewVertices<Index> added = room_for(static_cast<int64_t>(scratch.order.size()), room);
     scratch.rank.resize(scratch.order.size());
     for (int64_t i = 0; i < added.count; ++i) {
         const Numbered<Index>& vertex = scratch.order[static_cast<size_t>(i)];

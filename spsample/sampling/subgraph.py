@@ -30,14 +30,37 @@ def run_subgraph(
     """A^1 .. A^L of all batches, layer 1 first: prefixes of one stacked matrix per batch."""
     want = Extraction(True, edge_ids)
     known = fresh = Q
-    hops: list[StackedLayer] = []
+    hops: list[_Hop] = []
     for hop, s in enumerate(sampler.sizes):
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, Draw(key, hop, s, sampler.replace), edge_ids=edge_ids)
-        hops.append(extract_rows(P, S, want, known))
-        found, known = known, hops[-1].next_selector()
-        fresh = _new_vertices(found, known)
+        layer = extract_rows(P, S, want, known)
+        hops.append(_Hop(layer))
+        found, known = known, layer.next_selector()
+        del P, S, layer  # with the vertices of earlier hops, which are among those of later ones
+        fresh = _new_vertices(found, known) if hop + 1 < len(sampler.sizes) else known
+        del found
+    del fresh
     return _Union(A.backend, hops, known).layers()
+
+
+class _Hop:
+    """What the union is made of: pointers of the hop's rows and entries, and its arrays, each to be taken once."""
+
+    def __init__(self, layer: StackedLayer) -> None:
+        self.batch_ptr = layer.rows.batch_ptr
+        self.src_ptr = layer.src_ptr
+        self.entry_ptr = layer.rows.entry_ptr
+        self._arrays = {
+            "indptr": layer.rows.indptr,
+            "columns": layer.rows.columns,
+            "data": layer.data,
+            "edge_ids": layer.edge_ids,
+        }
+
+    def take(self, name: str) -> Any:
+        """The array, or None; it is not held here any longer."""
+        return self._arrays.pop(name)
 
 
 def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
@@ -53,19 +76,16 @@ def _new_vertices(found: RowSelector, known: RowSelector) -> RowSelector:
 class _Union:
     """One CSR per batch over all hops' rows; layer l uses its first hops."""
 
-    def __init__(self, backend: Backend, hops: list[StackedLayer], known: RowSelector) -> None:
-        rows = [hop.rows for hop in hops]
-        entry_ptr = [one.entry_ptr for one in rows]
+    def __init__(self, backend: Backend, hops: list[_Hop], known: RowSelector) -> None:
+        entry_ptr = [hop.entry_ptr for hop in hops]
         self.known = known
-        self.num_known = np.stack([np.diff(hops[0].dst.batch_ptr), *(np.diff(hop.src_ptr) for hop in hops)])
+        self.num_known = np.stack([np.diff(hops[0].batch_ptr), *(np.diff(hop.src_ptr) for hop in hops)])
         self.num_entries = np.cumsum(np.stack([np.diff(p) for p in entry_ptr]), axis=0)
-        self.indptr = backend.interleave_pointers([one.indptr for one in rows], [one.batch_ptr for one in rows])
-        self.data = _gathered(backend, [hop.data for hop in hops], entry_ptr)
-        self.edge_ids = _gathered(backend, [hop.edge_ids for hop in hops], entry_ptr)
-        columns = [one.columns for one in rows]
-        hops.clear()  # with the references of this function, nothing of the hops is in memory but what is gathered last
-        del rows
-        self.indices: Any = backend.interleave(columns, entry_ptr)
+        # One kind of array after the other, the longest first: beside the result there is that one once more at most.
+        self.edge_ids = _gathered(backend, [hop.take("edge_ids") for hop in hops], entry_ptr)
+        self.data = _gathered(backend, [hop.take("data") for hop in hops], entry_ptr)
+        self.indices: Any = backend.interleave([hop.take("columns") for hop in hops], entry_ptr)
+        self.indptr = backend.interleave_pointers([hop.take("indptr") for hop in hops], [hop.batch_ptr for hop in hops])
 
     def layers(self) -> list[BulkLayer]:
         """Layer 1, of all hops, first."""
