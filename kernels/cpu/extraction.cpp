@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -125,13 +126,13 @@ template <class Index>
 struct Search {
     const CsrView<Index>& A;
     const SelectorView<Index>& Q;
-    ColumnSets<Index> sets;
+    std::optional<ColumnSets<Index>> sets;  // until all is found
     std::vector<Numbered<Index>> order;
     std::vector<Found<Index>> found;
     Buffer<int64_t> counts;  // per stacked row
 
     Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_), sets(src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
+        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
           counts(Q.num_rows) {}
 
     int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
@@ -140,11 +141,11 @@ struct Search {
     void find(int64_t row, Finder<Index>& finder) {
         const int64_t batch = batch_of(row), before = finder.count;
         const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
-        const SortedColumns<Index> sorted = sets.sorted(batch);
+        const SortedColumns<Index> sorted = sets->sorted(batch);
         if (degree > kSearchRatio * sorted.count && degree <= kLongestSearch) {
             finder.add_by_search(sorted, A.indices + first, degree, first);
         } else {
-            finder.add_by_filter(sets.filter(batch), sets.places(batch), A.indices + first, degree, first);
+            finder.add_by_filter(sets->filter(batch), sets->places(batch), A.indices + first, degree, first);
         }
         counts[row] = finder.count - before;
     }
@@ -186,6 +187,7 @@ Extraction<Index> extract_rows(
     parallel_chunks(Q.num_rows, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
         search.find_chunk(begin, end, finder);
     });
+    search.sets.reset();
     Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
     result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);
     if (positions) result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
