@@ -59,9 +59,7 @@ def merge_targets(Q: StackedSelector, sample: ColumnSample, include_targets: boo
     return compact(Q, drawn, include_targets)
 
 
-def extract(
-    A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
-) -> StackedRows:
+def extract(A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True) -> StackedRows:
     """Rows Q of A restricted to each batch's src columns, in A's order; positions always."""
     lengths, columns, places = [], [], []
     for i in range(len(Q.batch_ids)):
