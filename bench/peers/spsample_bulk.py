@@ -15,6 +15,7 @@ from graphs import draw_seeds
 from lines import Lines, indices_lines, indptr_lines
 from peers.memory_use import peak_beyond
 from peers.task import Inputs, Options, Task, Work
+from spsample.sampling import scratch_bytes
 from spsample.sparse import CSRMatrix, Draw, RowSelector, select_rows, spgemm
 
 PACKAGES = ("spsample", "numpy", "scipy")
@@ -196,8 +197,10 @@ def peak_memory(inputs: Inputs, options: Options) -> Work:
 
     def work() -> dict[str, float]:
         peak, result = peak_beyond(sample)
-        output = _output_bytes(result)
-        return {"batches": sample.batches, "edges": _num_edges(result), "peak_bytes": peak, "output_bytes": output}
+        output, scratch = _output_bytes(result), scratch_bytes(_graph(inputs), result, inputs.threads)
+        edges = _num_edges(result)
+        figures = {"peak_bytes": peak, "output_bytes": output, "scratch_bytes": scratch}
+        return {"batches": sample.batches, "edges": edges, **figures}
 
     return work
 

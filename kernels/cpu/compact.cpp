@@ -11,6 +11,7 @@
 #include "bindings.h"
 #include "numbering.h"
 #include "parallel.h"
+#include "room.h"
 #include "simd.h"
 
 namespace spsample {
@@ -31,40 +32,18 @@ struct BatchColumns {
 // The new vertices of a batch, ascending, in a block that other batches of the thread may share.
 template <class Index>
 struct NewVertices {
-    std::shared_ptr<Buffer<Index>> block;
+    RoomPiece<Index> piece;
     Index* vertices = nullptr;
     int64_t count = 0;
 };
 
-// Gives the batches of one thread room for their new vertices, and kLanes more for vector stores: from few large blocks, which
-// the pool keeps as they are from call to call.
+// The `count` vertices just written where `reserve` said.
 template <class Index>
-class Room {
-public:
-    // `num_batches`: how many batches the thread may get; the first one's size says how much that may be.
-    explicit Room(int64_t num_batches) : num_batches_(num_batches) {}
-
-    // Room for up to `most` vertices: the caller fills it and tells `keep` how many there are.
-    Index* reserve(int64_t most) {
-        const int64_t size = most + kLanes;
-        if (!block_ || used_ + size > block_->size()) {
-            block_ = std::make_shared<Buffer<Index>>(std::max(size, std::min(kMostElements, size * num_batches_)));
-            used_ = 0;
-        }
-        return block_->data() + used_;
-    }
-
-    NewVertices<Index> keep(int64_t count) {
-        used_ += count;
-        return {block_, block_->data() + used_ - count, count};
-    }
-
-private:
-    static constexpr int64_t kMostElements = 1 << 20;
-    std::shared_ptr<Buffer<Index>> block_;
-    int64_t used_ = 0;
-    int64_t num_batches_;
-};
+NewVertices<Index> kept(int64_t count, Room<Index>& room) {
+    RoomPiece<Index> piece = room.keep(count);
+    Index* const vertices = piece.items;
+    return {std::move(piece), vertices, count};
+}
 
 // --- by bit sets ------------------------------------------------------------------------------------------------------------
 
@@ -131,11 +110,11 @@ NewVertices<Index> compact_by_bits(
     add_all(batch.columns, batch.num_entries, sets.found);
     const int64_t most = std::min(batch.num_entries, largest + 1);
     uint32_t* places = scratch.places(batch.num_targets + most + kLanes);
-    Index* vertices = room.reserve(most);
+    Index* vertices = room.reserve(most + kLanes);
     const int64_t count = functions.take_new(sets, vertices, static_cast<uint32_t>(batch.num_targets), places);
     functions.place(sets.ranks, batch.targets, batch.num_targets, 0, places);
     functions.relabel(sets.ranks, batch.num_targets > 0 ? places : nullptr, batch.columns, batch.num_entries, local);
-    return room.keep(count);
+    return kept(count, room);
 }
 
 // --- by a hash table --------------------------------------------------------------------------------------------------------
@@ -159,7 +138,7 @@ NewVertices<Index> compact_by_hash(
     ascending(vertices, batch.num_targets, scratch.order, scratch.spare);
     const int64_t count = static_cast<int64_t>(scratch.order.size());
     room.reserve(count);
-    const NewVertices<Index> added = room.keep(count);
+    const NewVertices<Index> added = kept(count, room);
     scratch.rank.resize(scratch.order.size());
     for (int64_t i = 0; i < added.count; ++i) {
         const Numbered<Index>& vertex = scratch.order[static_cast<size_t>(i)];

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "bindings.h"
 #include "column_sets.h"
 #include "parallel.h"
+#include "room.h"
 #include "scratch.h"
 #include "stacked.h"
 
@@ -31,15 +33,28 @@ template <class Index>
 struct Extraction {
     StackedPointers pointers;
     Buffer<Index> columns;
-    Buffer<int64_t> positions;
+    Buffer<int64_t> positions;  // empty where not asked for
 };
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
 
+// What a chunk of stacked rows found.
+template <class Index>
+struct Found {
+    RoomPiece<Index> local;
+    RoomPiece<int64_t> positions;
+};
+
 // Entries found, and memory to find them in; of one thread.
 template <class Index>
 struct Finder {
+    // `num_chunks`: how many chunks of rows the thread may get.
+    Finder(int64_t num_chunks, bool with_positions_) : with_positions(with_positions_), local_room(num_chunks), positions_room(num_chunks) {}
+
+    bool with_positions;
+    Room<Index> local_room;
+    Room<int64_t> positions_room;
     std::vector<uint32_t> offsets;
     std::vector<Index> places;
     std::vector<Index> local;
@@ -58,7 +73,7 @@ struct Finder {
                 const int64_t slot = columns.find(row[offset]);
                 if (slot < 0) continue;
                 local[static_cast<size_t>(count)] = columns.values[slot];
-                positions[static_cast<size_t>(count)] = begin + offset;
+                if (with_positions) positions[static_cast<size_t>(count)] = begin + offset;
                 ++count;
             }
         }
@@ -70,8 +85,21 @@ struct Finder {
         const int64_t found = match_functions<Index>().search(columns, row, degree, matches);
         make_room(found);
         std::copy_n(matches.places, found, local.data() + count);
-        for (int64_t j = 0; j < found; ++j) positions[static_cast<size_t>(count + j)] = begin + matches.offsets[j];
+        if (with_positions) {
+            for (int64_t j = 0; j < found; ++j) positions[static_cast<size_t>(count + j)] = begin + matches.offsets[j];
+        }
         count += found;
+    }
+
+    // All that was found since `count` was 0, to be kept.
+    Found<Index> kept() {
+        Found<Index> found{local_room.take(count), {}};
+        std::copy_n(local.data(), count, found.local.items);
+        if (with_positions) {
+            found.positions = positions_room.take(count);
+            std::copy_n(positions.data(), count, found.positions.items);
+        }
+        return found;
     }
 
 private:
@@ -79,20 +107,7 @@ private:
         if (static_cast<int64_t>(local.size()) >= count + more) return;
         const size_t size = static_cast<size_t>(count + more + (count + more) / 2);
         local.resize(size);
-        positions.resize(size);
-    }
-};
-
-// What a chunk of stacked rows found, exactly sized.
-template <class Index>
-struct Found {
-    Buffer<Index> local;
-    Buffer<int64_t> positions;
-
-    Found() = default;
-    explicit Found(const Finder<Index>& finder) : local(finder.count), positions(finder.count) {
-        std::copy_n(finder.local.data(), finder.count, local.data());
-        std::copy_n(finder.positions.data(), finder.count, positions.data());
+        if (with_positions) positions.resize(size);
     }
 };
 
@@ -111,13 +126,13 @@ template <class Index>
 struct Search {
     const CsrView<Index>& A;
     const SelectorView<Index>& Q;
-    ColumnSets<Index> sets;
+    std::optional<ColumnSets<Index>> sets;  // until all is found
     std::vector<Numbered<Index>> order;
     std::vector<Found<Index>> found;
     Buffer<int64_t> counts;  // per stacked row
 
     Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_), sets(src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
+        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
           counts(Q.num_rows) {}
 
     int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
@@ -126,11 +141,11 @@ struct Search {
     void find(int64_t row, Finder<Index>& finder) {
         const int64_t batch = batch_of(row), before = finder.count;
         const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
-        const SortedColumns<Index> sorted = sets.sorted(batch);
+        const SortedColumns<Index> sorted = sets->sorted(batch);
         if (degree > kSearchRatio * sorted.count && degree <= kLongestSearch) {
             finder.add_by_search(sorted, A.indices + first, degree, first);
         } else {
-            finder.add_by_filter(sets.filter(batch), sets.places(batch), A.indices + first, degree, first);
+            finder.add_by_filter(sets->filter(batch), sets->places(batch), A.indices + first, degree, first);
         }
         counts[row] = finder.count - before;
     }
@@ -143,7 +158,7 @@ struct Search {
             if (i + kAhead < end) SPSAMPLE_PREFETCH(A.indices + A.begin(order[static_cast<size_t>(i + kAhead)].key));
             find(order[static_cast<size_t>(i)].number, finder);
         }
-        found[static_cast<size_t>(begin / kRowChunk)] = Found<Index>(finder);
+        found[static_cast<size_t>(begin / kRowChunk)] = finder.kept();
     }
 
     // Moves them to their rows' places in the result.
@@ -153,25 +168,40 @@ struct Search {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t row = order[static_cast<size_t>(i)].number, batch = batch_of(row);
             const int64_t to = result.pointers.entry_ptr[batch] + result.pointers.indptr[row + batch];
-            std::copy_n(chunk.local.data() + from, counts[row], result.columns.data() + to);
-            std::copy_n(chunk.positions.data() + from, counts[row], result.positions.data() + to);
+            std::copy_n(chunk.local.items + from, counts[row], result.columns.data() + to);
+            if (chunk.positions.items) std::copy_n(chunk.positions.items + from, counts[row], result.positions.data() + to);
             from += counts[row];
         }
     }
 };
 
+// Entries of the selected rows, or, where the rows are many, as many as there are rows.
+template <class Index>
+int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
+    constexpr int64_t kMany = 1 << 16;
+    if (Q.num_rows >= kMany) return Q.num_rows;
+    int64_t work = 0;
+    for (int64_t r = 0; r < Q.num_rows; ++r) work += A.degree(Q.vertices[r]);
+    return work;
+}
+
 // The entries of the selected rows whose columns are in their batch's src.
-// O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: once more as much.
+// O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: its entries once more, and the
+// column sets.
 template <class Index>
 Extraction<Index> extract_rows(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src) {
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src, bool positions) {
+    const ThreadsFor threads(work_of_rows(A, Q));
     Search<Index> search(A, Q, src_ptr, src);
-    parallel_chunks(Q.num_rows, kRowChunk, [] { return Finder<Index>(); }, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+    const int64_t chunks_of_thread = Q.num_rows / (kRowChunk * thread_limit()) + 1;
+    const auto make_finder = [&] { return Finder<Index>(chunks_of_thread, positions); };
+    parallel_chunks(Q.num_rows, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
         search.find_chunk(begin, end, finder);
     });
+    search.sets.reset();
     Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
     result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);
-    result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
+    if (positions) result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
     parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) { search.place_chunk(begin, end, result); });
     return result;
 }
@@ -179,7 +209,7 @@ Extraction<Index> extract_rows(
 template <class Index>
 nb::tuple extract(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const In<int64_t>& src_ptr, const In<Index>& src) {
+    const In<int64_t>& batch_ids, const In<int64_t>& src_ptr, const In<Index>& src, bool positions) {
     const CsrView<Index> A = csr_view<Index>(indptr, indices);
     const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
     require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
@@ -188,11 +218,13 @@ nb::tuple extract(
     Extraction<Index> result;
     {
         nb::gil_scoped_release release;
-        result = extract_rows(A, Q, src_ptr.data(), src.data());
+        result = extract_rows(A, Q, src_ptr.data(), src.data(), positions);
     }
+    nb::object found_positions = nb::none();
+    if (positions) found_positions = nb::cast(to_numpy(std::move(result.positions)));
     return nb::make_tuple(
         to_numpy(std::move(result.pointers.entry_ptr)), to_numpy(std::move(result.pointers.indptr)),
-        to_numpy(std::move(result.columns)), to_numpy(std::move(result.positions)));
+        to_numpy(std::move(result.columns)), found_positions);
 }
 
 // --- row_totals and locate -----------------------------------------------------------------------------------------
@@ -342,6 +374,7 @@ Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weig
             if (!row_finite) finite = false;
         }
     };
+    const ThreadsFor threads(in.rows.num_entries);
     parallel_rows(in.Q.batch_ptr, in.Q.num_batches, kRowChunk, make_scratch, fill);
     *overflowed = -1;
     if (!finite) {
@@ -389,7 +422,8 @@ void bind_graph_kernels(nb::module_& m) {
     const auto excluded_ptr = nb::arg("excluded_ptr").noconvert().none();
     const auto excluded = nb::arg("excluded").noconvert().none();
     m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
-          nb::arg("src").noconvert(), "(entry_ptr, indptr, columns, positions) of the rows Q of A restricted to src.");
+          nb::arg("src").noconvert(), nb::arg("positions"),
+          "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
     m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
           "Number of entries of each selected row outside the excluded columns.");
     m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows").noconvert(),

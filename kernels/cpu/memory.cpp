@@ -80,6 +80,16 @@ public:
         return kept_;
     }
 
+    PoolUse use() noexcept {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return {used_ + kept_, most_};
+    }
+
+    void reset_peak() noexcept {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        most_ = used_ + kept_;
+    }
+
     // Nothing is kept until the next request, so that what a failing call gives back is freed, too.
     void clear() noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -116,6 +126,7 @@ private:
         used_ += block.bytes;
         peak_ = std::max(peak_, used_);
         trim();
+        most_ = std::max(most_, used_ + kept_);
         return block;
     }
 
@@ -133,7 +144,7 @@ private:
 
     std::mutex mutex_;
     std::multimap<size_t, Free> free_;
-    size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0;
+    size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0, most_ = 0;
     uint64_t requests_ = 0, given_ = 0;
 };
 
@@ -165,6 +176,10 @@ void give_block(Block block) noexcept {
 }
 
 size_t pool_bytes() noexcept { return pool().kept(); }
+
+PoolUse pool_use() noexcept { return pool().use(); }
+
+void reset_pool_peak() noexcept { pool().reset_peak(); }
 
 void clear_pool() noexcept { pool().clear(); }
 

@@ -23,6 +23,16 @@ void give_block(Block block) noexcept;
 // Bytes kept and not in use.
 size_t pool_bytes() noexcept;
 
+// Bytes of large blocks, in use and kept: now, and at most since the mark was last set back.
+struct PoolUse {
+    size_t now;
+    size_t peak;
+};
+PoolUse pool_use() noexcept;
+
+// Sets the mark of the peak back to what there is now.
+void reset_pool_peak() noexcept;
+
 // Frees all of them. Done, too, where the system has no memory left for a new block, before that fails.
 void clear_pool() noexcept;
 

@@ -84,6 +84,9 @@ NB_MODULE(_core, m) {
     m.def("set_instruction_set", &spsample::set_instruction_set, nb::arg("name"),
           "Choose it, for tests; False where this machine lacks it. No result depends on it.");
     m.def("pool_bytes", &spsample::pool_bytes, "Bytes of freed result arrays that are kept for the next call.");
+    m.def("pool_use", [] { const spsample::PoolUse use = spsample::pool_use(); return std::make_pair(use.now, use.peak); },
+          "(bytes of large blocks in use or kept, the most there were since reset_pool_peak).");
+    m.def("reset_pool_peak", &spsample::reset_pool_peak, "Measure the peak from now on.");
     m.def("clear_pool", &spsample::clear_pool, "Give them back to the system.");
     nb::class_<FloatEnvironmentContext>(
         m, "default_float_environment",

@@ -26,6 +26,33 @@ inline int thread_limit() {
 #endif
 }
 
+// While it lives, parallel loops of the calling thread use one thread where the work (in elements, about a nanosecond each) is not
+// worth waking others for.
+class ThreadsFor {
+public:
+    explicit ThreadsFor(int64_t work) {
+#ifdef _OPENMP
+        if (work < kWorthWaking) {
+            before_ = omp_get_max_threads();
+            omp_set_num_threads(1);
+        }
+#else
+        (void)work;
+#endif
+    }
+    ThreadsFor(const ThreadsFor&) = delete;
+    ThreadsFor& operator=(const ThreadsFor&) = delete;
+    ~ThreadsFor() {
+#ifdef _OPENMP
+        if (before_ > 0) omp_set_num_threads(before_);
+#endif
+    }
+
+private:
+    static constexpr int64_t kWorthWaking = 1 << 16;
+    int before_ = 0;
+};
+
 // Keeps the first exception thrown by any thread.
 class ExceptionSlot {
 public:

@@ -257,10 +257,13 @@ class CpuBackend:
         """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
         return _compact(Q, sample.indptr, _same(sample.columns, Q.vertices), include_targets)
 
-    def extract(self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
-        """Rows Q of A restricted to each batch's src columns: local ids, A's order, with positions."""
+    def extract(
+        self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
+    ) -> StackedRows:
+        """Rows Q of A restricted to each batch's src columns: local ids, A's order, positions where asked for."""
         selector = _selector(Q, A.indices)
-        return StackedRows(selector[0], *_core.extract(*_matrix(A), *selector, _int64(src_ptr), _same(src, A.indices)))
+        columns = (_int64(src_ptr), _same(src, A.indices))
+        return StackedRows(selector[0], *_core.extract(*_matrix(A), *selector, *columns, bool(positions)))
 
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators

@@ -220,8 +220,14 @@ class Backend(Protocol):
         """
         ...
 
-    def extract(self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
-        """Rows Q of A, restricted to each batch's src columns: local ids, entries in A's order, with positions."""
+    def extract(
+        self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
+    ) -> StackedRows:
+        """Rows Q of A, restricted to each batch's src columns: local ids, entries in A's order.
+
+        Without `positions` a backend may leave them out: the caller has no use for them, and its other kernels need
+        them only where A has weights.
+        """
         ...
 
     def extracted_numerators(

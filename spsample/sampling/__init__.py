@@ -7,6 +7,7 @@ from spsample.sampling.fastgcn import FastGCN
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
+from spsample.sampling.memory import scratch_bytes
 from spsample.sampling.sampler import Sampler
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "MiniBatch",
     "Sampler",
     "bulk_sample",
+    "scratch_bytes",
 ]

@@ -55,11 +55,13 @@ class Sampler(ABC):
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
         """A^1 .. A^L of all batches of Q, layer 1 first."""
         want = Extraction(self.include_targets, edge_ids)
-        layers: list[StackedLayer] = []
+        layers: list[BulkLayer] = []
         for hop, s in enumerate(self.sizes):
-            layers.append(self.layer(A, Q, Draw(key, hop, s, self.replace), want))
-            Q = layers[-1].next_selector()
-        return [BulkLayer.from_stacked(layer) for layer in reversed(layers)]
+            layer = self.layer(A, Q, Draw(key, hop, s, self.replace), want)
+            Q = layer.next_selector()
+            layers.append(BulkLayer.from_stacked(layer))  # what it leaves out is not kept for the next hop
+            del layer
+        return layers[::-1]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:

@@ -32,32 +32,50 @@ def run_subgraph(
     want = Extraction(True, edge_ids)
     known = fresh = Q
     known_ptr = [Q.batch_ptr]  # of the vertices known before each hop, and after the last
-    hops: list[StackedLayer] = []
+    hops: list[_Hop] = []
     for hop, s in enumerate(sampler.sizes):
         if hop > 0:
             fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, Draw(key, hop, s, sampler.replace), edge_ids=edge_ids)
-        hops.append(extract_rows(P, S, want, known))
-        known = hops[-1].next_selector()
+        layer = extract_rows(P, S, want, known)
+        hops.append(_Hop(layer))
+        known = layer.next_selector()
         known_ptr.append(known.batch_ptr)
+        del P, S, layer  # with the vertices of earlier hops, which are among those of later ones
+    del fresh
     return _Union(A.backend, hops, known_ptr).layers(known.vertices)
+
+
+class _Hop:
+    """What the union is made of: pointers of the hop's rows and entries, and its arrays, each to be taken once."""
+
+    def __init__(self, layer: StackedLayer) -> None:
+        self.batch_ptr = layer.rows.batch_ptr
+        self.entry_ptr = layer.rows.entry_ptr
+        self._arrays = {
+            "indptr": layer.rows.indptr,
+            "columns": layer.rows.columns,
+            "data": layer.data,
+            "edge_ids": layer.edge_ids,
+        }
+
+    def take(self, name: str) -> Any:
+        """The array, or None; it is not held here any longer."""
+        return self._arrays.pop(name)
 
 
 class _Union:
     """One CSR per batch over all hops' rows; layer l uses its first hops."""
 
-    def __init__(self, backend: Backend, hops: list[StackedLayer], known_ptr: list[Int64Array]) -> None:
-        rows = [hop.rows for hop in hops]
+    def __init__(self, backend: Backend, hops: list[_Hop], known_ptr: list[Int64Array]) -> None:
         self.known_ptr = known_ptr
-        self.entry_ptr = [one.entry_ptr for one in rows]
-        self.indptr = backend.interleave_pointers([one.indptr for one in rows], [one.batch_ptr for one in rows])
-        self.data = _gathered(backend, [hop.data for hop in hops], self.entry_ptr)
-        self.edge_ids = _gathered(backend, [hop.edge_ids for hop in hops], self.entry_ptr)
-        columns = [one.columns for one in rows]
-        hops.clear()  # with the references of this function, nothing of the hops is in memory but what is gathered last
-        del rows
-        self.indices: Any = backend.interleave(columns, self.entry_ptr)
+        self.entry_ptr = [hop.entry_ptr for hop in hops]
+        # One kind of array after the other, the longest first: beside the result there is that one once more at most.
+        self.edge_ids = _gathered(backend, [hop.take("edge_ids") for hop in hops], self.entry_ptr)
+        self.data = _gathered(backend, [hop.take("data") for hop in hops], self.entry_ptr)
+        self.indices: Any = backend.interleave([hop.take("columns") for hop in hops], self.entry_ptr)
+        self.indptr = backend.interleave_pointers([hop.take("indptr") for hop in hops], [hop.batch_ptr for hop in hops])
 
     def layers(self, known: IntArray) -> list[BulkLayer]:
         """Layer 1, of all hops, first. `known` are all vertices of all batches."""

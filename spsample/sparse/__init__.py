@@ -27,7 +27,7 @@ from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, GraphOperand, RowTotals
 from spsample.sparse.row_sample import RowSample
-from spsample.sparse.runtime import clear_pool, set_num_threads
+from spsample.sparse.runtime import clear_pool, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [
@@ -47,6 +47,8 @@ __all__ = [
     "StackedLayer",
     "UnbiasedWeights",
     "clear_pool",
+    "measured_pool",
+    "pool_bytes",
     "column_norms",
     "derive_key",
     "extract_columns",

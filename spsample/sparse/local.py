@@ -101,7 +101,8 @@ class LocalOperand(GraphOperand):
         return totals
 
     def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        return self._entries(self.backend.extract(self.matrix, Q, src_ptr, src), Q, edge_ids)
+        positions = edge_ids or self.matrix.data is not None
+        return self._entries(self.backend.extract(self.matrix, Q, src_ptr, src, positions), Q, edge_ids)
 
     def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         return self.backend.draw_entries(self.matrix, Q, numerators, draw)

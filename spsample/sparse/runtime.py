@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +49,48 @@ def clear_pool() -> None:
     core = _core()
     if core is not None:
         core.clear_pool()
+
+
+def pool_bytes() -> int:
+    """Bytes of large result arrays and of scratch in use, and of the memory kept for the next ones. 0 without the core.
+
+    Examples
+    --------
+    >>> pool_bytes() >= 0
+    True
+    """
+    core = _core()
+    return 0 if core is None else int(core.pool_use()[0])
+
+
+@contextmanager
+def measured_pool() -> Iterator[PoolMeasure]:
+    """Around calls: the most memory that the compiled kernels held, in use and kept, beyond what they held before.
+
+    Blocks of less than 64 KiB are not counted. One at a time: a nested measurement sets the mark of the outer one back.
+
+    Examples
+    --------
+    >>> with measured_pool() as memory:
+    ...     pass
+    >>> memory.peak_bytes
+    0
+    """
+    core, measure = _core(), PoolMeasure()
+    before = pool_bytes()
+    if core is not None:
+        core.reset_pool_peak()
+    try:
+        yield measure
+    finally:
+        measure.peak_bytes = 0 if core is None else int(core.pool_use()[1]) - before
+
+
+@dataclass
+class PoolMeasure:
+    """`peak_bytes` is set when the measurement ends."""
+
+    peak_bytes: int = 0
 
 
 def _core() -> Any:

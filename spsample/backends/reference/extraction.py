@@ -59,9 +59,9 @@ def merge_targets(Q: StackedSelector, sample: ColumnSample, include_targets: boo
     return compact(Q, drawn, include_targets)
 
 
-def extract(A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -> StackedRows:
-    """Rows Q of A restricted to each batch's src columns, in A's order."""
-    lengths, columns, positions = [], [], []
+def extract(A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True) -> StackedRows:
+    """Rows Q of A restricted to each batch's src columns, in A's order; positions always."""
+    lengths, columns, places = [], [], []
     for i in range(len(Q.batch_ids)):
         members = src[src_ptr[i] : src_ptr[i + 1]]
         for vertex in Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]:
@@ -69,12 +69,12 @@ def extract(A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray) -
             entries = entries[np.isin(A.indices[entries], members)]
             lengths.append(len(entries))
             columns.append(_local_ids(members, A.indices[entries]))
-            positions.append(entries)
+            places.append(entries)
     return stack_rows(
         Q.batch_ptr,
         np.array(lengths, np.int64),
         np.concatenate([*columns, A.indices[:0]]).astype(A.indices.dtype),
-        np.concatenate([*positions, np.zeros(0, np.int64)]).astype(np.int64),
+        np.concatenate([*places, np.zeros(0, np.int64)]).astype(np.int64),
     )
 
 
