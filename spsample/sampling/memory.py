@@ -1,4 +1,4 @@
-"""What a call of `bulk_sample` takes beside its result: the one place that says so (docs/memory.md explains the terms)."""
+"""What a call of `bulk_sample` takes beside its result: the one place that says so (see docs/memory.md)."""
 
 from __future__ import annotations
 
