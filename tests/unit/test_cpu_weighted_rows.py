@@ -60,7 +60,7 @@ def assert_rows_equal(one: StackedRows, other: StackedRows) -> None:
 
 
 def check(A, Q, draw, positions=True, threads=()) -> None:
-    """Compares with the reference, drawn once, on each instruction set that this machine has and each number of threads."""
+    """Compares with the reference, drawn once, on each instruction set and number of threads."""
     expected = REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights=True)
     for name in ("portable", "avx2", "avx512"):
         if not core.set_instruction_set(name):
@@ -114,7 +114,7 @@ def test_few_rows_of_many(requests):
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("size", [1, 4, 15])
 def test_zeros_in_short_and_long_rows(size, replace):
-    """A row of up to `size` entries with a weight of 0 alone, one row longer than that besides, and rows of zeros only."""
+    """A row of up to `size` entries with a weight of 0 alone, then a longer row of zeros besides."""
     rng = np.random.default_rng(7)
     lengths = rng.choice([0, 1, size, size + 1, 40], 400)
     A = graph(rng, lengths, "exponential")
