@@ -3,7 +3,7 @@
 // To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves cost
 // little. So A is visited range by range, and a range's rows are made ready (weight_tree.h) once for all batches that draw from them:
 //   1. the stacked rows are put into runs, one batch each, in ascending order of vertex: as they come where they ascend, else sorted;
-//   2. rows are laid out in the result as if no weight were 0; where that is found to be wrong, positive weights are counted;
+//   2. rows are laid out in the result as if long rows had no weight of 0; where that is found to be wrong, positive weights are counted;
 //   3. threads take parts of A. A part is visited in ranges whose trees fit the second-level cache. In each range the rows that a run
 //      asks for are marked, made ready in order, and drawn run by run, 16 at a time.
 // A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
@@ -603,7 +603,8 @@ private:
     uint32_t make_ready(uint32_t row) {
         ready_.push_back(maker_.make(bounds_[0] + row));
         const ReadyRow& made = ready_.back();
-        if (!exact_ && made.number != expected_number(made.degree, call_.draw)) result_.misplaced = true;
+        const bool guessed = !exact_ && made.degree > call_.draw.size;
+        if (guessed && made.number != expected_number(made.degree, call_.draw)) result_.misplaced = true;
         return static_cast<uint32_t>(ready_.size() - 1);
     }
 
@@ -662,20 +663,28 @@ void draw_parts(const WeightedCall<Index, Real>& call, const AllRuns<Index>& run
     });
 }
 
-// Lays the result out as if no weight were 0, which takes no look at the weights. Where a row is found then that gives fewer entries,
-// it counts positive weights and begins again.
+// How many entries a row gives, by its positive weights.
+template <class Index, class Real>
+int64_t exact_number(const WeightedCall<Index, Real>& call, int64_t vertex) {
+    const int64_t enough = call.draw.replace ? 1 : call.draw.size;
+    const int64_t positive = count_positive(call.data + call.A.begin(vertex), call.A.degree(vertex), enough);
+    return drawn_count(positive, call.draw.size, call.draw.replace);
+}
+
+// Lays the result out as if no row of more than `size` entries had weights of 0 that matter: their weights are not looked at, and in
+// shorter rows, which are few, a single 0 matters. Where a row is found then that gives fewer entries, it counts positive weights of
+// all rows and begins again.
 template <class Index, class Real>
 void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, bool weights, WeightedResult<Index, Real>& result) {
     const AllRuns<Index> runs(call.Q);
-    lay_out(call, positions, weights, result, [&](int64_t vertex) { return expected_number(call.A.degree(vertex), call.draw); });
+    lay_out(call, positions, weights, result, [&](int64_t vertex) {
+        const int64_t degree = call.A.degree(vertex);
+        return degree <= call.draw.size ? exact_number(call, vertex) : expected_number(degree, call.draw);
+    });
     draw_parts(call, runs, false, result);
     if (!result.misplaced) return;
     result.misplaced = false;
-    lay_out(call, positions, weights, result, [&](int64_t vertex) {
-        const int64_t enough = call.draw.replace ? 1 : call.draw.size;
-        const int64_t positive = count_positive(call.data + call.A.begin(vertex), call.A.degree(vertex), enough);
-        return drawn_count(positive, call.draw.size, call.draw.replace);
-    });
+    lay_out(call, positions, weights, result, [&](int64_t vertex) { return exact_number(call, vertex); });
     draw_parts(call, runs, true, result);
 }
 

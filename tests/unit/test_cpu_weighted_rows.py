@@ -17,21 +17,13 @@ CPU, REFERENCE = CpuBackend(), ReferenceBackend()
 KEY = (0x243F6A88, 0x85A308D3)
 
 
-@pytest.fixture(params=["portable", "avx2", "avx512"])
-def instruction_set(request):
-    before = core.instruction_set()
-    if not core.set_instruction_set(request.param):
-        pytest.skip(f"this machine lacks {request.param}")
-    yield request.param
-    core.set_instruction_set(before)
-
-
-@pytest.fixture(params=[1, 2, 4])
-def threads(request):
-    before = core.get_num_threads()
-    core.set_num_threads(request.param)
-    yield request.param
-    core.set_num_threads(before)
+@pytest.fixture(autouse=True)
+def settings():
+    """Leaves instruction set and number of threads as they were."""
+    before = core.instruction_set(), core.get_num_threads()
+    yield
+    core.set_instruction_set(before[0])
+    core.set_num_threads(before[1])
 
 
 def pointers(lengths) -> np.ndarray:
@@ -67,16 +59,22 @@ def assert_rows_equal(one: StackedRows, other: StackedRows) -> None:
             np.testing.assert_array_equal(a, b, err_msg=field)
 
 
-def check(A, Q, draw, positions=True) -> None:
+def check(A, Q, draw, positions=True, threads=()) -> None:
+    """Compares with the reference, drawn once, on each instruction set and number of threads."""
     expected = REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights=True)
-    assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, weights=True), expected)
-    assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions), expected._replace(weights=None))
+    for name in ("portable", "avx2", "avx512"):
+        if not core.set_instruction_set(name):
+            continue
+        for number in threads or (core.get_num_threads(),):
+            core.set_num_threads(number)
+            assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, weights=True), expected)
+            assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions), expected._replace(weights=None))
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("value", [np.float32, np.float64])
-def test_rows_of_all_lengths(instruction_set, weights, replace, value):
+def test_rows_of_all_lengths(weights, replace, value):
     """Trees of one to three levels, rows taken whole, empty rows; fanouts around a register, or too large for lanes."""
     rng = np.random.default_rng(1)
     lengths = [*range(36), 255, 256, 257, 300, 4096, 4097, 0, 5000, 17]
@@ -89,7 +87,7 @@ def test_rows_of_all_lengths(instruction_set, weights, replace, value):
 
 @pytest.mark.parametrize("weights", ["exponential", "zeros", "two"])
 @pytest.mark.parametrize("replace", [False, True])
-def test_many_ranges(instruction_set, threads, weights, replace):
+def test_many_ranges(weights, replace):
     """Ranges and parts, rows longer than a range, batches in and out of order that share rows, repeated vertices."""
     rng = np.random.default_rng(2)
     lengths = rng.choice([0, 1, 3, 8, 40, 400], 3000)
@@ -98,11 +96,11 @@ def test_many_ranges(instruction_set, threads, weights, replace):
     hubs = np.array([0, 1234, 2999])
     batches = [np.sort(rng.permutation(3000)[:size]) for size in (900, 500, 150)]
     batches += [rng.permutation(3000)[:100], np.concatenate([hubs, batches[0][:200]]), np.repeat(hubs, 2), hubs[::-1]]
-    check(A, selector(batches), Draw(KEY, 0, 5, replace))
+    check(A, selector(batches), Draw(KEY, 0, 5, replace), threads=(1, 2, 4))
 
 
 @pytest.mark.parametrize("requests", [1, 2, 40])
-def test_few_rows_of_many(instruction_set, requests):
+def test_few_rows_of_many(requests):
     """Rows far apart: requests are sorted instead of rows marked."""
     rng = np.random.default_rng(3)
     A = graph(rng, np.full(50_000, 4), "exponential")
@@ -114,7 +112,22 @@ def test_few_rows_of_many(instruction_set, requests):
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_undecided_draws(instruction_set, replace):
+@pytest.mark.parametrize("size", [1, 4, 15])
+def test_zeros_in_short_and_long_rows(size, replace):
+    """A row of up to `size` entries with a weight of 0 alone, then a longer row of zeros besides."""
+    rng = np.random.default_rng(7)
+    lengths = rng.choice([0, 1, size, size + 1, 40], 400)
+    A = graph(rng, lengths, "exponential")
+    short = np.flatnonzero((lengths > 0) & (lengths <= size))
+    A.data[A.indptr[short[::5]]] = 0
+    check(A, selector([rng.permutation(400), short]), Draw(KEY, 0, size, replace))
+    longer = np.flatnonzero(lengths == size + 1)[0]
+    A.data[A.indptr[longer] : A.indptr[longer + 1]] = 0
+    check(A, selector([rng.permutation(400), short]), Draw(KEY, 0, size, replace))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_undecided_draws(replace):
     """Most entries are too small for the high bits of the prefix sums to tell them apart."""
     rng = np.random.default_rng(4)
     weights = np.where(rng.random(30_000) < 0.5, 2.0**-34, 2.0**-30)
@@ -123,7 +136,7 @@ def test_undecided_draws(instruction_set, replace):
     check(A, selector([[0]] * 40), Draw(KEY, 2, 9, replace))
 
 
-def test_extreme_exponents(instruction_set):
+def test_extreme_exponents():
     """The largest and the smallest weights there are, where no power of two is a normal number."""
     rng = np.random.default_rng(5)
     for scale in (5e-324, 1e-310, 1e-290, 1e290, 1e307):
@@ -131,8 +144,10 @@ def test_extreme_exponents(instruction_set):
         check(A, selector([[0]] * 5), Draw(KEY, 3, 4))
 
 
+@pytest.mark.parametrize("threads", [1, 2, 4])
 def test_whole_rows_cut_between_threads(threads):
     """Stretches of entries begin and end within rows, at their ends, and in batches without rows."""
+    core.set_num_threads(threads)
     rng = np.random.default_rng(6)
     lengths = rng.choice([0, 1, 40, 4000], 500)
     lengths[[3, 77]] = [300_000, 1 << 16]
