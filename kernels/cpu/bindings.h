@@ -142,16 +142,22 @@ CsrView<Index> csr_view(const In<int64_t>& indptr, const In<Index>& indices) {
     return {indptr.data(), indices.data(), num_rows, num_entries};
 }
 
-// Whether all ids lie in [0, limit). O(count), in parallel and without a branch per id.
+// Whether all ids lie in [0, limit). O(count), without a branch per id.
+template <class Index>
+bool in_range(const Index* ids, int64_t count, int64_t limit) {
+    using Unsigned = std::make_unsigned_t<Index>;
+    Unsigned outside = 0;
+    for (int64_t i = 0; i < count; ++i) outside |= static_cast<uint64_t>(static_cast<Unsigned>(ids[i])) >= static_cast<uint64_t>(limit);
+    return outside == 0;
+}
+
+// The same by all threads: not for use within a parallel loop.
 template <class Index>
 bool all_below(const Index* ids, int64_t count, int64_t limit) {
-    using Unsigned = std::make_unsigned_t<Index>;
     constexpr int64_t kChunk = 1 << 16;
     std::atomic<bool> below{true};
     parallel_chunks(count, kChunk, [&](int64_t begin, int64_t end) {
-        Unsigned outside = 0;
-        for (int64_t i = begin; i < end; ++i) outside |= static_cast<uint64_t>(static_cast<Unsigned>(ids[i])) >= static_cast<uint64_t>(limit);
-        if (outside) below = false;
+        if (!in_range(ids + begin, end - begin, limit)) below = false;
     });
     return below;
 }

@@ -72,7 +72,7 @@ inline BlockSums block_sums(const uint16_t* sums, int32_t column_power) {
         any |= sums[v];
     }
     if (column_power == 1 || any == 0) return {plain, plain};
-    if (any < 4096) {
+    if (any < 2048) {
         int32_t squares = 0;
         for (int64_t v = 0; v < kSumBlock; ++v) {
             const int16_t sum = static_cast<int16_t>(sums[v]);
@@ -155,6 +155,7 @@ private:
             prefetch_rows(A, Q, r, Q.batch_ptr[batch + 1]);
             const int64_t row = Q.vertices[r];
             Part<Index> part{A.begin(row), A.begin(row) + A.degree(row), row, 1};
+            require_inside(A, part);
             if constexpr (equal_weights<Weights>()) {
                 if (rule.shifts && A.degree(row) > 0) part.numerator = quantize(weights(0, A.degree(row)), rule.shifts[batch], rule.power);
             }
@@ -166,6 +167,14 @@ private:
             }
         }
         return parts;
+    }
+
+    // Rows ascend, so that their ends tell. A graph's columns were checked when it was built; other matrices may be drawn from, too.
+    template <class Index>
+    void require_inside(const CsrView<Index>& A, const Part<Index>& part) const {
+        if (part.position == part.end) return;
+        const bool inside = A.indices[part.position] >= 0 && static_cast<int64_t>(A.indices[part.end - 1]) < num_columns_;
+        require(inside, "indices", "a column is not below the number of rows");
     }
 
     template <class Weights>

@@ -114,7 +114,7 @@ private:
 // The stacked rows of all batches by vertex, so that a row of A that many batches select is read once and then lies in the cache.
 template <class Index>
 std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q) {
-    require(Q.num_rows <= std::numeric_limits<int32_t>::max(), "vertices", "more than 2^31 - 1 rows in a bulk");
+    require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
     std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows)), spare;
     for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
     sort_by_key(order, spare);

@@ -121,7 +121,7 @@ void for_each_row(const Factors<Index, T>& factors, int64_t i, Body&& body) {
     for (int64_t p = A.indptr[i]; p < A.indptr[i + 1]; ++p) {
         fetch_ahead(factors, p, true);
         const int64_t begin = B.begin(A.indices[p]), count = B.degree(A.indices[p]);
-        require(all_below(B.indices + begin, count, factors.num_columns), "B", "a column is outside the matrix");
+        require(in_range(B.indices + begin, count, factors.num_columns), "B", "a column is outside the matrix");
         body(ScaledRow<Index, T>{B.indices + begin, factors.values(begin), count, factors.scale(p)});
     }
 }
@@ -232,7 +232,7 @@ bool ascending_rows(const Factors<Index, T>& factors, int64_t i) {
         for (int64_t p = A.begin(i) + begin; p < A.begin(i) + end; ++p) {
             const Index* const columns = B.indices + B.begin(A.indices[p]);
             const int64_t count = B.degree(A.indices[p]);
-            require(all_below(columns, count, factors.num_columns), "B", "a column is outside the matrix");
+            require(in_range(columns, count, factors.num_columns), "B", "a column is outside the matrix");
             if (!std::is_sorted(columns, columns + count)) all = false;
         }
     });
@@ -270,7 +270,7 @@ std::vector<Task<Index, T>> make_tasks(const Factors<Index, T>& factors) {
     const int64_t target = std::clamp(work[num_rows] / (kTasksPerThread * threads), kLeastWork, kMostWork);
     std::vector<Task<Index, T>> tasks;
     for (int64_t row = 0; row < num_rows;) {
-        const int64_t* const after = std::upper_bound(work.data() + row + 1, work.data() + num_rows, work[row] + target);
+        const int64_t* const after = std::upper_bound(work.data() + row + 1, work.data() + num_rows + 1, work[row] + target);
         const int64_t end = std::max(row + 1, after - work.data() - 1);
         const int64_t parts = num_parts(factors, row, threads);
         if (end == row + 1 && parts > 1 && ascending_rows(factors, row)) {

@@ -33,7 +33,7 @@ struct Repeats {
     SPSAMPLE_LOOP_LAMBDA void add(const uint32_t* positions, int draw) {
         const __m512i position = _mm512_set1_epi32(static_cast<int>(positions[draw]));
         equal |= _mm512_cmpeq_epi32_mask(before, position);
-        before = _mm512_mask_mov_epi32(before, static_cast<__mmask16>(1u << draw), position);
+        before = _mm512_mask_mov_epi32(before, static_cast<__mmask16>(uint64_t(1) << draw), position);
         more |= draw >= kTreeLanes;
     }
     SPSAMPLE_LOOP_LAMBDA bool any() const { return more || equal != 0; }

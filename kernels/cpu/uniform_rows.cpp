@@ -167,9 +167,9 @@ class Ranges {
 public:
     Ranges(const CsrView<Index>& A, int64_t first, int64_t end, int64_t bytes) : A_(A) {
         const int64_t entries = bytes / static_cast<int64_t>(sizeof(Index));
-        for (int64_t entry = A.indptr[first], row = first; row < end; entry += entries) {
+        for (int64_t row = first; row < end;) {
             bounds_.push_back(row);
-            const int64_t* next = std::upper_bound(A.indptr + row + 1, A.indptr + end, entry + entries);
+            const int64_t* next = std::upper_bound(A.indptr + row + 1, A.indptr + end, A.indptr[row] + entries);
             row = next - A.indptr;
         }
         bounds_.push_back(end);

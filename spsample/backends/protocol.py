@@ -184,7 +184,10 @@ class Backend(Protocol):
         ...
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
-        """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out."""
+        """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out.
+
+        A is n x n with ascending rows; a column that is not below n is refused or served, but never read out of bounds.
+        """
         ...
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:

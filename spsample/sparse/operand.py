@@ -83,7 +83,10 @@ class GraphOperand(ABC):
 
     @abstractmethod
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        """Row law on the selected rows; `columns` are vertex ids. On a partitioned graph the rows' owners draw."""
+        """Row law on the selected rows; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
+
+        The arrays are the caller's: EXTRACT writes local ids over `columns`.
+        """
 
     @abstractmethod
     def locate(

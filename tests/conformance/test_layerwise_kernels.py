@@ -129,6 +129,23 @@ def test_draw_merged_counts_beyond_16_bits():
         assert_equal(CPU.draw_merged(*arguments), REFERENCE.draw_merged(*arguments))
 
 
+@pytest.mark.parametrize("count", [2047, 2048, 4000, 4096])
+def test_draw_merged_squares_of_whole_blocks(count):
+    """256 columns in each of `count` rows: squares that need more than 32 bits together."""
+    indptr = np.minimum(np.arange(2 * count + 1), count) * 256
+    A = Matrix(indptr, np.tile(np.arange(256, dtype=np.int32), count))
+    Q = StackedSelector(np.array([0, count]), np.arange(count, dtype=np.int32), np.array([0]))
+    arguments = (A, Q, Numerators(None, 1, 2), Draw(KEY, 0, 16))
+    assert_equal(CPU.draw_merged(*arguments), REFERENCE.draw_merged(*arguments))
+
+
+def test_draw_merged_refuses_columns_outside():
+    A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, 900_000, 5, 6, 800_000], np.int32))
+    Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
+    with pytest.raises(ValueError, match="indices: a column is not below the number of rows"):
+        CPU.draw_merged(A, Q, Numerators(None, 1, 2), Draw(KEY, 0, 3))
+
+
 @pytest.mark.parametrize("backend", [CPU, REFERENCE], ids=["cpu", "reference"])
 def test_draw_merged_of_nothing(backend):
     """No batches, batches without rows, rows without entries, entries of weight 0."""
