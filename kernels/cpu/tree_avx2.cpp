@@ -1,4 +1,4 @@
-// Trees of weights in AVX2 (simd_avx2.cpp says how such a file is compiled).
+// Trees of weights in AVX2 (lanes_avx2.h says how such a file is compiled).
 #include <algorithm>
 #include <limits>
 
@@ -13,22 +13,19 @@ namespace spsample {
 namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX2_INLINE
-#define SPSAMPLE_LOOP_LAMBDA __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline))
+#define SPSAMPLE_LOOP_LAMBDA SPSAMPLE_AVX2_MEMBER
 
 namespace kernel {
 
-constexpr int kHalf = 8;
-
-SPSAMPLE_AVX2_INLINE __m256i load(const uint32_t* lanes) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)); }
+using avx2::kHalf;
+using avx2::load;
 
 // Bit l: whether lane l is at least y, unsigned.
-SPSAMPLE_AVX2_INLINE unsigned at_least(__m256i lanes, __m256i y) {
-    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(lanes, y), lanes))));
-}
+SPSAMPLE_AVX2_INLINE unsigned lanes_at_least(__m256i lanes, __m256i y) { return avx2::mask_of(avx2::at_least(lanes, y)); }
 
 SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
     const __m256i bound = _mm256_set1_epi32(static_cast<int>(y));
-    const unsigned not_below = at_least(load(block), bound) | at_least(load(block + kHalf), bound) << kHalf;
+    const unsigned not_below = lanes_at_least(load(block), bound) | lanes_at_least(load(block + kHalf), bound) << kHalf;
     return static_cast<uint32_t>(kTreeLanes - __builtin_popcount(not_below));
 }
 
@@ -56,9 +53,11 @@ struct Repeats {
 SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < kTreeLanes; lane += kHalf) {
         const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
-        const avx2::Words drawn = avx2::philox(
-            {{load(lanes.vertex_low + lane), c1, _mm256_set1_epi32(number), load(lanes.batch_id + lane)}}, how.key);
-        for (int i = 0; i < 4; ++i) _mm256_store_si256(reinterpret_cast<__m256i*>(words[i] + lane), drawn.w[i]);
+        const avx2::PhiloxLanes drawn = avx2::philox(
+            {{avx2::words_of(load(lanes.vertex_low + lane)), avx2::words_of(c1), avx2::same_words(static_cast<uint32_t>(number)),
+              avx2::words_of(load(lanes.batch_id + lane))}},
+            how.keys);
+        for (int i = 0; i < 4; ++i) avx2::store(words[i] + lane, avx2::low_words(drawn.w[i]));
     }
 }
 

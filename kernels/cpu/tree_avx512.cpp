@@ -1,4 +1,4 @@
-// Trees of weights in AVX-512 (simd_avx512.cpp says how such a file is compiled).
+// Trees of weights in AVX-512 (lanes_avx512.h says how such a file is compiled).
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +13,7 @@ namespace spsample {
 namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX512_INLINE
-#define SPSAMPLE_LOOP_LAMBDA __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"), always_inline))
+#define SPSAMPLE_LOOP_LAMBDA SPSAMPLE_AVX512_MEMBER
 
 namespace kernel {
 
@@ -42,8 +42,11 @@ struct Repeats {
 SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     const __m512i c0 = _mm512_load_si512(lanes.vertex_low);
     const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
-    const avx512::Words drawn = avx512::philox({{c0, c1, _mm512_set1_epi32(number), _mm512_load_si512(lanes.batch_id)}}, how.key);
-    for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], drawn.w[i]);
+    const avx512::PhiloxLanes drawn = avx512::philox(
+        {{avx512::words_of(c0), avx512::words_of(c1), avx512::same_words(static_cast<uint32_t>(number)),
+          avx512::words_of(_mm512_load_si512(lanes.batch_id))}},
+        how.keys);
+    for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], avx512::low_words(drawn.w[i]));
 }
 
 }  // namespace kernel

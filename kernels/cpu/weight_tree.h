@@ -121,6 +121,7 @@ private:
 // How all rows of a group are drawn.
 struct TreeDraw {
     PhiloxKey key;
+    RoundKeys keys;  // of `key`
     uint32_t hop;
     int size;  // 1 .. kMostTreeDraws
     bool replace;

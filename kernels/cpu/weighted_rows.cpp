@@ -273,7 +273,7 @@ inline TreeDraw tree_draw(const DrawArguments& draw) {
     const int64_t size = std::min<int64_t>(draw.size, kMostTreeDraws);
     const int64_t narrow = std::min(4 * size, (size + 2 + 3) / 4 * 4);
     const int64_t wide = std::min(4 * size, (size + 2) / 2 * 2);
-    return {draw.key, draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
+    return {draw.key, RoundKeys(draw.key), draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
 }
 
 // Draws from ready rows and puts the entries in their place. Draws are made for 16 rows of a kind at a time; their entries are then
