@@ -20,7 +20,7 @@ void draw_lane(const LaneDraw& how, Lanes& lanes, int lane) {
         return;
     }
     const uint64_t vertex = wide_word(lanes.vertex_low[lane], lanes.vertex_high[lane]);
-    DrawStream draws(how.key, vertex, how.hop, how.batch_id, static_cast<uint64_t>(degree));
+    DrawStream draws(how.key, vertex, how.hop, lanes.batch_id[lane], static_cast<uint64_t>(degree));
     int64_t positions[kMostVectorDraws];
     if (how.replace) {
         uniform_repeated(degree, how.size, draws, positions);

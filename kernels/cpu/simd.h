@@ -24,15 +24,15 @@ struct LaneDraw {
     PhiloxKey key;
     RoundKeys keys;  // of `key`
     uint32_t hop;
-    int64_t batch_id;
     int size;  // 1 .. kMostVectorDraws
     bool replace;
 };
 
-// Up to kLanes rows of one batch and what was drawn from them. Lanes without a row have degree 0.
+// Up to kLanes rows, each for one batch, and what was drawn from them. Lanes without a row have degree 0.
 struct Lanes {
     alignas(64) uint32_t vertex_low[kLanes];
     alignas(64) uint32_t vertex_high[kLanes];  // bits 32 .. 47
+    alignas(64) uint32_t batch_id[kLanes];
     alignas(64) uint32_t degree[kLanes];       // at most 2^31
     alignas(64) uint32_t positions[kMostVectorDraws][kLanes];  // draw j of each lane, a position within the row
 };

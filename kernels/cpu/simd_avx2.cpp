@@ -15,8 +15,7 @@ using namespace avx2;
 template <bool Replace>
 SPSAMPLE_AVX2_INLINE unsigned draw(const LaneDraw& how, Lanes& lanes, int lane, __m256i degree) {
     const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
-    PhiloxLanes counter{
-        {words_of(load(lanes.vertex_low + lane)), words_of(c1), {}, same_words(static_cast<uint32_t>(how.batch_id))}};
+    PhiloxLanes counter{{words_of(load(lanes.vertex_low + lane)), words_of(c1), {}, words_of(load(lanes.batch_id + lane))}};
     __m256i safe = _mm256_set1_epi32(-1);
     for (int first = 0; first < how.size; first += 4) {
         counter.w[2] = same_words(static_cast<uint32_t>(first / 4));

@@ -17,8 +17,7 @@ template <bool Replace, int Size>
 SPSAMPLE_AVX512_INLINE __mmask16 draw(const LaneDraw& how, Lanes& lanes, __m512i degree) {
     const int size = Size > 0 ? Size : how.size;
     const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
-    PhiloxLanes counter{
-        {words_of(_mm512_load_si512(lanes.vertex_low)), words_of(c1), {}, same_words(static_cast<uint32_t>(how.batch_id))}};
+    PhiloxLanes counter{{words_of(_mm512_load_si512(lanes.vertex_low)), words_of(c1), {}, words_of(_mm512_load_si512(lanes.batch_id))}};
     __mmask16 doubtful_even = 0, doubtful_odd = 0;
 #pragma GCC unroll 4
     for (int first = 0; first < size; first += 4) {

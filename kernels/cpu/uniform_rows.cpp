@@ -30,11 +30,11 @@ namespace {
 constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
 constexpr int64_t kCacheLine = 64;
-constexpr int64_t kRowsPerVisit = 16;       // a piece waits until a range (or several) holds about as many of its rows
+constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
 constexpr int64_t kSegmentsPerThread = 4;
 constexpr int64_t kRowsPerSegment = 256;    // of a batch, at least, on average
 
-// Bytes of A that, asked for beforehand, wait in the second-level cache: three quarters of it.
+// Bytes of A that, read through, stay in the second-level cache while rows are drawn from them: three quarters of it.
 int64_t near_range() {
     int64_t cache = 0;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
@@ -54,8 +54,8 @@ Order best_order(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t 
     if (bytes <= kFarRange) return Order::kPieces;
     const int64_t lines = bytes / kCacheLine;
     const int64_t requests = Q.num_rows * std::min(size, A.num_entries / A.num_rows + 1);
-    if (requests >= 2 * lines) return Order::kNearRanges;
-    return 2 * requests >= lines ? Order::kFarRanges : Order::kPieces;
+    if (requests >= lines / 3 * 2) return Order::kNearRanges;  // here both take as long
+    return requests >= lines / 8 ? Order::kFarRanges : Order::kPieces;
 }
 
 template <class Index>
@@ -216,56 +216,47 @@ int64_t first_at_least(const Index* vertices, int64_t row, int64_t end, int64_t 
     return row;
 }
 
-// Asks for the bytes from `begin` up to `end` to come to the second-level cache.
-void prefetch_bytes(const char* begin, const char* end) {
-#if defined(__GNUC__) || defined(__clang__)
-    for (; begin < end; begin += kCacheLine) __builtin_prefetch(begin, 0, 2);
-#else
-    (void)begin, (void)end;
-#endif
+// Brings the bytes from `begin` up to `end` to the second-level cache. By loads: the processor drops prefetches that come faster than the
+// memory answers, and looks further ahead of loads that come in order.
+void read_through(const char* begin, const char* end) {
+    for (const volatile char* byte = begin; byte < end; byte += kCacheLine) (void)*byte;
 }
 
-// Draws the pieces of a segment range by range; Near: with each range brought to the second-level cache while the one before is drawn
-// from. Reads the segment's entries once and in order.
+// Draws the pieces of a segment range by range; Near: each range is brought to the second-level cache first. Reads the segment's entries
+// once and in order.
 template <bool Near, class Index>
 void draw_by_ranges(const SelectorView<Index>& Q, const Ranges<Index>& ranges, std::vector<Cursor> all, Drawer<Index>& drawer) {
     SignalWatch signals;
     for (int64_t range = 0; range < ranges.count(); ++range) {
         signals.poll();
+        if (Near) read_through(ranges.begin_bytes(range), ranges.end_bytes(range));
         const bool is_last = range + 1 == ranges.count();
-        const char* next = is_last || !Near ? nullptr : ranges.begin_bytes(range + 1);
-        const char* const next_end = is_last || !Near ? nullptr : ranges.end_bytes(range + 1);
-        const int64_t slice = Near ? ((next_end - next) / static_cast<int64_t>(all.size() + 1) / kCacheLine + 1) * kCacheLine : 0;
         const int64_t bound = ranges.end_row(range);
         for (Cursor& cursor : all) {
-            if (Near && next < next_end) {
-                prefetch_bytes(next, std::min(next + slice, next_end));
-                next += slice;
-            }
             if (!is_last && (range + 1) % cursor.every != 0) continue;
             const Piece& piece = *cursor.piece;
             const int64_t stop = is_last ? piece.end : first_at_least(Q.vertices, cursor.row, piece.end, bound);
             if (stop == cursor.row) continue;
-            cursor.offset = Near && cursor.every == 1 ? drawer.template draw<false>(piece, cursor.row, stop, cursor.offset)
-                                                      : drawer.template draw<true>(piece, cursor.row, stop, cursor.offset);
+            cursor.offset = drawer.draw(piece, cursor.row, stop, cursor.offset);
             cursor.row = stop;
         }
     }
 }
 
 template <class Index>
-void draw_piece(const Piece& piece, Drawer<Index>& drawer) {
-    drawer.template draw<true>(piece, piece.begin, piece.end, piece.offset);
+void draw_pieces(const Piece* begin, const Piece* end, Drawer<Index>& drawer) {
+    for (const Piece* piece = begin; piece < end; ++piece) drawer.draw(*piece, piece->begin, piece->end, piece->offset);
+    drawer.flush();
 }
 
 template <class Index>
 void draw_in_order(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
     RowsResult<Index>& result) {
-    const auto make_drawer = [&] { return Drawer<Index>(A, Q, draw, result); };
     const int64_t chunk = pieces_at_a_time(Q, pieces);
-    parallel_chunks(static_cast<int64_t>(pieces.size()), chunk, make_drawer, [&](auto& drawer, int64_t begin, int64_t end) {
-        for (int64_t p = begin; p < end; ++p) draw_piece(pieces[static_cast<size_t>(p)], drawer);
+    parallel_chunks(static_cast<int64_t>(pieces.size()), chunk, [&](int64_t begin, int64_t end) {
+        Drawer<Index> drawer(A, Q, draw, Distance::kFar, result);
+        draw_pieces(pieces.data() + begin, pieces.data() + end, drawer);
     });
 }
 
@@ -277,15 +268,16 @@ void draw_in_bulk_order(
     const PiecesBySegment sorted(pieces, segments.count());
     const int64_t bytes = Near ? near_range() : kFarRange;
     const int64_t num_unordered = static_cast<int64_t>(sorted.unordered.size());
-    const auto make_drawer = [&] { return Drawer<Index>(A, Q, draw, result); };
-    parallel_chunks(segments.count() + num_unordered, 1, make_drawer, [&](auto& drawer, int64_t task, int64_t) {
+    parallel_chunks(segments.count() + num_unordered, 1, [&](int64_t task, int64_t) {
+        Drawer<Index> drawer(A, Q, draw, Near && task < segments.count() ? Distance::kNear : Distance::kFar, result);
         if (task >= segments.count()) {
-            draw_piece(pieces[static_cast<size_t>(sorted.unordered[static_cast<size_t>(task - segments.count())])], drawer);
-            return;
+            const Piece* piece = &pieces[static_cast<size_t>(sorted.unordered[static_cast<size_t>(task - segments.count())])];
+            return draw_pieces(piece, piece + 1, drawer);
         }
         const size_t s = static_cast<size_t>(task);
         const Ranges<Index> ranges(A, segments.bounds[s], segments.bounds[s + 1], bytes);
         draw_by_ranges<Near>(Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
+        drawer.flush();
     });
 }
 
