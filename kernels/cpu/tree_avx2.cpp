@@ -13,11 +13,13 @@ namespace spsample {
 namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX2_INLINE
+#define SPSAMPLE_LOOP_MEMBER SPSAMPLE_LOOP_LAMBDA inline
 #define SPSAMPLE_LOOP_LAMBDA __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline))
 
 namespace kernel {
 
 constexpr int kHalf = 8;
+constexpr int kVectorBytes = 32;
 
 SPSAMPLE_AVX2_INLINE __m256i load(const uint32_t* lanes) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)); }
 
@@ -30,6 +32,24 @@ SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
     const __m256i bound = _mm256_set1_epi32(static_cast<int>(y));
     const unsigned not_below = at_least(load(block), bound) | at_least(load(block + kHalf), bound) << kHalf;
     return static_cast<uint32_t>(kTreeLanes - __builtin_popcount(not_below));
+}
+
+// Whether `position` is among the first `count` positions.
+SPSAMPLE_AVX2_INLINE bool is_among(const uint32_t* positions, int count, uint32_t position) {
+    bool found = false;
+    for (int j = 0; j < count; ++j) found |= positions[j] == position;
+    return found;
+}
+
+// Keeps the first of equal positions; returns how many there are.
+SPSAMPLE_AVX2_INLINE int keep_first(uint32_t* positions, int size) {
+    int count = 1;
+    for (int draw = 1; draw < size; ++draw) {
+        const uint32_t position = positions[draw];
+        positions[count] = position;
+        count += is_among(positions, count, position) ? 0 : 1;
+    }
+    return count;
 }
 
 // Compares each of the first 16 draws with those before it in two registers; draws beyond count as repeats, to be looked at one by one.
@@ -51,6 +71,7 @@ struct Repeats {
     SPSAMPLE_LOOP_LAMBDA bool any() const {
         return more || _mm256_movemask_epi8(equal) != 0;
     }
+    SPSAMPLE_LOOP_LAMBDA int keep_first(uint32_t* positions, int size) const { return kernel::keep_first(positions, size); }
 };
 
 SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
@@ -73,7 +94,7 @@ SPSAMPLE_AVX2 ExponentRange range(const Real* weights, int64_t count) {
 
 template <class Real>
 SPSAMPLE_AVX2 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop(weights, count, shift, level0, sums);
+    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums);
 }
 
 template <bool Wide>

@@ -1,8 +1,10 @@
 // The loops of a TreeSet (weight_tree.h), once for each instruction set. The file that includes this one defines
 //   SPSAMPLE_LOOP         attributes of its functions: `always_inline`, and the instructions they may use
-//   SPSAMPLE_LOOP_LAMBDA  the same for a lambda
+//   SPSAMPLE_LOOP_LAMBDA, SPSAMPLE_LOOP_MEMBER  the same for a lambda and a member
 //   kernel::count_below   how many of 16 elements are below a number
-//   kernel::Repeats       whether a draw repeats one before it
+//   kernel::Repeats       whether a draw repeats one before it, and which do not
+//   kernel::is_among      whether a number is among others
+//   kernel::kVectorBytes  the width of a register
 //   kernel::philox_block  block `number` of all lanes, as words[0 .. 3][lane]
 // No #pragma once: it is part of that file.
 
@@ -21,34 +23,61 @@ SPSAMPLE_LOOP void for_stretches(const Real* weights, int64_t count, Body&& body
     for (int64_t first = 0; first < whole; first += kSumsEvery) body(weights + first, first, std::min(kSumsEvery, whole - first));
     if (whole == count) return;
     alignas(64) Real rest[kTreeLanes] = {};
-    for (int64_t e = whole; e < count; ++e) rest[e - whole] = weights[e];
+    __builtin_memcpy(rest, weights + whole, static_cast<size_t>(count - whole) * sizeof(Real));
     body(rest, whole, kTreeLanes);
 }
 
+// As many integers as a register holds.
+template <class Bits>
+struct Register {
+    static constexpr int kCount = kernel::kVectorBytes / static_cast<int>(sizeof(Bits));
+    typedef Bits Vector __attribute__((vector_size(kernel::kVectorBytes)));
+};
+
+// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are not positive
+// is, unsigned, more than one less than any positive ones.
+template <class Real>
+struct RangeLanes {
+    using Bits = decltype(ordered_bits(Real()));
+    using Unsigned = std::make_unsigned_t<Bits>;
+    using Vector = typename Register<Bits>::Vector;
+    using UnsignedVector = typename Register<Unsigned>::Vector;
+    static constexpr int kCount = Register<Bits>::kCount;
+
+    Vector largest = {}, positive = {};
+    UnsignedVector smallest = ~UnsignedVector{};
+
+    SPSAMPLE_LOOP_MEMBER void add(const Real* weights) {
+        Vector bits;
+        __builtin_memcpy(&bits, weights, sizeof bits);
+        const UnsignedVector less = reinterpret_cast<UnsignedVector>(bits) - Unsigned(1);
+        largest = bits > largest ? bits : largest;
+        smallest = less < smallest ? less : smallest;
+        positive -= bits > Vector{};
+    }
+};
+
 template <class Real>
 SPSAMPLE_LOOP ExponentRange range_loop(const Real* weights, int64_t count) {
-    using Bits = decltype(ordered_bits(Real()));
-    constexpr Bits most = std::numeric_limits<Bits>::max();
-    alignas(64) Bits largest[kTreeLanes], smallest[kTreeLanes];
-    for (int i = 0; i < kTreeLanes; ++i) largest[i] = 0, smallest[i] = most;
+    using Lanes = RangeLanes<Real>;
+    Lanes lanes;
+    int64_t e = 0;
+    for (; e + Lanes::kCount <= count; e += Lanes::kCount) lanes.add(weights + e);
+    if (e < count) {
+        alignas(64) Real rest[Lanes::kCount] = {};
+        __builtin_memcpy(rest, weights + e, static_cast<size_t>(count - e) * sizeof(Real));
+        lanes.add(rest);
+    }
+    typename Lanes::Bits largest = 0;
+    typename Lanes::Unsigned smallest = ~typename Lanes::Unsigned(0);
     int64_t positive = 0;
-    for_stretches(weights, count, [&](const Real* some, int64_t, int64_t number) SPSAMPLE_LOOP_LAMBDA {
-        Bits here[kTreeLanes] = {};
-        for (int64_t e = 0; e < number; e += kTreeLanes) {
-            for (int i = 0; i < kTreeLanes; ++i) {
-                const Bits bits = ordered_bits(some[e + i]);
-                const Bits counted = bits > 0 ? bits : most;
-                largest[i] = bits > largest[i] ? bits : largest[i];
-                smallest[i] = counted < smallest[i] ? counted : smallest[i];
-                here[i] += bits > 0 ? 1 : 0;
-            }
-        }
-        for (int i = 0; i < kTreeLanes; ++i) positive += here[i];
-    });
+    for (int i = 0; i < Lanes::kCount; ++i) {
+        largest = std::max<typename Lanes::Bits>(largest, lanes.largest[i]);
+        smallest = std::min<typename Lanes::Unsigned>(smallest, lanes.smallest[i]);
+        positive += lanes.positive[i];
+    }
     if (positive == 0) return {kNoExponent, 2147483647, 0};
-    const Bits high = *std::max_element(largest, largest + kTreeLanes);
-    const Bits low = *std::min_element(smallest, smallest + kTreeLanes);
-    return {exponent_of(high), exponent_of(low), positive};
+    return {exponent_of(largest), exponent_of(static_cast<typename Lanes::Bits>(smallest + 1)), positive};
 }
 
 // Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a number
@@ -85,23 +114,31 @@ SPSAMPLE_LOOP uint64_t cut_sums_loop(const uint64_t* numerators, int64_t count, 
     return sum;
 }
 
-// The padding of level 0 repeats the total: no search is for more.
-template <class Real>
+// Prefix sums of the numerators of up to kSumsEvery weights, a multiple of 16, from `sum` on, cut; returns the last one. What an
+// instruction set may do better.
+struct PlainSums {
+    template <bool Wide, class Real>
+    SPSAMPLE_LOOP_MEMBER static uint64_t write(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
+        alignas(64) uint64_t numerators[kSumsEvery];
+        numerators_loop<Wide>(weights, count, scale, numerators);
+        return cut_sums_loop(numerators, count, sum, Wide ? kWideCut : 0, out);
+    }
+};
+
+// The padding of level 0 repeats the total: no search is for more. At least one weight is positive: a sum of 0 stands for 2^32.
+template <class Sums, class Real>
 SPSAMPLE_LOOP uint64_t prefix_sums_loop(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    alignas(64) uint64_t numerators[kSumsEvery];
     const double scale = double_from_bits(static_cast<uint64_t>(1023 + shift) << 52);
     uint64_t sum = 0;
     for_stretches(weights, count, [&](const Real* some, int64_t first, int64_t number) SPSAMPLE_LOOP_LAMBDA {
         if (sums) {
             if (first % kSumsEvery == 0) sums[first / kSumsEvery] = sum;
-            numerators_loop<true>(some, number, scale, numerators);
-            sum = cut_sums_loop(numerators, number, sum, kWideCut, level0 + first);
+            sum = Sums::template write<true>(some, number, scale, sum, level0 + first);
         } else {
-            numerators_loop<false>(some, number, scale, numerators);
-            sum = cut_sums_loop(numerators, number, sum, 0, level0 + first);
+            sum = Sums::template write<false>(some, number, scale, sum, level0 + first);
         }
     });
-    return sum;
+    return sum > 0 ? sum : kNarrowLimit;
 }
 
 // --- draws ------------------------------------------------------------------------------------------------------------------
@@ -172,13 +209,6 @@ SPSAMPLE_LOOP void replace_rejected(const TreeDraw& how, const TreeLanes& lanes,
     }
 }
 
-// Whether the position of draw `draw` is among those before it.
-SPSAMPLE_LOOP bool is_among(const uint32_t* positions, int count, uint32_t position) {
-    bool found = false;
-    for (int j = 0; j < count; ++j) found |= positions[j] == position;
-    return found;
-}
-
 // Position of draw `draw` of a lane; `undecided` is set where the tree does not decide.
 template <bool Wide, int Count>
 SPSAMPLE_LOOP uint32_t draw_once(const LaneWords* words, int lane, int draw, uint64_t total, const Levels<Count>& levels, bool* undecided) {
@@ -200,7 +230,7 @@ SPSAMPLE_LOOP void draw_lane_loop(
     const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes, int lane) {
     const ReadyRow& row = *lanes.row[lane];
     const Levels<Count> levels = levels_of<Count>(row, trees);
-    uint32_t* const positions = lanes.positions[lane];
+    uint32_t* const positions = lanes.of(lane, how);
     kernel::Repeats repeats;
     bool undecided = false;
     for (int draw = 0; draw < how.size; ++draw) {
@@ -211,15 +241,12 @@ SPSAMPLE_LOOP void draw_lane_loop(
     if (undecided) {
         count = next = 0;
     } else if (!Replace && repeats.any()) {
-        count = 1;
-        for (int draw = 1; draw < how.size; ++draw) {
-            const uint32_t position = positions[draw];
-            if (!is_among(positions, count, position)) positions[count++] = position;
-        }
+        count = repeats.keep_first(positions, how.size);
         for (const int draws = Wide ? how.wide_draws : how.narrow_draws; next < draws && count < how.size; ++next) {
             const uint32_t position = draw_once<Wide>(words, lane, next, row.total, levels, &undecided);
             if (undecided) break;
-            if (!is_among(positions, count, position)) positions[count++] = position;
+            positions[count] = position;
+            count += kernel::is_among(positions, count, position) ? 0 : 1;
         }
     }
     lanes.found[lane] = count;

@@ -134,10 +134,12 @@ struct TreeLanes {
     alignas(64) uint32_t vertex_high[kTreeLanes];  // bits 32 .. 47
     alignas(64) uint32_t batch_id[kTreeLanes];     // low 32 bits
     const ReadyRow* row[kTreeLanes];
-    uint32_t* positions[kTreeLanes];  // room for `size` each
-    int found[kTreeLanes];            // positions drawn; with fewer than `size`, draws go on from `next`
-    int next[kTreeLanes];             // the first draw not made
+    int found[kTreeLanes];   // positions drawn; with fewer than `size`, draws go on from `next`
+    int next[kTreeLanes];    // the first draw not made
     int count = 0;
+    uint32_t* positions;     // `size` of each lane, and room for 16 more behind them
+
+    uint32_t* of(int lane, const TreeDraw& how) const { return positions + lane * how.size; }
 };
 
 template <class Real>

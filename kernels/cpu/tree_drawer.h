@@ -1,0 +1,207 @@
+// Draws from ready rows and puts the entries in their place in the result.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "ready_rows.h"
+#include "scratch.h"
+#include "sorted_runs.h"
+
+namespace spsample {
+
+// Where the entries of a run go. Rows of a run are drawn in its order.
+template <class Index>
+class RunOutput {
+public:
+    RunOutput(const Run<Index>& run, int64_t number, const SelectorView<Index>& Q, const RowsResult<Index>& result)
+        : pointers_(result.indptr.data() + run.batch), rows_(run.rows ? run.rows + number : nullptr),
+          next_(rows_ ? result.entry_ptr[run.batch] : result.offset(run.first + number, run.batch)), batch_id_(Q.batch_ids[run.batch]) {}
+
+    int64_t batch_id() const { return batch_id_; }
+
+    // The place of the next row, of `number` entries.
+    int64_t take(int64_t number) {
+        if (rows_) return next_ + pointers_[*rows_++];
+        const int64_t place = next_;
+        next_ += number;
+        return place;
+    }
+
+    // Passes a row without entries.
+    void skip() { take(0); }
+
+private:
+    const int64_t* pointers_;  // of the batch's rows, by stacked row
+    const int64_t* rows_;      // the next stacked row, or null where rows follow each other
+    int64_t next_;             // place of the next row, or of the batch's first
+    int64_t batch_id_;
+};
+
+// How many draws are made in lanes: some more than `size`, for some repeat.
+inline TreeDraw tree_draw(const DrawArguments& draw) {
+    const int64_t size = std::min<int64_t>(draw.size, kMostTreeDraws);
+    const int64_t narrow = std::min(4 * size, (size + 2 + 3) / 4 * 4);
+    const int64_t wide = std::min(4 * size, (size + 2) / 2 * 2);
+    return {draw.key, draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
+}
+
+// Draws are made 16 at a time, for 16 pairs of a row and a run; most often they share the row. Their entries are copied when the next
+// 16 have been drawn; where they may be far from the processor, they are asked for before.
+template <class Index, class Real>
+class TreeDrawer {
+public:
+    TreeDrawer(const WeightedCall<Index, Real>& call, ReadyRows<Index, Real>& ready, WeightedResult<Index, Real>& result)
+        : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {
+        if (!in_lanes_) return;
+        narrow_.make_room(how_.size);
+        wide_.make_room(how_.size);
+    }
+
+    // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from the processor.
+    void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutput<Index>* outputs, bool far) {
+        if (row.kind == RowKind::kNarrow && in_lanes_) return draw_in_lanes(narrow_, row, runs, count, outputs, far);
+        if (row.kind == RowKind::kWide && in_lanes_) return draw_in_lanes(wide_, row, runs, count, outputs, far);
+        for (int64_t i = 0; i < count; ++i) draw_alone(row, outputs[runs[i]]);
+    }
+
+    // Makes all draws that wait and copies their entries.
+    void flush() {
+        for (Kind* kind : {&narrow_, &wide_}) {
+            if (kind->filling().lanes.count > 0) finish(*kind);
+            emit_group(kind->drawn());
+        }
+    }
+
+private:
+    struct Group {
+        TreeLanes lanes;
+        int64_t out[kTreeLanes];
+        std::vector<uint32_t> room;
+        bool far = false;
+    };
+
+    // The pairs of one kind of row: those that wait to be drawn, and those whose entries wait to be copied.
+    struct Kind {
+        Group groups[2];
+        int turn = 0;
+
+        void make_room(int size) {
+            for (Group& group : groups) {
+                group.room.resize(static_cast<size_t>((size + 1) * kTreeLanes));
+                group.lanes.positions = group.room.data();
+            }
+        }
+        Group& filling() { return groups[turn]; }
+        Group& drawn() { return groups[turn ^ 1]; }
+    };
+
+    void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutput<Index>* outputs, bool far) {
+        for (int64_t i = 0; i < count;) {
+            Group& group = kind.filling();
+            const int64_t stop = std::min<int64_t>(count, i + kTreeLanes - group.lanes.count);
+            for (int lane = group.lanes.count; i < stop; ++i, ++lane) {
+                RunOutput<Index>& output = outputs[runs[i]];
+                group.out[lane] = output.take(row.number);
+                prefetch_output(group.out[lane] + row.number - 1);
+                group.lanes.batch_id[lane] = static_cast<uint32_t>(output.batch_id());
+                group.lanes.vertex_low[lane] = static_cast<uint32_t>(row.vertex);
+                group.lanes.vertex_high[lane] = static_cast<uint32_t>(row.vertex >> 32);
+                group.lanes.row[lane] = &row;
+                ++group.lanes.count;
+            }
+            group.far |= far;
+            if (group.lanes.count == kTreeLanes) finish(kind);
+        }
+    }
+
+    // Draws the pairs that wait, and copies the entries of those before them.
+    void finish(Kind& kind) {
+        Group& group = kind.filling();
+        const bool wide = group.lanes.row[0]->kind == RowKind::kWide;
+        (wide ? tree_set_.draw_wide : tree_set_.draw_narrow)(how_, ready_.trees(), group.lanes);
+        for (int lane = 0; lane < group.lanes.count; ++lane) {
+            if (group.lanes.found[lane] < how_.size) go_on(group.lanes, lane);
+            if (group.far) prefetch(group.lanes, lane);
+        }
+        emit_group(kind.drawn());
+        kind.turn ^= 1;
+    }
+
+    // Asks for the memory that a row's entries are written to.
+    void prefetch_output(int64_t out) {
+        SPSAMPLE_PREFETCH_WRITE(result_.rows.columns.data() + out);
+        if (result_.with_weights) SPSAMPLE_PREFETCH_WRITE(result_.weights.data() + out);
+    }
+
+    void prefetch(const TreeLanes& lanes, int lane) const {
+        const Index* indices = call_.A.indices + lanes.row[lane]->begin;
+        for (int j = 0; j < how_.size; ++j) SPSAMPLE_PREFETCH(indices + lanes.of(lane, how_)[j]);
+    }
+
+    void emit_group(Group& group) {
+        for (int lane = 0; lane < group.lanes.count; ++lane) {
+            emit(call_, group.lanes.row[lane]->begin, group.lanes.of(lane, how_), how_.size, group.out[lane], result_);
+        }
+        group.lanes.count = 0;
+        group.far = false;
+    }
+
+    // Draws the rest of a lane, one by one.
+    void go_on(const TreeLanes& lanes, int lane) {
+        const ReadyRow& row = *lanes.row[lane];
+        uint32_t* positions = lanes.of(lane, how_);
+        int64_t* out = grown(out_, how_.size);
+        std::copy_n(positions, lanes.found[lane], out);
+        DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, lanes.batch_id[lane], row.total);
+        draw_from(ready_.tree_row(row), draws, out, lanes.found[lane], lanes.next[lane]);
+        for (int j = 0; j < how_.size; ++j) positions[j] = static_cast<uint32_t>(out[j]);
+    }
+
+    // A row that is taken whole, or drawn by itself.
+    void draw_alone(const ReadyRow& row, RunOutput<Index>& output) {
+        if (row.kind == RowKind::kEmpty) return output.skip();
+        const int64_t place = output.take(row.number);
+        if (row.kind == RowKind::kTaken) return emit(call_, row.begin, ready_.trees() + row.tree, row.number, place, result_);
+        int64_t* out = grown(out_, call_.draw.size);
+        if (row.kind == RowKind::kPlain) {
+            const PrefixRow sums = prefix_row(row);
+            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, output.batch_id(), sums.total());
+            draw_from(sums, draws, out, 0, 0);
+        } else {
+            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, output.batch_id(), row.total);
+            draw_from(ready_.tree_row(row), draws, out, 0, 0);
+        }
+        emit(call_, row.begin, out, row.number, place, result_);
+    }
+
+    // The row law from draw `next` on, `found` positions being in `out` already.
+    template <class Row>
+    void draw_from(const Row& row, DrawStream& draws, int64_t* out, int64_t found, int64_t next) {
+        const int64_t size = call_.draw.size;
+        if (call_.draw.replace) return its_repeated(row, size, draws, out, next);
+        Chosen chosen = scratch_.chosen(size, out);
+        for (int64_t j = 0; j < found; ++j) chosen.add(out[j]);
+        TakenOut taken = scratch_.taken_out(size);
+        require_draws(its_distinct(row, size, draws, chosen, taken, next));
+    }
+
+    PrefixRow prefix_row(const ReadyRow& row) {
+        uint64_t* inclusive = scratch_.prefix(row.degree);
+        uint64_t sum = 0;
+        for (int64_t e = 0; e < row.degree; ++e) inclusive[e] = sum += quantize(call_.data[row.begin + e], row.shift, 1);
+        return {inclusive, row.degree};
+    }
+
+    const WeightedCall<Index, Real>& call_;
+    ReadyRows<Index, Real>& ready_;
+    WeightedResult<Index, Real>& result_;
+    const TreeDraw how_;
+    const bool in_lanes_;
+    const TreeSet& tree_set_ = spsample::tree_set();
+    Kind narrow_, wide_;
+    DrawScratch scratch_;
+    std::vector<int64_t> out_;
+};
+
+}  // namespace spsample
