@@ -18,7 +18,7 @@ template <class Index>
 class Drawer {
 public:
     Drawer(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, RowsResult<Index>& result)
-        : A_(A), Q_(Q), result_(result), how_(draw.key, draw.hop, static_cast<int>(draw.size), draw.replace),
+        : A_(A), Q_(Q), result_(result), how_{draw.key, RoundKeys(draw.key), draw.hop, 0, static_cast<int>(draw.size), draw.replace},
           draw_lanes_(instruction_set().draw_lanes) {}
 
     // The rows [begin, end) of a piece, whose entries go to `offset` in the batch and whose output ends where the piece's does.

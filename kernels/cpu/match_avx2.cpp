@@ -1,14 +1,11 @@
-// match.h in AVX2, 8 lanes. As in simd_avx2.cpp, only marked functions may use its instructions.
+// match.h in AVX2, 8 lanes (lanes_avx2.h says how such a file is compiled).
 #include "match.h"
 
 #include "simd.h"
 
 #if SPSAMPLE_X86
 
-#include <immintrin.h>
-
-#define SPSAMPLE_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
-#define SPSAMPLE_AVX2_INLINE __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
+#include "lanes_avx2.h"
 
 namespace spsample {
 namespace {
@@ -17,9 +14,7 @@ constexpr int64_t kEight = 8;
 
 SPSAMPLE_AVX2_INLINE __m256i load(const void* memory) { return _mm256_loadu_si256(static_cast<const __m256i*>(memory)); }
 
-SPSAMPLE_AVX2_INLINE unsigned mask_of(__m256i lanes) {
-    return static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(lanes)));
-}
+using avx2::mask_of;
 
 SPSAMPLE_AVX2 int64_t likely(const KeyFilter& filter, const int32_t* row, int64_t count, uint32_t* offsets) {
     const __m256i golden = _mm256_set1_epi32(static_cast<int>(KeyFilter::kGolden));

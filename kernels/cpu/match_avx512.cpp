@@ -1,18 +1,11 @@
-// match.h in AVX-512, 16 lanes. As in simd_avx512.cpp, only marked functions may use its instructions.
+// match.h in AVX-512, 16 lanes (lanes_avx512.h says how such a file is compiled).
 #include "match.h"
 
 #include "simd.h"
 
 #if SPSAMPLE_X86
 
-#include <immintrin.h>
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of _mm512_undefined_epi32 in its own headers
-#endif
-
-#define SPSAMPLE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt")))
-#define SPSAMPLE_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
+#include "lanes_avx512.h"
 
 namespace spsample {
 namespace {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
-#include <initializer_list>
 
 #include "simd_ranks.h"
 #include "spsample/row_law.h"
@@ -62,7 +62,7 @@ const InstructionSet kPortable{
     {id_range<int64_t>, take_new<int64_t>, place<int64_t>, relabel<int64_t>}};
 
 #if SPSAMPLE_X86
-bool has_avx2() { 
+bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
            __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt");
 }

@@ -19,32 +19,14 @@ namespace spsample {
 constexpr int kLanes = 16;           // rows drawn at a time
 constexpr int kMostVectorDraws = 64;  // a row of a larger fanout is drawn by itself
 
-constexpr int kPhiloxRounds = 10;
-
-// The key of each round.
-struct RoundKeys {
-    uint32_t word0[kPhiloxRounds];
-    uint32_t word1[kPhiloxRounds];
-
-    explicit RoundKeys(PhiloxKey key) {
-        for (int round = 0; round < kPhiloxRounds; ++round) {
-            word0[round] = key.word0 + static_cast<uint32_t>(round) * 0x9E3779B9u;
-            word1[round] = key.word1 + static_cast<uint32_t>(round) * 0xBB67AE85u;
-        }
-    }
-};
-
 // How all rows of a group are drawn.
 struct LaneDraw {
     PhiloxKey key;
-    RoundKeys keys;
+    RoundKeys keys;  // of `key`
     uint32_t hop;
     int64_t batch_id;
     int size;  // 1 .. kMostVectorDraws
     bool replace;
-
-    LaneDraw(PhiloxKey with_key, uint32_t at_hop, int up_to, bool with_replacement)
-        : key(with_key), keys(with_key), hop(at_hop), batch_id(0), size(up_to), replace(with_replacement) {}
 };
 
 // Up to kLanes rows of one batch and what was drawn from them. Lanes without a row have degree 0.

@@ -1,73 +1,15 @@
-// 16 lanes in AVX-512. Only functions marked SPSAMPLE_AVX512 may use its instructions: the file itself is compiled for any
-// x86-64, so that no inline function of a header is.
+// simd.h in AVX-512, 16 lanes (lanes_avx512.h says how such a file is compiled).
 #include "simd.h"
 
 #if SPSAMPLE_X86
 
-#include <immintrin.h>
-
+#include "lanes_avx512.h"
 #include "simd_ranks.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of _mm512_undefined_epi32 in its own headers
-#endif
-
-#define SPSAMPLE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt")))
-#define SPSAMPLE_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt"), always_inline)) static inline
 
 namespace spsample {
 namespace {
 
-constexpr __mmask16 kOddLanes = 0xAAAA;
-
-constexpr __mmask16 kEvenLanes = 0x5555;
-
-// 16 words in the low halves of 64-bit lanes: those of the even lanes, and those of the odd ones. What is in the high halves
-// does not count: neither a multiplication nor an exclusive or of the low halves looks at it.
-struct Words {
-    __m512i even;
-    __m512i odd;
-};
-
-SPSAMPLE_AVX512_INLINE Words words_of(__m512i lanes) { return {lanes, _mm512_srli_epi64(lanes, 32)}; }
-
-SPSAMPLE_AVX512_INLINE Words same_words(uint32_t word) {
-    const __m512i lanes = _mm512_set1_epi32(static_cast<int>(word));
-    return {lanes, lanes};
-}
-
-// Four words of 8 counters.
-struct Counters {
-    __m512i w[4];
-};
-
-SPSAMPLE_AVX512_INLINE __m512i xor3(__m512i a, __m512i b, __m512i c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
-
-// One round of Philox4x32 on 8 counters in the low halves of 64-bit lanes: the products' low words need not be moved.
-SPSAMPLE_AVX512_INLINE Counters philox_round(const Counters& c, __m512i key0, __m512i key1) {
-    const __m512i product0 = _mm512_mul_epu32(c.w[0], _mm512_set1_epi64(0xD2511F53));
-    const __m512i product1 = _mm512_mul_epu32(c.w[2], _mm512_set1_epi64(0xCD9E8D57));
-    return {{xor3(_mm512_srli_epi64(product1, 32), c.w[1], key0), product1,
-             xor3(_mm512_srli_epi64(product0, 32), c.w[3], key1), product0}};
-}
-
-struct PhiloxOutput {
-    Words w[4];
-};
-
-// Philox4x32-10 of 16 counters.
-SPSAMPLE_AVX512_INLINE PhiloxOutput philox(const Words (&counter)[4], const RoundKeys& keys) {
-    Counters even{{counter[0].even, counter[1].even, counter[2].even, counter[3].even}};
-    Counters odd{{counter[0].odd, counter[1].odd, counter[2].odd, counter[3].odd}};
-#pragma GCC unroll 10
-    for (int round = 0; round < kPhiloxRounds; ++round) {
-        const __m512i key0 = _mm512_set1_epi32(static_cast<int>(keys.word0[round]));
-        const __m512i key1 = _mm512_set1_epi32(static_cast<int>(keys.word1[round]));
-        even = philox_round(even, key0, key1);
-        odd = philox_round(odd, key0, key1);
-    }
-    return {{{even.w[0], odd.w[0]}, {even.w[1], odd.w[1]}, {even.w[2], odd.w[2]}, {even.w[3], odd.w[3]}}};
-}
+using namespace avx512;
 
 // All draws of the lanes' rows, as if no word were rejected. Returns the lanes where one may have to be: product low < t.
 // Size: how.size where it is known to the compiler, else 0.
@@ -75,22 +17,23 @@ template <bool Replace, int Size>
 SPSAMPLE_AVX512_INLINE __mmask16 draw(const LaneDraw& how, Lanes& lanes, __m512i degree) {
     const int size = Size > 0 ? Size : how.size;
     const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
-    Words counter[4] = {words_of(_mm512_load_si512(lanes.vertex_low)), words_of(c1), {}, same_words(static_cast<uint32_t>(how.batch_id))};
+    PhiloxLanes counter{
+        {words_of(_mm512_load_si512(lanes.vertex_low)), words_of(c1), {}, same_words(static_cast<uint32_t>(how.batch_id))}};
     __mmask16 doubtful_even = 0, doubtful_odd = 0;
 #pragma GCC unroll 4
     for (int first = 0; first < size; first += 4) {
-        counter[2] = same_words(static_cast<uint32_t>(first / 4));
-        const PhiloxOutput random = philox(counter, how.keys);
+        counter.w[2] = same_words(static_cast<uint32_t>(first / 4));
+        const PhiloxLanes random = philox(counter, how.keys);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             const int j = first + i;
             if (j >= size) break;
             const __m512i last = _mm512_add_epi32(degree, _mm512_set1_epi32(j - size));
             const Words t = words_of(Replace ? degree : _mm512_add_epi32(last, _mm512_set1_epi32(1)));
-            const __m512i even = _mm512_mul_epu32(random.w[i].even, t.even), odd = _mm512_mul_epu32(random.w[i].odd, t.odd);
-            doubtful_even |= _mm512_cmplt_epu32_mask(even, t.even);
-            doubtful_odd |= _mm512_cmplt_epu32_mask(odd, t.odd);
-            __m512i position = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), kOddLanes, odd);
+            const Words product{_mm512_mul_epu32(random.w[i].even, t.even), _mm512_mul_epu32(random.w[i].odd, t.odd)};
+            doubtful_even |= _mm512_cmplt_epu32_mask(product.even, t.even);
+            doubtful_odd |= _mm512_cmplt_epu32_mask(product.odd, t.odd);
+            __m512i position = high_words(product);
             if (!Replace) {
                 __mmask16 taken = 0;
 #pragma GCC unroll 16

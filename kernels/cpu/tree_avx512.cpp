@@ -1,4 +1,4 @@
-// Trees of weights in AVX-512 (simd_avx512.cpp says how such a file is compiled).
+// Trees of weights in AVX-512 (lanes_avx512.h says how such a file is compiled).
 #include <algorithm>
 #include <limits>
 
@@ -13,70 +13,58 @@ namespace spsample {
 namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX512_INLINE
-#define SPSAMPLE_LOOP_MEMBER SPSAMPLE_LOOP_LAMBDA inline
-#define SPSAMPLE_LOOP_LAMBDA __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,lzcnt,popcnt"), always_inline))
+#define SPSAMPLE_LOOP_LAMBDA SPSAMPLE_AVX512_MEMBER
+#define SPSAMPLE_LOOP_MEMBER SPSAMPLE_AVX512_MEMBER inline
 
 namespace kernel {
 
 constexpr int kVectorBytes = 64;
 
-SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
-    const __m512i elements = _mm512_load_si512(block);
-    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmplt_epu32_mask(elements, _mm512_set1_epi32(static_cast<int>(y)))));
+using Bound = __m512i;
+
+SPSAMPLE_AVX512_INLINE Bound bound(const uint32_t* unit) { return _mm512_set1_epi32(static_cast<int>(*unit)); }
+
+SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, Bound bound) {
+    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmplt_epu32_mask(_mm512_load_si512(block), bound)));
 }
 
-// Whether `position` is among the first `count` positions; 16 may be read at a time, whatever lies behind them.
-SPSAMPLE_AVX512_INLINE bool is_among(const uint32_t* positions, int count, uint32_t position) {
-    const __m512i wanted = _mm512_set1_epi32(static_cast<int>(position));
-    uint32_t found = 0;
-    for (int first = 0; first < count; first += kTreeLanes) {
-        const uint32_t here = _bzhi_u32(0xFFFF, static_cast<uint32_t>(count - first));
-        found |= _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(positions + first), wanted) & here;
-    }
-    return found != 0;
-}
+// The distinct positions of a lane, in its own place; the first 16 in a register, too.
+struct Distinct {
+    uint32_t* positions;  // every 16th element
+    int count = 0;
+    __m512i first;
 
-// Compares each of the first 16 draws with those before it in a register; draws beyond count as repeats, to be looked at one by one.
-struct Repeats {
-    __m512i before;
-    __mmask16 equal = 0;
-    bool more = false;
+    SPSAMPLE_AVX512_MEMBER explicit Distinct(uint32_t* of_lane) : positions(of_lane), first(_mm512_setzero_si512()) {}
 
-    SPSAMPLE_LOOP_LAMBDA Repeats() : before(_mm512_set1_epi32(-1)) {}  // no position is 2^32 - 1
-
-    SPSAMPLE_LOOP_LAMBDA void add(const uint32_t* positions, int draw) {
-        const __m512i position = _mm512_set1_epi32(static_cast<int>(positions[draw]));
-        equal |= _mm512_cmpeq_epi32_mask(before, position);
-        before = _mm512_mask_mov_epi32(before, static_cast<__mmask16>(uint64_t(1) << draw), position);
-        more |= draw >= kTreeLanes;
-    }
-    SPSAMPLE_LOOP_LAMBDA bool any() const { return more || equal != 0; }
-
-    // Keeps the first of equal positions; returns how many there are. Writes 16 at a time.
-    SPSAMPLE_LOOP_LAMBDA int keep_first(uint32_t* positions, int size) const {
-        uint32_t kept = 1;
-        const int in_register = std::min(size, kTreeLanes);
-        for (int draw = 1; draw < in_register; ++draw) {
-            const __m512i position = _mm512_set1_epi32(static_cast<int>(positions[draw]));
-            const uint32_t same = _mm512_cmpeq_epi32_mask(before, position) & ((1u << draw) - 1);
-            kept |= uint32_t(same == 0) << draw;
-        }
-        int count = __builtin_popcount(kept);
-        _mm512_storeu_si512(positions, _mm512_maskz_compress_epi32(static_cast<__mmask16>(kept), before));
-        for (int draw = in_register; draw < size; ++draw) {
-            const uint32_t position = positions[draw];
-            positions[count] = position;
-            count += is_among(positions, count, position) ? 0 : 1;
-        }
-        return count;
+    SPSAMPLE_AVX512_MEMBER void add(uint32_t position) {
+        const __m512i wanted = _mm512_set1_epi32(static_cast<int>(position));
+        bool found = (_mm512_cmpeq_epi32_mask(first, wanted) & _bzhi_u32(0xFFFF, static_cast<uint32_t>(count))) != 0;
+        for (int j = kTreeLanes; j < count; ++j) found |= positions[j * kTreeLanes] == position;
+        const uint32_t place = count < kTreeLanes ? 1u << count : 0;
+        first = _mm512_mask_mov_epi32(first, static_cast<__mmask16>(place), wanted);
+        positions[count * kTreeLanes] = position;
+        count += found ? 0 : 1;
     }
 };
+
+// Bit l: whether lane l has equal positions among the first `size`.
+SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size) {
+    uint32_t found = 0;
+    for (int draw = 1; draw < size; ++draw) {
+        const __m512i here = _mm512_load_si512(lanes.positions[draw]);
+        for (int before = 0; before < draw; ++before) found |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+    }
+    return found;
+}
 
 SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     const __m512i c0 = _mm512_load_si512(lanes.vertex_low);
     const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
-    const avx512::Words drawn = avx512::philox({{c0, c1, _mm512_set1_epi32(number), _mm512_load_si512(lanes.batch_id)}}, how.key);
-    for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], drawn.w[i]);
+    const avx512::PhiloxLanes drawn = avx512::philox(
+        {{avx512::words_of(c0), avx512::words_of(c1), avx512::same_words(static_cast<uint32_t>(number)),
+          avx512::words_of(_mm512_load_si512(lanes.batch_id))}},
+        how.keys);
+    for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], avx512::low_words(drawn.w[i]));
 }
 
 // Eight weights as doubles.
@@ -154,6 +142,45 @@ struct Sums {
 
 #include "tree_loops.h"
 
+// What PlainUnits of tree_loops.h does.
+struct Units {
+    template <bool Wide>
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t write(const LaneWords* words, const LaneTotals& lanes, uint32_t* units) {
+        if (!Wide) return narrow(_mm512_load_si512(words[0]), lanes, units);
+        return wide8(words, lanes, 0, units) | wide8(words, lanes, 8, units) << 8;
+    }
+
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t narrow(__m512i word, const LaneTotals& lanes, uint32_t* units) {
+        const avx512::Words words = avx512::words_of(word);
+        const __m512i totals = kernel::low_halves(_mm512_load_si512(lanes.totals), _mm512_load_si512(lanes.totals + 8));
+        const avx512::Words by = avx512::words_of(totals);
+        const avx512::Words products{_mm512_mul_epu32(words.even, by.even), _mm512_mul_epu32(words.odd, by.odd)};
+        const __m512i below = kernel::low_halves(_mm512_load_si512(lanes.rejected_below), _mm512_load_si512(lanes.rejected_below + 8));
+        const __m512i high = _mm512_mask_mov_epi32(_mm512_srli_epi64(products.even, 32), avx512::kOddLanes, products.odd);
+        _mm512_store_si512(units, _mm512_add_epi32(high, _mm512_set1_epi32(1)));
+        return _mm512_cmplt_epu32_mask(avx512::low_words(products), below);
+    }
+
+    // Lanes from .. from + 7: the product of 64-bit numbers from those of their halves.
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t wide8(const LaneWords* words, const LaneTotals& lanes, int from, uint32_t* units) {
+        const __m512i mask = _mm512_set1_epi64(0xFFFFFFFF);
+        const __m512i a0 = half_of(words[0] + from), a1 = half_of(words[1] + from);
+        const __m512i b0 = _mm512_load_si512(lanes.totals + from), b1 = _mm512_srli_epi64(b0, 32);
+        const __m512i least = _mm512_mul_epu32(a0, b0);
+        const __m512i middle = _mm512_add_epi64(_mm512_mul_epu32(a1, b0), _mm512_srli_epi64(least, 32));
+        const __m512i carry = _mm512_add_epi64(_mm512_mul_epu32(a0, b1), _mm512_and_si512(middle, mask));
+        const __m512i upper = _mm512_add_epi64(_mm512_srli_epi64(middle, 32), _mm512_srli_epi64(carry, 32));
+        const __m512i high = _mm512_add_epi64(_mm512_mul_epu32(a1, b1), upper);
+        const __m512i low = _mm512_add_epi64(_mm512_slli_epi64(carry, 32), _mm512_and_si512(least, mask));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(units + from), _mm512_cvtepi64_epi32(_mm512_srli_epi64(high, kWideCut)));
+        return _mm512_cmplt_epu64_mask(low, _mm512_load_si512(lanes.rejected_below + from));
+    }
+
+    SPSAMPLE_AVX512_MEMBER static inline __m512i half_of(const uint32_t* words) {
+        return _mm512_cvtepu32_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(words)));
+    }
+};
+
 template <class Real>
 SPSAMPLE_AVX512 ExponentRange range(const Real* weights, int64_t count) {
     return range_loop(weights, count);
@@ -166,7 +193,7 @@ SPSAMPLE_AVX512 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t
 
 template <bool Wide>
 SPSAMPLE_AVX512 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    draw_lanes_loop<Wide>(how, trees, lanes);
+    draw_lanes_loop<Wide, Units>(how, trees, lanes);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ inline TreeDraw tree_draw(const DrawArguments& draw) {
     const int64_t size = std::min<int64_t>(draw.size, kMostTreeDraws);
     const int64_t narrow = std::min(4 * size, (size + 2 + 3) / 4 * 4);
     const int64_t wide = std::min(4 * size, (size + 2) / 2 * 2);
-    return {draw.key, draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
+    return {draw.key, RoundKeys(draw.key), draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
 }
 
 // Draws are made 16 at a time, for 16 pairs of a row and a run; most often they share the row. Their entries are copied when the next
@@ -52,11 +52,7 @@ template <class Index, class Real>
 class TreeDrawer {
 public:
     TreeDrawer(const WeightedCall<Index, Real>& call, ReadyRows<Index, Real>& ready, WeightedResult<Index, Real>& result)
-        : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {
-        if (!in_lanes_) return;
-        narrow_.make_room(how_.size);
-        wide_.make_room(how_.size);
-    }
+        : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {}
 
     // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from the processor.
     void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutput<Index>* outputs, bool far) {
@@ -77,7 +73,6 @@ private:
     struct Group {
         TreeLanes lanes;
         int64_t out[kTreeLanes];
-        std::vector<uint32_t> room;
         bool far = false;
     };
 
@@ -86,12 +81,6 @@ private:
         Group groups[2];
         int turn = 0;
 
-        void make_room(int size) {
-            for (Group& group : groups) {
-                group.room.resize(static_cast<size_t>((size + 1) * kTreeLanes));
-                group.lanes.positions = group.room.data();
-            }
-        }
         Group& filling() { return groups[turn]; }
         Group& drawn() { return groups[turn ^ 1]; }
     };
@@ -136,33 +125,32 @@ private:
 
     void prefetch(const TreeLanes& lanes, int lane) const {
         const Index* indices = call_.A.indices + lanes.row[lane]->begin;
-        for (int j = 0; j < how_.size; ++j) SPSAMPLE_PREFETCH(indices + lanes.of(lane, how_)[j]);
+        for (int j = 0; j < how_.size; ++j) SPSAMPLE_PREFETCH(indices + lanes.positions[j][lane]);
     }
 
     void emit_group(Group& group) {
         for (int lane = 0; lane < group.lanes.count; ++lane) {
-            emit(call_, group.lanes.row[lane]->begin, group.lanes.of(lane, how_), how_.size, group.out[lane], result_);
+            emit<kTreeLanes>(call_, group.lanes.row[lane]->begin, &group.lanes.positions[0][lane], how_.size, group.out[lane], result_);
         }
         group.lanes.count = 0;
         group.far = false;
     }
 
     // Draws the rest of a lane, one by one.
-    void go_on(const TreeLanes& lanes, int lane) {
+    void go_on(TreeLanes& lanes, int lane) {
         const ReadyRow& row = *lanes.row[lane];
-        uint32_t* positions = lanes.of(lane, how_);
         int64_t* out = grown(out_, how_.size);
-        std::copy_n(positions, lanes.found[lane], out);
+        for (int j = 0; j < lanes.found[lane]; ++j) out[j] = lanes.positions[j][lane];
         DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, lanes.batch_id[lane], row.total);
         draw_from(ready_.tree_row(row), draws, out, lanes.found[lane], lanes.next[lane]);
-        for (int j = 0; j < how_.size; ++j) positions[j] = static_cast<uint32_t>(out[j]);
+        for (int j = 0; j < how_.size; ++j) lanes.positions[j][lane] = static_cast<uint32_t>(out[j]);
     }
 
     // A row that is taken whole, or drawn by itself.
     void draw_alone(const ReadyRow& row, RunOutput<Index>& output) {
         if (row.kind == RowKind::kEmpty) return output.skip();
         const int64_t place = output.take(row.number);
-        if (row.kind == RowKind::kTaken) return emit(call_, row.begin, ready_.trees() + row.tree, row.number, place, result_);
+        if (row.kind == RowKind::kTaken) return emit<1>(call_, row.begin, ready_.trees() + row.tree, row.number, place, result_);
         int64_t* out = grown(out_, call_.draw.size);
         if (row.kind == RowKind::kPlain) {
             const PrefixRow sums = prefix_row(row);
@@ -172,7 +160,7 @@ private:
             DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, output.batch_id(), row.total);
             draw_from(ready_.tree_row(row), draws, out, 0, 0);
         }
-        emit(call_, row.begin, out, row.number, place, result_);
+        emit<1>(call_, row.begin, out, row.number, place, result_);
     }
 
     // The row law from draw `next` on, `found` positions being in `out` already.

@@ -1,11 +1,12 @@
 // The loops of a TreeSet (weight_tree.h), once for each instruction set. The file that includes this one defines
 //   SPSAMPLE_LOOP         attributes of its functions: `always_inline`, and the instructions they may use
 //   SPSAMPLE_LOOP_LAMBDA, SPSAMPLE_LOOP_MEMBER  the same for a lambda and a member
-//   kernel::count_below   how many of 16 elements are below a number
-//   kernel::Repeats       whether a draw repeats one before it, and which do not
-//   kernel::is_among      whether a number is among others
 //   kernel::kVectorBytes  the width of a register
+//   kernel::Bound, kernel::count_below   how many of 16 elements are below a number
+//   kernel::Distinct      the distinct positions of a lane
+//   kernel::repeats       lanes with equal positions
 //   kernel::philox_block  block `number` of all lanes, as words[0 .. 3][lane]
+// and may have better loops than PlainSums and PlainUnits.
 // No #pragma once: it is part of that file.
 
 // Bits of weights as signed integers: positive weights are positive, and in their order.
@@ -166,115 +167,131 @@ SPSAMPLE_LOOP Levels<Count> levels_of(const ReadyRow& row, const uint32_t* trees
     return levels;
 }
 
-// First position whose element is not below y.
+// First position whose element is not below a number.
 template <int Count>
-SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, uint32_t y) {
+SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound bound) {
     uint32_t block = 0;
 #pragma GCC unroll 4
     for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
-        block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, y);
+        block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, bound);
     }
     return block;
 }
 
 using LaneWords = uint32_t[kTreeLanes];
 
-// Bit l: whether the word of draw `draw` is rejected in lane l.
+// What the rows of a group are drawn by.
+struct LaneTotals {
+    alignas(64) uint64_t totals[kTreeLanes];
+    alignas(64) uint64_t rejected_below[kTreeLanes];
+};
+
+// What is looked for in a tree: the first element not below it, or for wide rows the first above it (where that is decided).
 template <bool Wide>
-SPSAMPLE_LOOP uint32_t rejected_lanes(const LaneWords* words, int draw, const uint64_t* totals, const uint64_t* rejected_below) {
-    uint32_t rejected = 0;
-    for (int lane = 0; lane < kTreeLanes; ++lane) {
-        const uint64_t low = Wide ? wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]) * totals[lane]
-                                  : uint32_t(words[draw][lane] * static_cast<uint32_t>(totals[lane]));
-        rejected |= uint32_t(low < rejected_below[lane]) << lane;
-    }
-    return rejected;
+SPSAMPLE_LOOP uint32_t unit_of(uint64_t word, uint64_t total) {
+    if (!Wide) return static_cast<uint32_t>(word * total >> 32) + 1;
+    return static_cast<uint32_t>(static_cast<uint64_t>(static_cast<unsigned __int128>(word) * total >> 64) >> kWideCut);
 }
 
-// Puts the words of later attempts in the place of rejected ones.
-template <bool Wide>
-SPSAMPLE_LOOP void replace_rejected(const TreeDraw& how, const TreeLanes& lanes, int draws, LaneWords* words) {
-    uint64_t totals[kTreeLanes] = {}, rejected_below[kTreeLanes] = {};
-    for (int lane = 0; lane < lanes.count; ++lane) {
-        totals[lane] = lanes.row[lane]->total;
-        rejected_below[lane] = lanes.row[lane]->rejected_below;
+// The units of one draw of all lanes, from its words. Bit l of the result: whether lane l's word is rejected. What an instruction set
+// may do better.
+struct PlainUnits {
+    template <bool Wide>
+    SPSAMPLE_LOOP_MEMBER static uint32_t write(const LaneWords* words, const LaneTotals& lanes, uint32_t* units) {
+        uint32_t rejected = 0;
+        for (int lane = 0; lane < kTreeLanes; ++lane) {
+            const uint64_t word = Wide ? wide_word(words[0][lane], words[1][lane]) : words[0][lane];
+            const uint64_t low = Wide ? word * lanes.totals[lane] : static_cast<uint32_t>(word * lanes.totals[lane]);
+            units[lane] = unit_of<Wide>(word, lanes.totals[lane]);
+            rejected |= uint32_t(low < lanes.rejected_below[lane]) << lane;
+        }
+        return rejected;
     }
-    for (int draw = 0; draw < draws; ++draw) {
-        for (uint32_t rest = rejected_lanes<Wide>(words, draw, totals, rejected_below); rest != 0; rest &= rest - 1) {
+};
+
+// The draws of a group, as units; of rejected ones, those from `size` on have no unit yet.
+struct LaneUnits {
+    alignas(64) uint32_t units[kMostLaneDraws][kTreeLanes];
+    uint32_t rejected[kMostLaneDraws];
+    int draws;
+};
+
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void units_loop(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
+    alignas(64) uint32_t words[2 * kMostLaneDraws][kTreeLanes];
+    drawn.draws = how.replace ? how.size : Wide ? how.wide_draws : how.narrow_draws;
+    const int blocks = Wide ? (drawn.draws + 1) / 2 : (drawn.draws + 3) / 4;
+    for (int block = 0; block < blocks; ++block) kernel::philox_block(how, lanes, block, words + 4 * block);
+    LaneTotals all = {};
+    for (int lane = 0; lane < lanes.count; ++lane) {
+        all.totals[lane] = lanes.row[lane]->total;
+        all.rejected_below[lane] = lanes.row[lane]->rejected_below;
+    }
+    for (int draw = 0; draw < drawn.draws; ++draw) {
+        drawn.rejected[draw] = Units::template write<Wide>(words + (Wide ? 2 : 1) * draw, all, drawn.units[draw]);
+    }
+    for (int draw = 0; draw < how.size; ++draw) {
+        for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
             const int lane = __builtin_ctz(rest);
-            const uint64_t word = later_word<Wide>(how, lanes, lane, draw);
-            words[Wide ? 2 * draw : draw][lane] = static_cast<uint32_t>(word);
-            if (Wide) words[2 * draw + 1][lane] = static_cast<uint32_t>(word >> 32);
+            drawn.units[draw][lane] = unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw), all.totals[lane]);
         }
     }
 }
 
-// Position of draw `draw` of a lane; `undecided` is set where the tree does not decide.
+// Draws 0 .. size - 1 of a lane, whatever comes out. Whether the tree decides all.
 template <bool Wide, int Count>
-SPSAMPLE_LOOP uint32_t draw_once(const LaneWords* words, int lane, int draw, uint64_t total, const Levels<Count>& levels, bool* undecided) {
-    uint32_t y;
-    if (Wide) {
-        const unsigned __int128 word = wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]);
-        y = static_cast<uint32_t>(static_cast<uint64_t>(word * total >> 64) >> kWideCut);
-    } else {
-        y = static_cast<uint32_t>(words[draw][lane] * total >> 32) + 1;
-    }
-    const uint32_t position = find_loop(levels, y);
-    *undecided |= Wide && levels.level[0][position] == y;
-    return position;
-}
-
-// The first `size` draws are made without a branch on what comes out, and looked at afterwards: in most rows they are what is wanted.
-template <bool Wide, bool Replace, int Count>
-SPSAMPLE_LOOP void draw_lane_loop(
-    const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes, int lane) {
-    const ReadyRow& row = *lanes.row[lane];
-    const Levels<Count> levels = levels_of<Count>(row, trees);
-    uint32_t* const positions = lanes.of(lane, how);
-    kernel::Repeats repeats;
+SPSAMPLE_LOOP bool draw_lane_loop(
+    const TreeDraw& how, const LaneUnits& drawn, const Levels<Count>& levels, TreeLanes& lanes, int lane) {
     bool undecided = false;
     for (int draw = 0; draw < how.size; ++draw) {
-        positions[draw] = draw_once<Wide>(words, lane, draw, row.total, levels, &undecided);
-        if (!Replace) repeats.add(positions, draw);
+        const uint32_t* unit = &drawn.units[draw][lane];
+        const uint32_t position = find_loop(levels, kernel::bound(unit));
+        lanes.positions[draw][lane] = position;
+        undecided |= Wide && levels.level[0][position] == *unit;
     }
-    int count = how.size, next = how.size;
-    if (undecided) {
-        count = next = 0;
-    } else if (!Replace && repeats.any()) {
-        count = repeats.keep_first(positions, how.size);
-        for (const int draws = Wide ? how.wide_draws : how.narrow_draws; next < draws && count < how.size; ++next) {
-            const uint32_t position = draw_once<Wide>(words, lane, next, row.total, levels, &undecided);
-            if (undecided) break;
-            positions[count] = position;
-            count += kernel::is_among(positions, count, position) ? 0 : 1;
-        }
+    return !undecided;
+}
+
+// Keeps the first of equal positions of a lane, and draws on until there are `size` or the draws made in lanes are used up.
+template <bool Wide>
+SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const LaneUnits& drawn, const uint32_t* trees, TreeLanes& lanes, int lane) {
+    const ReadyRow& row = *lanes.row[lane];
+    const Levels<0> levels = levels_of<0>(row, trees);
+    uint32_t* const positions = &lanes.positions[0][lane];
+    kernel::Distinct distinct(positions);
+    for (int draw = 0; draw < how.size; ++draw) distinct.add(positions[draw * kTreeLanes]);
+    int next = how.size;
+    for (; next < drawn.draws && distinct.count < how.size; ++next) {
+        uint32_t unit = drawn.units[next][lane];
+        if (drawn.rejected[next] >> lane & 1) unit = unit_of<Wide>(later_word<Wide>(how, lanes, lane, next), row.total);
+        const uint32_t position = find_loop(levels, kernel::bound(&unit));
+        if (Wide && levels.level[0][position] == unit) break;
+        distinct.add(position);
     }
-    lanes.found[lane] = count;
+    lanes.found[lane] = distinct.count;
     lanes.next[lane] = next;
 }
 
-template <bool Wide, bool Replace>
-SPSAMPLE_LOOP void draw_each_lane(const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes) {
-    for (int lane = 0; lane < lanes.count; ++lane) {
-        switch (lanes.row[lane]->levels) {
-            case 1: draw_lane_loop<Wide, Replace, 1>(how, words, trees, lanes, lane); break;
-            case 2: draw_lane_loop<Wide, Replace, 2>(how, words, trees, lanes, lane); break;
-            case 3: draw_lane_loop<Wide, Replace, 3>(how, words, trees, lanes, lane); break;
-            default: draw_lane_loop<Wide, Replace, 0>(how, words, trees, lanes, lane); break;
-        }
-    }
-}
-
-template <bool Wide>
+// All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw on.
+template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    alignas(64) uint32_t words[4 * kMostTreeDraws][kTreeLanes];
-    const int draws = how.replace ? how.size : Wide ? how.wide_draws : how.narrow_draws;
-    const int blocks = Wide ? (draws + 1) / 2 : (draws + 3) / 4;
-    for (int block = 0; block < blocks; ++block) kernel::philox_block(how, lanes, block, words + 4 * block);
-    replace_rejected<Wide>(how, lanes, draws, words);
-    if (how.replace) {
-        draw_each_lane<Wide, true>(how, words, trees, lanes);
-    } else {
-        draw_each_lane<Wide, false>(how, words, trees, lanes);
+    LaneUnits drawn;
+    units_loop<Wide, Units>(how, lanes, drawn);
+    for (int lane = 0; lane < lanes.count; ++lane) {
+        const ReadyRow& row = *lanes.row[lane];
+        bool decided;
+        switch (row.levels) {
+            case 1: decided = draw_lane_loop<Wide>(how, drawn, levels_of<1>(row, trees), lanes, lane); break;
+            case 2: decided = draw_lane_loop<Wide>(how, drawn, levels_of<2>(row, trees), lanes, lane); break;
+            case 3: decided = draw_lane_loop<Wide>(how, drawn, levels_of<3>(row, trees), lanes, lane); break;
+            default: decided = draw_lane_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane); break;
+        }
+        lanes.found[lane] = lanes.next[lane] = decided ? how.size : 0;
+    }
+    if (how.replace) return;
+    for (uint32_t rest = kernel::repeats(lanes, how.size); rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        if (lane >= lanes.count) return;
+        if (lanes.found[lane] > 0) draw_on_loop<Wide>(how, drawn, trees, lanes, lane);
     }
 }

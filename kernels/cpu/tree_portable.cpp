@@ -17,40 +17,43 @@ namespace kernel {
 
 constexpr int kVectorBytes = 16;
 
-uint32_t count_below(const uint32_t* block, uint32_t y) {
+using Bound = uint32_t;
+
+Bound bound(const uint32_t* unit) { return *unit; }
+
+uint32_t count_below(const uint32_t* block, Bound bound) {
     uint32_t below = 0;
-    for (int i = 0; i < kTreeLanes; ++i) below += block[i] < y ? 1 : 0;
+    for (int i = 0; i < kTreeLanes; ++i) below += block[i] < bound ? 1 : 0;
     return below;
 }
 
-// Whether `position` is among the first `count` positions.
-bool is_among(const uint32_t* positions, int count, uint32_t position) {
-    bool found = false;
-    for (int j = 0; j < count; ++j) found |= positions[j] == position;
+// The distinct positions of a lane, in its own place.
+struct Distinct {
+    uint32_t* positions;  // every 16th element
+    int count = 0;
+
+    explicit Distinct(uint32_t* of_lane) : positions(of_lane) {}
+
+    void add(uint32_t position) {
+        bool found = false;
+        for (int j = 0; j < count; ++j) found |= positions[j * kTreeLanes] == position;
+        positions[count * kTreeLanes] = position;
+        count += found ? 0 : 1;
+    }
+};
+
+// Bit l: whether lane l has equal positions among the first `size`.
+uint32_t repeats(const TreeLanes& lanes, int size) {
+    uint32_t equal[kTreeLanes] = {};
+    for (int draw = 1; draw < size; ++draw) {
+        for (int before = 0; before < draw; ++before) {
+            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= lanes.positions[before][lane] == lanes.positions[draw][lane];
+        }
+    }
+    uint32_t found = 0;
+    for (int lane = 0; lane < kTreeLanes; ++lane) found |= equal[lane] << lane;
     return found;
 }
-
-// Keeps the first of equal positions; returns how many there are.
-int keep_first(uint32_t* positions, int size) {
-    int count = 1;
-    for (int draw = 1; draw < size; ++draw) {
-        const uint32_t position = positions[draw];
-        positions[count] = position;
-        count += is_among(positions, count, position) ? 0 : 1;
-    }
-    return count;
-}
-
-// Compares each draw with those before it.
-struct Repeats {
-    bool found = false;
-
-    void add(const uint32_t* positions, int draw) {
-        for (int j = 0; j < draw; ++j) found |= positions[j] == positions[draw];
-    }
-    bool any() const { return found; }
-    int keep_first(uint32_t* positions, int size) const { return kernel::keep_first(positions, size); }
-};
 
 void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < lanes.count; ++lane) {
@@ -77,7 +80,7 @@ uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t
 
 template <bool Wide>
 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    draw_lanes_loop<Wide>(how, trees, lanes);
+    draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
 }  // namespace

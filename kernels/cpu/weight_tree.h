@@ -19,6 +19,7 @@ namespace spsample {
 
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
+constexpr int kMostLaneDraws = 72;     // draws of a lane, repeats among them
 constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 
@@ -121,10 +122,11 @@ private:
 // How all rows of a group are drawn.
 struct TreeDraw {
     PhiloxKey key;
+    RoundKeys keys;  // of `key`
     uint32_t hop;
     int size;  // 1 .. kMostTreeDraws
     bool replace;
-    int narrow_draws;  // draws made in lanes, at most 4 size and at least `size`; a multiple of 4
+    int narrow_draws;  // draws made in lanes, at least `size`, at most 4 size and kMostLaneDraws; a multiple of 4
     int wide_draws;    // the same; a multiple of 2
 };
 
@@ -133,13 +135,11 @@ struct TreeLanes {
     alignas(64) uint32_t vertex_low[kTreeLanes];
     alignas(64) uint32_t vertex_high[kTreeLanes];  // bits 32 .. 47
     alignas(64) uint32_t batch_id[kTreeLanes];     // low 32 bits
+    alignas(64) uint32_t positions[kMostTreeDraws][kTreeLanes];
     const ReadyRow* row[kTreeLanes];
-    int found[kTreeLanes];   // positions drawn; with fewer than `size`, draws go on from `next`
-    int next[kTreeLanes];    // the first draw not made
+    int found[kTreeLanes];  // positions drawn; with fewer than `size`, draws go on from `next`
+    int next[kTreeLanes];   // the first draw not made
     int count = 0;
-    uint32_t* positions;     // `size` of each lane, and room for 16 more behind them
-
-    uint32_t* of(int lane, const TreeDraw& how) const { return positions + lane * how.size; }
 };
 
 template <class Real>

@@ -25,22 +25,22 @@ struct WeightedResult {
     std::atomic<bool> misplaced{false};  // a row gave fewer entries than the layout says: it has weights of 0
 };
 
-// Writes the entries at `positions` within the row that begins at entry `begin` of A to `out` in the result.
-template <class Index, class Real, class Position>
+// Writes the entries at positions[0], positions[Stride], ... within the row that begins at entry `begin` of A to `out` in the result.
+template <int Stride, class Index, class Real, class Position>
 void emit(
     const WeightedCall<Index, Real>& call, int64_t begin, const Position* positions, int64_t number, int64_t out,
     WeightedResult<Index, Real>& result) {
     const Index* indices = call.A.indices + begin;
     Index* columns = result.rows.columns.data() + out;
-    for (int64_t j = 0; j < number; ++j) columns[j] = indices[positions[j]];
+    for (int64_t j = 0; j < number; ++j) columns[j] = indices[positions[j * Stride]];
     if (result.with_weights) {
         const Real* data = call.data + begin;
         Real* weights = result.weights.data() + out;
-        for (int64_t j = 0; j < number; ++j) weights[j] = data[positions[j]];
+        for (int64_t j = 0; j < number; ++j) weights[j] = data[positions[j * Stride]];
     }
     if (result.rows.with_positions) {
         int64_t* where = result.rows.positions.data() + out;
-        for (int64_t j = 0; j < number; ++j) where[j] = begin + positions[j];
+        for (int64_t j = 0; j < number; ++j) where[j] = begin + positions[j * Stride];
     }
 }
 

@@ -16,15 +16,30 @@ struct PhiloxWords {
     uint32_t w[4];
 };
 
-// Ten rounds. Known answers: tests/unit/test_cpu_kernels_random.py.
+constexpr int kPhiloxRounds = 10;
+
+SPSAMPLE_HD inline PhiloxKey next_round_key(PhiloxKey key) { return {key.word0 + 0x9E3779B9u, key.word1 + 0xBB67AE85u}; }
+
+// The keys of all rounds: what vector code broadcasts from memory takes less time than what it computes.
+struct RoundKeys {
+    PhiloxKey round[kPhiloxRounds];
+
+    explicit RoundKeys(PhiloxKey key) {
+        for (PhiloxKey& of_round : round) {
+            of_round = key;
+            key = next_round_key(key);
+        }
+    }
+};
+
+// Known answers: tests/unit/test_cpu_kernels_random.py.
 SPSAMPLE_HD inline PhiloxWords philox4x32_10(PhiloxWords c, PhiloxKey key) {
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < kPhiloxRounds; ++round) {
         const uint64_t product0 = uint64_t(0xD2511F53) * c.w[0];
         const uint64_t product1 = uint64_t(0xCD9E8D57) * c.w[2];
         c = {{static_cast<uint32_t>(product1 >> 32) ^ c.w[1] ^ key.word0, static_cast<uint32_t>(product1),
               static_cast<uint32_t>(product0 >> 32) ^ c.w[3] ^ key.word1, static_cast<uint32_t>(product0)}};
-        key.word0 += 0x9E3779B9u;
-        key.word1 += 0xBB67AE85u;
+        key = next_round_key(key);
     }
     return c;
 }
