@@ -21,14 +21,16 @@ class RowRequests {
 public:
     explicit RowRequests(const std::vector<Run<Index>>& runs) : runs_(runs), begin_(runs.size()), end_(runs.size()) {}
 
-    // For rows first .. end - 1 of A, fewer than 2^32. O(runs log rows + requests + rows), or
+    // For rows first .. end - 1 of A, fewer than 2^32; best called for parts that ascend. O(runs log rows + requests + rows), or
     // O(requests log requests) where the requests are few.
     void collect(int64_t first, int64_t end) {
+        if (first < past_) std::fill(end_.begin(), end_.end(), 0);
         base_ = first;
+        past_ = end;
         int64_t count = 0;
         for (size_t i = 0; i < runs_.size(); ++i) {
-            begin_[i] = position_of(runs_[i], first);
-            end_[i] = position_of(runs_[i], end);
+            begin_[i] = position_of(runs_[i], end_[i], first);
+            end_[i] = position_of(runs_[i], begin_[i], end);
             count += end_[i] - begin_[i];
         }
         wanted_.clear();
@@ -61,9 +63,13 @@ private:
         int64_t first;  // request
     };
 
-    static int64_t position_of(const Run<Index>& run, int64_t row) {
-        const Index* const end = run.vertices + run.count;
-        return std::lower_bound(run.vertices, end, row, [](Index v, int64_t bound) { return static_cast<int64_t>(v) < bound; }) - run.vertices;
+    // The number of a run's first vertex from number `from` on that is not below `row`. O(log of the distance).
+    static int64_t position_of(const Run<Index>& run, int64_t from, int64_t row) {
+        int64_t step = 1;
+        for (; from + step < run.count && run.vertices[from + step] < row; step *= 2) from += step;
+        const Index* const end = run.vertices + std::min(run.count, from + step);
+        return std::lower_bound(run.vertices + from, end, row, [](Index v, int64_t bound) { return static_cast<int64_t>(v) < bound; }) -
+               run.vertices;
     }
 
     // Calls body(row within the part, run) for each request, run by run.
@@ -104,7 +110,7 @@ private:
 
     const std::vector<Run<Index>>& runs_;
     std::vector<int64_t> begin_, end_;  // of each run's vertices in the part
-    int64_t base_ = 0;
+    int64_t base_ = 0, past_ = 0;        // the part's first row, and the one behind its last
     std::vector<Wanted> wanted_;     // and one more, which ends the last
     std::vector<uint32_t> runs_of_;  // of each request
     std::vector<int64_t> next_;      // request, for each row

@@ -17,7 +17,7 @@ struct Run {
     int64_t batch;
     int64_t count;
     const Index* vertices;
-    const int64_t* rows;  // null where they are first, first + 1, ...
+    const int64_t* rows;  // null where they are first, first + 1, ...; else count + 1 of them, the last one once more
     int64_t first;
 
     int64_t row(int64_t number) const { return rows ? rows[number] : first + number; }
@@ -59,7 +59,9 @@ private:
             });
             vertices.reserve(rows.size());
             for (const int64_t row : rows) vertices.push_back(of_row[row]);
-            runs.push_back({batch, static_cast<int64_t>(rows.size()), vertices.data(), rows.data(), 0});
+            const int64_t count = static_cast<int64_t>(rows.size());
+            rows.push_back(rows.back());
+            runs.push_back({batch, count, vertices.data(), rows.data(), 0});
         }
     };
 

@@ -22,7 +22,11 @@ public:
 
     // The place of the next row, of `number` entries.
     int64_t take(int64_t number) {
-        if (rows_) return next_ + pointers_[*rows_++];
+        if (rows_) {
+            const int64_t row = *rows_++;
+            SPSAMPLE_PREFETCH(pointers_ + *rows_);  // the next one; there is one behind the last
+            return next_ + pointers_[row];
+        }
         const int64_t place = next_;
         next_ += number;
         return place;
@@ -38,12 +42,9 @@ private:
     int64_t batch_id_;
 };
 
-// How many draws are made in lanes: some more than `size`, for some repeat.
 inline TreeDraw tree_draw(const DrawArguments& draw) {
     const int64_t size = std::min<int64_t>(draw.size, kMostTreeDraws);
-    const int64_t narrow = std::min(4 * size, (size + 2 + 3) / 4 * 4);
-    const int64_t wide = std::min(4 * size, (size + 2) / 2 * 2);
-    return {draw.key, RoundKeys(draw.key), draw.hop, static_cast<int>(size), draw.replace, static_cast<int>(narrow), static_cast<int>(wide)};
+    return {draw.key, RoundKeys(draw.key), draw.hop, static_cast<int>(size), draw.replace};
 }
 
 // Draws are made 16 at a time, for 16 pairs of a row and a run; most often they share the row. Their entries are copied when the next
@@ -129,11 +130,23 @@ private:
     }
 
     void emit_group(Group& group) {
-        for (int lane = 0; lane < group.lanes.count; ++lane) {
-            emit<kTreeLanes>(call_, group.lanes.row[lane]->begin, &group.lanes.positions[0][lane], how_.size, group.out[lane], result_);
+        switch (how_.size) {
+            case 5: emit_lanes<5>(group); break;
+            case 10: emit_lanes<10>(group); break;
+            case 15: emit_lanes<15>(group); break;
+            default: emit_lanes<0>(group); break;
         }
         group.lanes.count = 0;
         group.far = false;
+    }
+
+    // Size: the fanout where it is known to the compiler, else 0.
+    template <int Size>
+    void emit_lanes(Group& group) {
+        const int size = Size > 0 ? Size : how_.size;
+        for (int lane = 0; lane < group.lanes.count; ++lane) {
+            emit<kTreeLanes>(call_, group.lanes.row[lane]->begin, &group.lanes.positions[0][lane], size, group.out[lane], result_);
+        }
     }
 
     // Draws the rest of a lane, one by one.

@@ -209,31 +209,47 @@ struct PlainUnits {
     }
 };
 
-// The draws of a group, as units; of rejected ones, those from `size` on have no unit yet.
+// The draws of a group, as units; rejected ones have none yet.
 struct LaneUnits {
-    alignas(64) uint32_t units[kMostLaneDraws][kTreeLanes];
+    LaneTotals all;
+    int draws = 0;
     uint32_t rejected[kMostLaneDraws];
-    int draws;
+    alignas(64) uint32_t units[kMostLaneDraws][kTreeLanes];
 };
 
+// Makes `blocks` blocks of draws more, up to 4 size.
 template <bool Wide, class Units>
-SPSAMPLE_LOOP void units_loop(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
-    alignas(64) uint32_t words[2 * kMostLaneDraws][kTreeLanes];
-    drawn.draws = how.replace ? how.size : Wide ? how.wide_draws : how.narrow_draws;
-    const int blocks = Wide ? (drawn.draws + 1) / 2 : (drawn.draws + 3) / 4;
-    for (int block = 0; block < blocks; ++block) kernel::philox_block(how, lanes, block, words + 4 * block);
-    LaneTotals all = {};
+SPSAMPLE_LOOP void more_units(const TreeDraw& how, const TreeLanes& lanes, int blocks, LaneUnits& drawn) {
+    constexpr int in_block = Wide ? 2 : 4;
+    for (; blocks > 0; --blocks) {
+        alignas(64) uint32_t words[4][kTreeLanes];
+        kernel::philox_block(how, lanes, drawn.draws / in_block, words);
+        const int stop = std::min(drawn.draws + in_block, 4 * how.size);
+        for (int word = 0; drawn.draws < stop; ++drawn.draws, word += 4 / in_block) {
+            drawn.rejected[drawn.draws] = Units::template write<Wide>(words + word, drawn.all, drawn.units[drawn.draws]);
+        }
+    }
+}
+
+// The unit of a draw whose first word was rejected.
+template <bool Wide>
+SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw) {
+    return unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw), lanes.row[lane]->total);
+}
+
+// The units of draws 0 .. size - 1, and of the rest of their last block.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
+    drawn.all = {};
     for (int lane = 0; lane < lanes.count; ++lane) {
-        all.totals[lane] = lanes.row[lane]->total;
-        all.rejected_below[lane] = lanes.row[lane]->rejected_below;
+        drawn.all.totals[lane] = lanes.row[lane]->total;
+        drawn.all.rejected_below[lane] = lanes.row[lane]->rejected_below;
     }
-    for (int draw = 0; draw < drawn.draws; ++draw) {
-        drawn.rejected[draw] = Units::template write<Wide>(words + (Wide ? 2 : 1) * draw, all, drawn.units[draw]);
-    }
+    more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
     for (int draw = 0; draw < how.size; ++draw) {
         for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
             const int lane = __builtin_ctz(rest);
-            drawn.units[draw][lane] = unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw), all.totals[lane]);
+            drawn.units[draw][lane] = later_unit<Wide>(how, lanes, lane, draw);
         }
     }
 }
@@ -252,18 +268,18 @@ SPSAMPLE_LOOP bool draw_lane_loop(
     return !undecided;
 }
 
-// Keeps the first of equal positions of a lane, and draws on until there are `size` or the draws made in lanes are used up.
-template <bool Wide>
-SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const LaneUnits& drawn, const uint32_t* trees, TreeLanes& lanes, int lane) {
-    const ReadyRow& row = *lanes.row[lane];
-    const Levels<0> levels = levels_of<0>(row, trees);
+// Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes, int lane) {
+    const Levels<0> levels = levels_of<0>(*lanes.row[lane], trees);
     uint32_t* const positions = &lanes.positions[0][lane];
     kernel::Distinct distinct(positions);
     for (int draw = 0; draw < how.size; ++draw) distinct.add(positions[draw * kTreeLanes]);
     int next = how.size;
-    for (; next < drawn.draws && distinct.count < how.size; ++next) {
+    for (; distinct.count < how.size && next < 4 * how.size; ++next) {
+        if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
         uint32_t unit = drawn.units[next][lane];
-        if (drawn.rejected[next] >> lane & 1) unit = unit_of<Wide>(later_word<Wide>(how, lanes, lane, next), row.total);
+        if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next);
         const uint32_t position = find_loop(levels, kernel::bound(&unit));
         if (Wide && levels.level[0][position] == unit) break;
         distinct.add(position);
@@ -276,7 +292,7 @@ SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const LaneUnits& drawn, con
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     LaneUnits drawn;
-    units_loop<Wide, Units>(how, lanes, drawn);
+    first_units<Wide, Units>(how, lanes, drawn);
     for (int lane = 0; lane < lanes.count; ++lane) {
         const ReadyRow& row = *lanes.row[lane];
         bool decided;
@@ -292,6 +308,6 @@ SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, T
     for (uint32_t rest = kernel::repeats(lanes, how.size); rest != 0; rest &= rest - 1) {
         const int lane = __builtin_ctz(rest);
         if (lane >= lanes.count) return;
-        if (lanes.found[lane] > 0) draw_on_loop<Wide>(how, drawn, trees, lanes, lane);
+        if (lanes.found[lane] > 0) draw_on_loop<Wide, Units>(how, trees, drawn, lanes, lane);
     }
 }

@@ -19,7 +19,7 @@ namespace spsample {
 
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
-constexpr int kMostLaneDraws = 72;     // draws of a lane, repeats among them
+constexpr int kMostLaneDraws = 4 * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
 constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 
@@ -126,8 +126,6 @@ struct TreeDraw {
     uint32_t hop;
     int size;  // 1 .. kMostTreeDraws
     bool replace;
-    int narrow_draws;  // draws made in lanes, at least `size`, at most 4 size and kMostLaneDraws; a multiple of 4
-    int wide_draws;    // the same; a multiple of 2
 };
 
 // Up to kTreeLanes rows, all narrow or all wide, each for one batch, and what was drawn from them.

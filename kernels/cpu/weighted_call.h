@@ -27,7 +27,7 @@ struct WeightedResult {
 
 // Writes the entries at positions[0], positions[Stride], ... within the row that begins at entry `begin` of A to `out` in the result.
 template <int Stride, class Index, class Real, class Position>
-void emit(
+inline void emit(
     const WeightedCall<Index, Real>& call, int64_t begin, const Position* positions, int64_t number, int64_t out,
     WeightedResult<Index, Real>& result) {
     const Index* indices = call.A.indices + begin;
