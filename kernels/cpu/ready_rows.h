@@ -47,8 +47,14 @@ public:
 
     // Makes a row ready, which stays where it is until clear(). O(degree).
     const ReadyRow& make(int64_t vertex) {
-        rows_.push_back(made(vertex));
-        return rows_.back();
+        ReadyRow& row = rows_.emplace_back();
+        row.vertex = vertex;
+        row.begin = call_.A.begin(vertex);
+        row.degree = call_.A.degree(vertex);
+        row.kind = RowKind::kEmpty;
+        row.number = 0;
+        fill(row);
+        return row;
     }
 
     void clear() {
@@ -64,34 +70,30 @@ private:
     static constexpr size_t kMostRows = 512;
     static constexpr int64_t kMostElements = 48 << 10;
 
-    ReadyRow made(int64_t vertex) {
-        ReadyRow row{};
-        row.vertex = vertex;
-        row.begin = call_.A.begin(vertex);
-        row.degree = call_.A.degree(vertex);
+    void fill(ReadyRow& row) {
         const Real* weights = call_.data + row.begin;
-        if (!call_.draw.replace && row.degree <= call_.draw.size) return taken(row, weights);
+        if (!call_.draw.replace && row.degree <= call_.draw.size) return take(row, weights);
         const ExponentRange range = functions_.range(weights, row.degree);
-        if (range.positive == 0) return row;  // empty
-        if (!call_.draw.replace && range.positive <= call_.draw.size) return taken(row, weights);
+        if (range.positive == 0) return;  // empty
+        if (!call_.draw.replace && range.positive <= call_.draw.size) return take(row, weights);
         row.number = static_cast<int32_t>(call_.draw.size);
         const int64_t shift = row_shift(weights, row.degree, range);
         row.shift = static_cast<int16_t>(shift);
         row.kind = RowKind::kPlain;
         if (shift > -1000 && shift < 1000 && row.degree < (int64_t(1) << 31)) grow_tree(row, weights, is_wide(range, shift));
-        return row;
     }
 
     // Takes all positive entries of the row.
-    ReadyRow taken(ReadyRow& row, const Real* weights) {
+    void take(ReadyRow& row, const Real* weights) {
         const int64_t room = tree_blocks(std::min(row.degree, call_.draw.size)) * kTreeLanes;
         row.tree = trees_.extend(room);
         uint32_t* positions = trees_.data() + row.tree;
+        int32_t number = 0;
         for (int64_t e = 0; e < row.degree; ++e) {
-            if (is_positive(weights[e])) positions[row.number++] = static_cast<uint32_t>(e);
+            if (is_positive(weights[e])) positions[number++] = static_cast<uint32_t>(e);
         }
-        row.kind = row.number > 0 ? RowKind::kTaken : RowKind::kEmpty;
-        return row;
+        row.number = number;
+        row.kind = number > 0 ? RowKind::kTaken : RowKind::kEmpty;
     }
 
     void grow_tree(ReadyRow& row, const Real* weights, bool wide) {

@@ -24,6 +24,7 @@ public:
     int64_t take(int64_t number) {
         if (rows_) {
             const int64_t row = *rows_++;
+            SPSAMPLE_PREFETCH(rows_ + kRowsAhead);
             SPSAMPLE_PREFETCH(pointers_ + *rows_);  // the next one; there is one behind the last
             return next_ + pointers_[row];
         }
@@ -36,6 +37,8 @@ public:
     void skip() { take(0); }
 
 private:
+    static constexpr int64_t kRowsAhead = 8;
+
     const int64_t* pointers_;  // of the batch's rows, by stacked row
     const int64_t* rows_;      // the next stacked row, or null where rows follow each other
     int64_t next_;             // place of the next row, or of the batch's first

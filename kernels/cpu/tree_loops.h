@@ -254,18 +254,20 @@ SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, Lane
     }
 }
 
-// Draws 0 .. size - 1 of a lane, whatever comes out. Whether the tree decides all.
+// Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out.
 template <bool Wide, int Count>
-SPSAMPLE_LOOP bool draw_lane_loop(
-    const TreeDraw& how, const LaneUnits& drawn, const Levels<Count>& levels, TreeLanes& lanes, int lane) {
-    bool undecided = false;
-    for (int draw = 0; draw < how.size; ++draw) {
-        const uint32_t* unit = &drawn.units[draw][lane];
-        const uint32_t position = find_loop(levels, kernel::bound(unit));
-        lanes.positions[draw][lane] = position;
-        undecided |= Wide && levels.level[0][position] == *unit;
+SPSAMPLE_LOOP void draw_row_loop(
+    const TreeDraw& how, const LaneUnits& drawn, const Levels<Count>& levels, TreeLanes& lanes, int first, int end) {
+    for (int lane = first; lane < end; ++lane) {
+        bool undecided = false;
+        for (int draw = 0; draw < how.size; ++draw) {
+            const uint32_t* unit = &drawn.units[draw][lane];
+            const uint32_t position = find_loop(levels, kernel::bound(unit));
+            lanes.positions[draw][lane] = position;
+            undecided |= Wide && levels.level[0][position] == *unit;
+        }
+        lanes.found[lane] = lanes.next[lane] = undecided ? 0 : how.size;
     }
-    return !undecided;
 }
 
 // Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
@@ -293,16 +295,15 @@ template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     LaneUnits drawn;
     first_units<Wide, Units>(how, lanes, drawn);
-    for (int lane = 0; lane < lanes.count; ++lane) {
+    for (int lane = 0, end; lane < lanes.count; lane = end) {
         const ReadyRow& row = *lanes.row[lane];
-        bool decided;
+        for (end = lane + 1; end < lanes.count && lanes.row[end] == &row;) ++end;
         switch (row.levels) {
-            case 1: decided = draw_lane_loop<Wide>(how, drawn, levels_of<1>(row, trees), lanes, lane); break;
-            case 2: decided = draw_lane_loop<Wide>(how, drawn, levels_of<2>(row, trees), lanes, lane); break;
-            case 3: decided = draw_lane_loop<Wide>(how, drawn, levels_of<3>(row, trees), lanes, lane); break;
-            default: decided = draw_lane_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane); break;
+            case 1: draw_row_loop<Wide>(how, drawn, levels_of<1>(row, trees), lanes, lane, end); break;
+            case 2: draw_row_loop<Wide>(how, drawn, levels_of<2>(row, trees), lanes, lane, end); break;
+            case 3: draw_row_loop<Wide>(how, drawn, levels_of<3>(row, trees), lanes, lane, end); break;
+            default: draw_row_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane, end); break;
         }
-        lanes.found[lane] = lanes.next[lane] = decided ? how.size : 0;
     }
     if (how.replace) return;
     for (uint32_t rest = kernel::repeats(lanes, how.size); rest != 0; rest &= rest - 1) {

@@ -48,7 +48,7 @@ struct ReadyRow {
 };
 
 // The blocks of a level, from the number of elements below it (the row's entries for level 0).
-inline int64_t tree_blocks(int64_t elements) { return (elements + kTreeLanes - 1) / kTreeLanes; }
+inline int64_t tree_blocks(int64_t elements) { return static_cast<int64_t>((static_cast<uint64_t>(elements) + kTreeLanes - 1) / kTreeLanes); }
 
 inline int tree_levels(int64_t degree) {
     int levels = 1;
