@@ -10,39 +10,58 @@
 
 namespace spsample {
 
-// Where the entries of a run go. Rows of a run are drawn in its order.
+// Where the entries of runs go. Rows of a run are drawn in its order.
 template <class Index>
-class RunOutput {
+class RunOutputs {
 public:
-    RunOutput(const Run<Index>& run, int64_t number, const SelectorView<Index>& Q, const RowsResult<Index>& result)
-        : pointers_(result.indptr.data() + run.batch), rows_(run.rows ? run.rows + number : nullptr),
-          next_(rows_ ? result.entry_ptr[run.batch] : result.offset(run.first + number, run.batch)), batch_id_(Q.batch_ids[run.batch]) {}
+    RunOutputs(const std::vector<Run<Index>>& runs, const SelectorView<Index>& Q, const RowsResult<Index>& result)
+        : runs_(runs), Q_(Q), result_(result), outputs_(runs.size()), rows_(runs.size()) {}
 
-    int64_t batch_id() const { return batch_id_; }
-
-    // The place of the next row, of `number` entries.
-    int64_t take(int64_t number) {
-        if (rows_) {
-            const int64_t row = *rows_++;
-            SPSAMPLE_PREFETCH(rows_ + kRowsAhead);
-            SPSAMPLE_PREFETCH(pointers_ + *rows_);  // the next one; there is one behind the last
-            return next_ + pointers_[row];
+    // From now on, the next row of run i is number begin(i) of its rows. O(runs).
+    template <class Begin>
+    void start(Begin&& begin) {
+        for (size_t i = 0; i < runs_.size(); ++i) {
+            const Run<Index>& run = runs_[i];
+            rows_[i] = run.rows ? run.rows + begin(i) : nullptr;
+            const int64_t row = run.rows ? *rows_[i] : run.first + begin(i);
+            outputs_[i] = {result_.offset(row, run.batch), static_cast<uint32_t>(Q_.batch_ids[run.batch]), run.rows != nullptr};
         }
-        const int64_t place = next_;
-        next_ += number;
+    }
+
+    int64_t batch_id(uint32_t run) const { return Q_.batch_ids[runs_[run].batch]; }
+    uint32_t batch_id_low(uint32_t run) const { return outputs_[run].batch_id; }
+
+    // The place of a run's next row, of `number` entries.
+    int64_t take(uint32_t run, int64_t number) {
+        Output& output = outputs_[run];
+        const int64_t place = output.place;
+        output.place = output.by_row ? place_after(run) : place + number;
         return place;
     }
 
-    // Passes a row without entries.
-    void skip() { take(0); }
-
 private:
+    struct Output {
+        int64_t place;      // of the next row
+        uint32_t batch_id;  // low bits
+        bool by_row;        // whether stacked rows of the run do not follow each other
+    };
+
+    // The place of the row after the next, which is looked up. There is one more row behind the last.
+    int64_t place_after(uint32_t run) {
+        const int64_t* rows = ++rows_[run];
+        const int64_t batch = runs_[run].batch;
+        SPSAMPLE_PREFETCH(rows + kRowsAhead);
+        if (rows + 1 < runs_[run].rows + runs_[run].count) SPSAMPLE_PREFETCH(result_.indptr.data() + rows[1] + batch);
+        return result_.offset(*rows, batch);
+    }
+
     static constexpr int64_t kRowsAhead = 8;
 
-    const int64_t* pointers_;  // of the batch's rows, by stacked row
-    const int64_t* rows_;      // the next stacked row, or null where rows follow each other
-    int64_t next_;             // place of the next row, or of the batch's first
-    int64_t batch_id_;
+    const std::vector<Run<Index>>& runs_;
+    const SelectorView<Index>& Q_;
+    const RowsResult<Index>& result_;
+    std::vector<Output> outputs_;
+    std::vector<const int64_t*> rows_;  // the next stacked row of runs whose rows do not follow each other
 };
 
 inline TreeDraw tree_draw(const DrawArguments& draw) {
@@ -59,10 +78,10 @@ public:
         : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {}
 
     // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from the processor.
-    void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutput<Index>* outputs, bool far) {
+    void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
         if (row.kind == RowKind::kNarrow && in_lanes_) return draw_in_lanes(narrow_, row, runs, count, outputs, far);
         if (row.kind == RowKind::kWide && in_lanes_) return draw_in_lanes(wide_, row, runs, count, outputs, far);
-        for (int64_t i = 0; i < count; ++i) draw_alone(row, outputs[runs[i]]);
+        for (int64_t i = 0; i < count; ++i) draw_alone(row, runs[i], outputs);
     }
 
     // Makes all draws that wait and copies their entries.
@@ -89,15 +108,14 @@ private:
         Group& drawn() { return groups[turn ^ 1]; }
     };
 
-    void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutput<Index>* outputs, bool far) {
+    void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
         for (int64_t i = 0; i < count;) {
             Group& group = kind.filling();
             const int64_t stop = std::min<int64_t>(count, i + kTreeLanes - group.lanes.count);
             for (int lane = group.lanes.count; i < stop; ++i, ++lane) {
-                RunOutput<Index>& output = outputs[runs[i]];
-                group.out[lane] = output.take(row.number);
+                group.out[lane] = outputs.take(runs[i], row.number);
                 prefetch_output(group.out[lane] + row.number - 1);
-                group.lanes.batch_id[lane] = static_cast<uint32_t>(output.batch_id());
+                group.lanes.batch_id[lane] = outputs.batch_id_low(runs[i]);
                 group.lanes.vertex_low[lane] = static_cast<uint32_t>(row.vertex);
                 group.lanes.vertex_high[lane] = static_cast<uint32_t>(row.vertex >> 32);
                 group.lanes.row[lane] = &row;
@@ -163,17 +181,17 @@ private:
     }
 
     // A row that is taken whole, or drawn by itself.
-    void draw_alone(const ReadyRow& row, RunOutput<Index>& output) {
-        if (row.kind == RowKind::kEmpty) return output.skip();
-        const int64_t place = output.take(row.number);
+    void draw_alone(const ReadyRow& row, uint32_t run, RunOutputs<Index>& outputs) {
+        const int64_t place = outputs.take(run, row.number);
+        if (row.kind == RowKind::kEmpty) return;
         if (row.kind == RowKind::kTaken) return emit<1>(call_, row.begin, ready_.trees() + row.tree, row.number, place, result_);
         int64_t* out = grown(out_, call_.draw.size);
         if (row.kind == RowKind::kPlain) {
             const PrefixRow sums = prefix_row(row);
-            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, output.batch_id(), sums.total());
+            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, outputs.batch_id(run), sums.total());
             draw_from(sums, draws, out, 0, 0);
         } else {
-            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, output.batch_id(), row.total);
+            DrawStream draws(how_.key, static_cast<uint64_t>(row.vertex), how_.hop, outputs.batch_id(run), row.total);
             draw_from(ready_.tree_row(row), draws, out, 0, 0);
         }
         emit<1>(call_, row.begin, out, row.number, place, result_);

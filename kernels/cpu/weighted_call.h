@@ -31,12 +31,16 @@ inline void emit(
     const WeightedCall<Index, Real>& call, int64_t begin, const Position* positions, int64_t number, int64_t out,
     WeightedResult<Index, Real>& result) {
     const Index* indices = call.A.indices + begin;
+    const Real* data = call.data + begin;
     Index* columns = result.rows.columns.data() + out;
-    for (int64_t j = 0; j < number; ++j) columns[j] = indices[positions[j * Stride]];
     if (result.with_weights) {
-        const Real* data = call.data + begin;
         Real* weights = result.weights.data() + out;
-        for (int64_t j = 0; j < number; ++j) weights[j] = data[positions[j * Stride]];
+        for (int64_t j = 0; j < number; ++j) {
+            columns[j] = indices[positions[j * Stride]];
+            weights[j] = data[positions[j * Stride]];
+        }
+    } else {
+        for (int64_t j = 0; j < number; ++j) columns[j] = indices[positions[j * Stride]];
     }
     if (result.rows.with_positions) {
         int64_t* where = result.rows.positions.data() + out;

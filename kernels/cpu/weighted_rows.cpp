@@ -121,15 +121,14 @@ public:
     PartWorker(
         const WeightedCall<Index, Real>& call, const std::vector<Run<Index>>& runs, const EntryCounts<Index, Real>& counts,
         WeightedResult<Index, Real>& result)
-        : call_(call), runs_(runs), counts_(counts), result_(result), requests_(runs), ready_(call), drawer_(call, ready_, result),
-          ahead_(call, requests_) {}
+        : call_(call), counts_(counts), result_(result), requests_(runs), ready_(call), drawer_(call, ready_, result),
+          ahead_(call, requests_), outputs_(runs, call.Q, result.rows) {}
 
     // Rows first .. end - 1 of A, fewer than 2^32.
     void work(int64_t first, int64_t end) {
         requests_.collect(first, end);
         if (requests_.num_rows() == 0) return;
-        outputs_.clear();
-        for (size_t i = 0; i < runs_.size(); ++i) outputs_.emplace_back(runs_[i], requests_.begin(i), call_.Q, result_.rows);
+        outputs_.start([&](size_t run) { return requests_.begin(run); });
         ahead_.start();
         for (int64_t number = 0; number < requests_.num_rows() && !result_.misplaced; ++number) work_row(number);
         forget();
@@ -149,7 +148,7 @@ private:
         const bool far = !ahead_.whole(row.degree, wanted.count);
         ahead_.step(number, row.degree / 8 + 8);
         for (int64_t i = 0; i < wanted.count; i += kAtATime) {
-            drawer_.draw(row, wanted.runs + i, std::min(kAtATime, wanted.count - i), outputs_.data(), far);
+            drawer_.draw(row, wanted.runs + i, std::min(kAtATime, wanted.count - i), outputs_, far);
             ahead_.step(number, kAtATime);
         }
     }
@@ -160,14 +159,13 @@ private:
     }
 
     const WeightedCall<Index, Real>& call_;
-    const std::vector<Run<Index>>& runs_;
     const EntryCounts<Index, Real>& counts_;
     WeightedResult<Index, Real>& result_;
     RowRequests<Index> requests_;
     ReadyRows<Index, Real> ready_;
     TreeDrawer<Index, Real> drawer_;
     Ahead<Index, Real> ahead_;
-    std::vector<RunOutput<Index>> outputs_;
+    RunOutputs<Index> outputs_;
 };
 
 // --- the whole --------------------------------------------------------------------------------------------------------------
