@@ -42,6 +42,12 @@ struct Distinct {
 
     SPSAMPLE_AVX2_MEMBER explicit Distinct(uint32_t* of_lane) : positions(of_lane) {}
 
+    // Adds a position of which it is known whether it repeats one before it.
+    SPSAMPLE_AVX2_MEMBER void add_known(uint32_t position, bool repeated) {
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
+    }
+
     SPSAMPLE_AVX2_MEMBER void add(uint32_t position) {
         bool found = false;
         for (int j = 0; j < count; ++j) found |= positions[j * kTreeLanes] == position;
@@ -50,17 +56,20 @@ struct Distinct {
     }
 };
 
-// Bit l: whether lane l has equal positions among the first `size`.
-SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size) {
-    __m256i first = _mm256_setzero_si256(), second = first;
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
     for (int draw = 1; draw < size; ++draw) {
         const __m256i here = load(lanes.positions[draw]), there = load(lanes.positions[draw] + kHalf);
+        __m256i first = _mm256_setzero_si256(), second = first;
         for (int before = 0; before < draw; ++before) {
             first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(lanes.positions[before])));
             second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(lanes.positions[before] + kHalf)));
         }
+        repeated[draw] = avx2::mask_of(first) | avx2::mask_of(second) << kHalf;
+        all |= repeated[draw];
     }
-    return avx2::mask_of(first) | avx2::mask_of(second) << kHalf;
+    return all;
 }
 
 SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {

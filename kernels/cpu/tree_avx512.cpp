@@ -36,6 +36,14 @@ struct Distinct {
 
     SPSAMPLE_AVX512_MEMBER explicit Distinct(uint32_t* of_lane) : positions(of_lane), first(_mm512_setzero_si512()) {}
 
+    // Adds a position of which it is known whether it repeats one before it.
+    SPSAMPLE_AVX512_MEMBER void add_known(uint32_t position, bool repeated) {
+        const uint32_t place = count < kTreeLanes ? 1u << count : 0;
+        first = _mm512_mask_mov_epi32(first, static_cast<__mmask16>(place), _mm512_set1_epi32(static_cast<int>(position)));
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
+    }
+
     SPSAMPLE_AVX512_MEMBER void add(uint32_t position) {
         const __m512i wanted = _mm512_set1_epi32(static_cast<int>(position));
         bool found = (_mm512_cmpeq_epi32_mask(first, wanted) & _bzhi_u32(0xFFFF, static_cast<uint32_t>(count))) != 0;
@@ -47,14 +55,17 @@ struct Distinct {
     }
 };
 
-// Bit l: whether lane l has equal positions among the first `size`.
-SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size) {
-    uint32_t found = 0;
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
     for (int draw = 1; draw < size; ++draw) {
         const __m512i here = _mm512_load_si512(lanes.positions[draw]);
-        for (int before = 0; before < draw; ++before) found |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+        uint32_t equal = 0;
+        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+        repeated[draw] = equal;
+        all |= equal;
     }
-    return found;
+    return all;
 }
 
 SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {

@@ -4,7 +4,7 @@
 //   kernel::kVectorBytes  the width of a register
 //   kernel::Bound, kernel::count_below   how many of 16 elements are below a number
 //   kernel::Distinct      the distinct positions of a lane
-//   kernel::repeats       lanes with equal positions
+//   kernel::repeats       which positions are equal to one before them
 //   kernel::philox_block  block `number` of all lanes, as words[0 .. 3][lane]
 // and may have better loops than PlainSums and PlainUnits.
 // No #pragma once: it is part of that file.
@@ -271,12 +271,12 @@ SPSAMPLE_LOOP void draw_row_loop(
 }
 
 // Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
-template <bool Wide, class Units>
-SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes, int lane) {
-    const Levels<0> levels = levels_of<0>(*lanes.row[lane], trees);
-    uint32_t* const positions = &lanes.positions[0][lane];
-    kernel::Distinct distinct(positions);
-    for (int draw = 0; draw < how.size; ++draw) distinct.add(positions[draw * kTreeLanes]);
+template <bool Wide, class Units, int Count>
+SPSAMPLE_LOOP void draw_on_loop(
+    const TreeDraw& how, const Levels<Count>& levels, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
+    const uint32_t* const positions = &lanes.positions[0][lane];
+    kernel::Distinct distinct(&lanes.positions[0][lane]);
+    for (int draw = 0; draw < how.size; ++draw) distinct.add_known(positions[draw * kTreeLanes], repeated[draw] >> lane & 1);
     int next = how.size;
     for (; distinct.count < how.size && next < 4 * how.size; ++next) {
         if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
@@ -288,6 +288,23 @@ SPSAMPLE_LOOP void draw_on_loop(const TreeDraw& how, const uint32_t* trees, Lane
     }
     lanes.found[lane] = distinct.count;
     lanes.next[lane] = next;
+}
+
+// The lanes of a group that have repeats, one by one.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes) {
+    uint32_t repeated[kMostTreeDraws];
+    for (uint32_t rest = kernel::repeats(lanes, how.size, repeated); rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        if (lane >= lanes.count) return;
+        if (lanes.found[lane] == 0) continue;  // undecided
+        const ReadyRow& row = *lanes.row[lane];
+        switch (row.levels) {
+            case 1: draw_on_loop<Wide, Units>(how, levels_of<1>(row, trees), repeated, drawn, lanes, lane); break;
+            case 2: draw_on_loop<Wide, Units>(how, levels_of<2>(row, trees), repeated, drawn, lanes, lane); break;
+            default: draw_on_loop<Wide, Units>(how, levels_of<0>(row, trees), repeated, drawn, lanes, lane); break;
+        }
+    }
 }
 
 // All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw on.
@@ -305,10 +322,5 @@ SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, T
             default: draw_row_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane, end); break;
         }
     }
-    if (how.replace) return;
-    for (uint32_t rest = kernel::repeats(lanes, how.size); rest != 0; rest &= rest - 1) {
-        const int lane = __builtin_ctz(rest);
-        if (lane >= lanes.count) return;
-        if (lanes.found[lane] > 0) draw_on_loop<Wide, Units>(how, trees, drawn, lanes, lane);
-    }
+    if (!how.replace) draw_on_each<Wide, Units>(how, trees, drawn, lanes);
 }

@@ -34,6 +34,12 @@ struct Distinct {
 
     explicit Distinct(uint32_t* of_lane) : positions(of_lane) {}
 
+    // Adds a position of which it is known whether it repeats one before it.
+    void add_known(uint32_t position, bool repeated) {
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
+    }
+
     void add(uint32_t position) {
         bool found = false;
         for (int j = 0; j < count; ++j) found |= positions[j * kTreeLanes] == position;
@@ -42,17 +48,19 @@ struct Distinct {
     }
 };
 
-// Bit l: whether lane l has equal positions among the first `size`.
-uint32_t repeats(const TreeLanes& lanes, int size) {
-    uint32_t equal[kTreeLanes] = {};
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
     for (int draw = 1; draw < size; ++draw) {
+        uint32_t equal[kTreeLanes] = {};
         for (int before = 0; before < draw; ++before) {
             for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= lanes.positions[before][lane] == lanes.positions[draw][lane];
         }
+        repeated[draw] = 0;
+        for (int lane = 0; lane < kTreeLanes; ++lane) repeated[draw] |= equal[lane] << lane;
+        all |= repeated[draw];
     }
-    uint32_t found = 0;
-    for (int lane = 0; lane < kTreeLanes; ++lane) found |= equal[lane] << lane;
-    return found;
+    return all;
 }
 
 void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
