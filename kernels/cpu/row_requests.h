@@ -68,8 +68,8 @@ private:
         int64_t step = 1;
         for (; from + step < run.count && run.vertices[from + step] < row; step *= 2) from += step;
         const Index* const end = run.vertices + std::min(run.count, from + step);
-        return std::lower_bound(run.vertices + from, end, row, [](Index v, int64_t bound) { return static_cast<int64_t>(v) < bound; }) -
-               run.vertices;
+        const auto is_below = [](Index vertex, int64_t bound) { return static_cast<int64_t>(vertex) < bound; };
+        return std::lower_bound(run.vertices + from, end, row, is_below) - run.vertices;
     }
 
     // Calls body(row within the part, run) for each request, run by run.

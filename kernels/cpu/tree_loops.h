@@ -16,7 +16,8 @@ SPSAMPLE_LOOP int64_t ordered_bits(double w) { return static_cast<int64_t>(doubl
 SPSAMPLE_LOOP int32_t exponent_of(int32_t bits) { return decompose_bits(static_cast<uint32_t>(bits), 23, 126).exponent; }
 SPSAMPLE_LOOP int32_t exponent_of(int64_t bits) { return decompose_bits(static_cast<uint64_t>(bits), 52, 1022).exponent; }
 
-// Calls body(weights, first, count) for stretches of up to kSumsEvery weights, first the number of those before. count is a multiple of
+// Calls body(weights, first, count) for stretches of up to kSumsEvery weights, first the number of those before. count is a
+// multiple of
 // 16: the last block of a row is copied and filled up with zeros, so that no loop has a rest of single weights.
 template <class Real, class Body>
 SPSAMPLE_LOOP void for_stretches(const Real* weights, int64_t count, Body&& body) {
@@ -35,7 +36,8 @@ struct Register {
     typedef Bits Vector __attribute__((vector_size(kernel::kVectorBytes)));
 };
 
-// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are not positive
+// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are not
+// positive
 // is, unsigned, more than one less than any positive ones.
 template <class Real>
 struct RangeLanes {
@@ -81,7 +83,8 @@ SPSAMPLE_LOOP ExponentRange range_loop(const Real* weights, int64_t count) {
     return {exponent_of(largest), exponent_of(static_cast<typename Lanes::Bits>(smallest + 1)), positive};
 }
 
-// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a number
+// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a
+// number
 // below 2^51 rounds it to an integer, half to even, and leaves that in the low bits; a wide number is rounded as 2^32 high + low.
 template <bool Wide, class Real>
 SPSAMPLE_LOOP void numerators_loop(const Real* weights, int64_t count, double scale, uint64_t* numerators) {
@@ -193,7 +196,8 @@ SPSAMPLE_LOOP uint32_t unit_of(uint64_t word, uint64_t total) {
     return static_cast<uint32_t>(static_cast<uint64_t>(static_cast<unsigned __int128>(word) * total >> 64) >> kWideCut);
 }
 
-// The units of one draw of all lanes, from its words. Bit l of the result: whether lane l's word is rejected. What an instruction set
+// The units of one draw of all lanes, from its words. Bit l of the result: whether lane l's word is rejected. What an
+// instruction set
 // may do better.
 struct PlainUnits {
     template <bool Wide>
@@ -307,7 +311,8 @@ SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, Lane
     }
 }
 
-// All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw on.
+// All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw
+// on.
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     LaneUnits drawn;
