@@ -64,6 +64,40 @@ void for_rows(const SelectorView<Index>& Q, int64_t begin, int64_t end, Body&& b
     }
 }
 
+// The counts of all rows, count(vertex), as pointers per batch. O(m), in parallel over rows, but for the sums.
+template <class Index, class Count>
+void count_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count) {
+    parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
+        for_rows(Q, begin, end, [&](int64_t r, int64_t i) {
+            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
+            result.indptr[r + i + 1] = count(Q.vertices[r]);
+        });
+    });
+    for (int64_t i = 0; i < Q.num_batches; ++i) {
+        int64_t* pointers = result.indptr.data() + Q.batch_ptr[i] + i;
+        const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
+        pointers[0] = 0;
+        for (int64_t r = 0; r < rows; ++r) pointers[r + 1] = checked_sum(pointers[r + 1], pointers[r]);
+    }
+}
+
+// The same in one pass, in parallel over batches.
+template <class Index, class Count>
+void count_batches(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count) {
+    parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
+        const Index* vertices = Q.vertices + Q.batch_ptr[i];
+        int64_t* pointers = result.indptr.data() + Q.batch_ptr[i] + i;
+        const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
+        int64_t sum = 0;
+        for (int64_t r = 0; r < rows; ++r) {
+            pointers[r] = sum;
+            if (r + kAhead < rows) SPSAMPLE_PREFETCH(A.indptr + vertices[r + kAhead]);
+            sum = checked_sum(sum, count(vertices[r]));
+        }
+        pointers[rows] = sum;
+    });
+}
+
 // Counts per row, count(vertex), as pointers per batch, and the arrays for the entries. O(m).
 template <class Index, class Count>
 RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions, Count&& count) {
@@ -71,19 +105,14 @@ RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q
     result.with_positions = with_positions;
     result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
     result.entry_ptr = Buffer<int64_t>(Q.num_batches + 1);
-    parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
-        for_rows(Q, begin, end, [&](int64_t r, int64_t i) {
-            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
-            result.indptr[r + i + 1] = count(Q.vertices[r]);
-        });
-    });
+    if (Q.num_batches >= thread_limit()) {
+        count_batches(A, Q, result, count);
+    } else {
+        count_rows(A, Q, result, count);
+    }
     result.entry_ptr[0] = 0;
     for (int64_t i = 0; i < Q.num_batches; ++i) {
-        int64_t* pointers = result.indptr.data() + Q.batch_ptr[i] + i;
-        const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
-        pointers[0] = 0;
-        for (int64_t r = 0; r < rows; ++r) pointers[r + 1] = checked_sum(pointers[r + 1], pointers[r]);
-        result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], pointers[rows]);
+        result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.indptr[Q.batch_ptr[i + 1] + i]);
     }
     result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
     result.positions = Buffer<int64_t>(with_positions ? result.entry_ptr[Q.num_batches] : 0);

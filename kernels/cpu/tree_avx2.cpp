@@ -14,41 +14,63 @@ namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX2_INLINE
 #define SPSAMPLE_LOOP_LAMBDA SPSAMPLE_AVX2_MEMBER
+#define SPSAMPLE_LOOP_MEMBER SPSAMPLE_AVX2_MEMBER inline
 
 namespace kernel {
 
 using avx2::kHalf;
 using avx2::load;
 
+constexpr int kVectorBytes = 32;
+
 // Bit l: whether lane l is at least y, unsigned.
 SPSAMPLE_AVX2_INLINE unsigned lanes_at_least(__m256i lanes, __m256i y) { return avx2::mask_of(avx2::at_least(lanes, y)); }
 
-SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
-    const __m256i bound = _mm256_set1_epi32(static_cast<int>(y));
+using Bound = __m256i;
+
+SPSAMPLE_AVX2_INLINE Bound bound(const uint32_t* unit) { return _mm256_set1_epi32(static_cast<int>(*unit)); }
+
+SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, Bound bound) {
     const unsigned not_below = lanes_at_least(load(block), bound) | lanes_at_least(load(block + kHalf), bound) << kHalf;
     return static_cast<uint32_t>(kTreeLanes - __builtin_popcount(not_below));
 }
 
-// Compares each of the first 16 draws with those before it in two registers; draws beyond count as repeats, to be looked at one by one.
-struct Repeats {
-    __m256i first, second, equal;
-    bool more = false;
+// The distinct positions of a lane, in its own place.
+struct Distinct {
+    uint32_t* positions;  // every 16th element
+    int count = 0;
 
-    SPSAMPLE_LOOP_LAMBDA Repeats()
-        : first(_mm256_set1_epi32(-1)), second(first), equal(_mm256_setzero_si256()) {}  // no position is 2^32 - 1
+    SPSAMPLE_AVX2_MEMBER explicit Distinct(uint32_t* of_lane) : positions(of_lane) {}
 
-    SPSAMPLE_LOOP_LAMBDA void add(const uint32_t* positions, int draw) {
-        const __m256i position = _mm256_set1_epi32(static_cast<int>(positions[draw]));
-        const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-        equal = _mm256_or_si256(equal, _mm256_or_si256(_mm256_cmpeq_epi32(first, position), _mm256_cmpeq_epi32(second, position)));
-        first = _mm256_blendv_epi8(first, position, _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(draw)));
-        second = _mm256_blendv_epi8(second, position, _mm256_cmpeq_epi32(lane, _mm256_set1_epi32(draw - kHalf)));
-        more |= draw >= 2 * kHalf;
+    // Adds a position of which it is known whether it repeats one before it.
+    SPSAMPLE_AVX2_MEMBER void add_known(uint32_t position, bool repeated) {
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
     }
-    SPSAMPLE_LOOP_LAMBDA bool any() const {
-        return more || _mm256_movemask_epi8(equal) != 0;
+
+    SPSAMPLE_AVX2_MEMBER void add(uint32_t position) {
+        bool found = false;
+        for (int j = 0; j < count; ++j) found |= positions[j * kTreeLanes] == position;
+        positions[count * kTreeLanes] = position;
+        count += found ? 0 : 1;
     }
 };
+
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
+    for (int draw = 1; draw < size; ++draw) {
+        const __m256i here = load(lanes.positions[draw]), there = load(lanes.positions[draw] + kHalf);
+        __m256i first = _mm256_setzero_si256(), second = first;
+        for (int before = 0; before < draw; ++before) {
+            first = _mm256_or_si256(first, _mm256_cmpeq_epi32(here, load(lanes.positions[before])));
+            second = _mm256_or_si256(second, _mm256_cmpeq_epi32(there, load(lanes.positions[before] + kHalf)));
+        }
+        repeated[draw] = avx2::mask_of(first) | avx2::mask_of(second) << kHalf;
+        all |= repeated[draw];
+    }
+    return all;
+}
 
 SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < kTreeLanes; lane += kHalf) {
@@ -72,12 +94,12 @@ SPSAMPLE_AVX2 ExponentRange range(const Real* weights, int64_t count) {
 
 template <class Real>
 SPSAMPLE_AVX2 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop(weights, count, shift, level0, sums);
+    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums);
 }
 
 template <bool Wide>
 SPSAMPLE_AVX2 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    draw_lanes_loop<Wide>(how, trees, lanes);
+    draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
 }  // namespace

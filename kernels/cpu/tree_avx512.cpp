@@ -14,30 +14,59 @@ namespace {
 
 #define SPSAMPLE_LOOP SPSAMPLE_AVX512_INLINE
 #define SPSAMPLE_LOOP_LAMBDA SPSAMPLE_AVX512_MEMBER
+#define SPSAMPLE_LOOP_MEMBER SPSAMPLE_AVX512_MEMBER inline
 
 namespace kernel {
 
-SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, uint32_t y) {
-    const __m512i elements = _mm512_load_si512(block);
-    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmplt_epu32_mask(elements, _mm512_set1_epi32(static_cast<int>(y)))));
+constexpr int kVectorBytes = 64;
+
+using Bound = __m512i;
+
+SPSAMPLE_AVX512_INLINE Bound bound(const uint32_t* unit) { return _mm512_set1_epi32(static_cast<int>(*unit)); }
+
+SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, Bound bound) {
+    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmplt_epu32_mask(_mm512_load_si512(block), bound)));
 }
 
-// Compares each of the first 16 draws with those before it in a register; draws beyond count as repeats, to be looked at one by one.
-struct Repeats {
-    __m512i before;
-    __mmask16 equal = 0;
-    bool more = false;
+// The distinct positions of a lane, in its own place; the first 16 in a register, too.
+struct Distinct {
+    uint32_t* positions;  // every 16th element
+    int count = 0;
+    __m512i first;
 
-    SPSAMPLE_LOOP_LAMBDA Repeats() : before(_mm512_set1_epi32(-1)) {}  // no position is 2^32 - 1
+    SPSAMPLE_AVX512_MEMBER explicit Distinct(uint32_t* of_lane) : positions(of_lane), first(_mm512_setzero_si512()) {}
 
-    SPSAMPLE_LOOP_LAMBDA void add(const uint32_t* positions, int draw) {
-        const __m512i position = _mm512_set1_epi32(static_cast<int>(positions[draw]));
-        equal |= _mm512_cmpeq_epi32_mask(before, position);
-        before = _mm512_mask_mov_epi32(before, static_cast<__mmask16>(uint64_t(1) << draw), position);
-        more |= draw >= kTreeLanes;
+    // Adds a position of which it is known whether it repeats one before it.
+    SPSAMPLE_AVX512_MEMBER void add_known(uint32_t position, bool repeated) {
+        const uint32_t place = count < kTreeLanes ? 1u << count : 0;
+        first = _mm512_mask_mov_epi32(first, static_cast<__mmask16>(place), _mm512_set1_epi32(static_cast<int>(position)));
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
     }
-    SPSAMPLE_LOOP_LAMBDA bool any() const { return more || equal != 0; }
+
+    SPSAMPLE_AVX512_MEMBER void add(uint32_t position) {
+        const __m512i wanted = _mm512_set1_epi32(static_cast<int>(position));
+        bool found = (_mm512_cmpeq_epi32_mask(first, wanted) & _bzhi_u32(0xFFFF, static_cast<uint32_t>(count))) != 0;
+        for (int j = kTreeLanes; j < count; ++j) found |= positions[j * kTreeLanes] == position;
+        const uint32_t place = count < kTreeLanes ? 1u << count : 0;
+        first = _mm512_mask_mov_epi32(first, static_cast<__mmask16>(place), wanted);
+        positions[count * kTreeLanes] = position;
+        count += found ? 0 : 1;
+    }
 };
+
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
+    for (int draw = 1; draw < size; ++draw) {
+        const __m512i here = _mm512_load_si512(lanes.positions[draw]);
+        uint32_t equal = 0;
+        for (int before = 0; before < draw; ++before) equal |= _mm512_cmpeq_epi32_mask(here, _mm512_load_si512(lanes.positions[before]));
+        repeated[draw] = equal;
+        all |= equal;
+    }
+    return all;
+}
 
 SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     const __m512i c0 = _mm512_load_si512(lanes.vertex_low);
@@ -49,9 +78,119 @@ SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& l
     for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], avx512::low_words(drawn.w[i]));
 }
 
+// Eight weights as doubles.
+SPSAMPLE_AVX512_INLINE __m512d load8(const float* weights) { return _mm512_cvtps_pd(_mm256_loadu_ps(weights)); }
+SPSAMPLE_AVX512_INLINE __m512d load8(const double* weights) { return _mm512_loadu_pd(weights); }
+
+// max(1, rint(w scale)) of eight positive weights w, 0 for 0.
+SPSAMPLE_AVX512_INLINE __m512i numerators8(__m512d weights, __m512d scale) {
+    const __m512i rounded = _mm512_cvt_roundpd_epi64(_mm512_mul_pd(weights, scale), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __mmask8 positive = _mm512_cmpgt_epi64_mask(_mm512_castpd_si512(weights), _mm512_setzero_si512());
+    return _mm512_mask_max_epi64(rounded, positive, rounded, _mm512_set1_epi64(1));
+}
+
+// The low halves of 16 integers.
+SPSAMPLE_AVX512_INLINE __m512i low_halves(__m512i first, __m512i second) {
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_epi32(first, even, second);
+}
+
+// Inclusive prefix sums within a register.
+SPSAMPLE_AVX512_INLINE __m512i prefix_sums8(__m512i x) {
+    const __m512i zero = _mm512_setzero_si512();
+    x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 7));
+    x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 6));
+    return _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 4));
+}
+SPSAMPLE_AVX512_INLINE __m512i prefix_sums16(__m512i x) {
+    const __m512i zero = _mm512_setzero_si512();
+    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 15));
+    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 14));
+    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 12));
+    return _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 8));
+}
+
+// What PlainSums of tree_loops.h does, but that a narrow sum of 2^32 may come out as 0.
+struct Sums {
+    template <bool Wide, class Real>
+    SPSAMPLE_LOOP_LAMBDA static uint64_t write(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
+        return Wide ? wide(weights, count, scale, sum, out) : narrow(weights, count, scale, sum, out);
+    }
+
+    template <class Real>
+    SPSAMPLE_LOOP_LAMBDA static uint64_t narrow(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
+        const __m512d scales = _mm512_set1_pd(scale);
+        __m512i before = _mm512_set1_epi32(static_cast<int>(sum));
+        for (int64_t e = 0; e < count; e += kTreeLanes) {
+            const __m512i first = numerators8(load8(weights + e), scales), second = numerators8(load8(weights + e + 8), scales);
+            const __m512i sums = prefix_sums16(low_halves(first, second));
+            _mm512_store_si512(out + e, _mm512_add_epi32(sums, before));
+            before = _mm512_add_epi32(before, _mm512_permutexvar_epi32(_mm512_set1_epi32(15), sums));
+        }
+        const uint32_t low = out[count - 1];
+        return sum + static_cast<uint32_t>(low - static_cast<uint32_t>(sum));
+    }
+
+    template <class Real>
+    SPSAMPLE_LOOP_LAMBDA static uint64_t wide(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
+        const __m512d scales = _mm512_set1_pd(scale);
+        const __m512i last = _mm512_set1_epi64(7);
+        __m512i before = _mm512_set1_epi64(static_cast<int64_t>(sum));
+        for (int64_t e = 0; e < count; e += kTreeLanes) {
+            const __m512i first = prefix_sums8(numerators8(load8(weights + e), scales));
+            __m512i second = prefix_sums8(numerators8(load8(weights + e + 8), scales));
+            second = _mm512_add_epi64(second, _mm512_permutexvar_epi64(last, first));
+            const __m512i cut_first = _mm512_srli_epi64(_mm512_add_epi64(first, before), kWideCut);
+            const __m512i cut_second = _mm512_srli_epi64(_mm512_add_epi64(second, before), kWideCut);
+            _mm512_store_si512(out + e, low_halves(cut_first, cut_second));
+            before = _mm512_add_epi64(before, _mm512_permutexvar_epi64(last, second));
+        }
+        return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(before)));
+    }
+};
+
 }  // namespace kernel
 
 #include "tree_loops.h"
+
+// What PlainUnits of tree_loops.h does.
+struct Units {
+    template <bool Wide>
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t write(const LaneWords* words, const LaneTotals& lanes, uint32_t* units) {
+        if (!Wide) return narrow(_mm512_load_si512(words[0]), lanes, units);
+        return wide8(words, lanes, 0, units) | wide8(words, lanes, 8, units) << 8;
+    }
+
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t narrow(__m512i word, const LaneTotals& lanes, uint32_t* units) {
+        const avx512::Words words = avx512::words_of(word);
+        const __m512i totals = kernel::low_halves(_mm512_load_si512(lanes.totals), _mm512_load_si512(lanes.totals + 8));
+        const avx512::Words by = avx512::words_of(totals);
+        const avx512::Words products{_mm512_mul_epu32(words.even, by.even), _mm512_mul_epu32(words.odd, by.odd)};
+        const __m512i below = kernel::low_halves(_mm512_load_si512(lanes.rejected_below), _mm512_load_si512(lanes.rejected_below + 8));
+        const __m512i high = _mm512_mask_mov_epi32(_mm512_srli_epi64(products.even, 32), avx512::kOddLanes, products.odd);
+        _mm512_store_si512(units, _mm512_add_epi32(high, _mm512_set1_epi32(1)));
+        return _mm512_cmplt_epu32_mask(avx512::low_words(products), below);
+    }
+
+    // Lanes from .. from + 7: the product of 64-bit numbers from those of their halves.
+    SPSAMPLE_AVX512_MEMBER static inline uint32_t wide8(const LaneWords* words, const LaneTotals& lanes, int from, uint32_t* units) {
+        const __m512i mask = _mm512_set1_epi64(0xFFFFFFFF);
+        const __m512i a0 = half_of(words[0] + from), a1 = half_of(words[1] + from);
+        const __m512i b0 = _mm512_load_si512(lanes.totals + from), b1 = _mm512_srli_epi64(b0, 32);
+        const __m512i least = _mm512_mul_epu32(a0, b0);
+        const __m512i middle = _mm512_add_epi64(_mm512_mul_epu32(a1, b0), _mm512_srli_epi64(least, 32));
+        const __m512i carry = _mm512_add_epi64(_mm512_mul_epu32(a0, b1), _mm512_and_si512(middle, mask));
+        const __m512i upper = _mm512_add_epi64(_mm512_srli_epi64(middle, 32), _mm512_srli_epi64(carry, 32));
+        const __m512i high = _mm512_add_epi64(_mm512_mul_epu32(a1, b1), upper);
+        const __m512i low = _mm512_add_epi64(_mm512_slli_epi64(carry, 32), _mm512_and_si512(least, mask));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(units + from), _mm512_cvtepi64_epi32(_mm512_srli_epi64(high, kWideCut)));
+        return _mm512_cmplt_epu64_mask(low, _mm512_load_si512(lanes.rejected_below + from));
+    }
+
+    SPSAMPLE_AVX512_MEMBER static inline __m512i half_of(const uint32_t* words) {
+        return _mm512_cvtepu32_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(words)));
+    }
+};
 
 template <class Real>
 SPSAMPLE_AVX512 ExponentRange range(const Real* weights, int64_t count) {
@@ -60,12 +199,12 @@ SPSAMPLE_AVX512 ExponentRange range(const Real* weights, int64_t count) {
 
 template <class Real>
 SPSAMPLE_AVX512 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop(weights, count, shift, level0, sums);
+    return prefix_sums_loop<kernel::Sums>(weights, count, shift, level0, sums);
 }
 
 template <bool Wide>
 SPSAMPLE_AVX512 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    draw_lanes_loop<Wide>(how, trees, lanes);
+    draw_lanes_loop<Wide, Units>(how, trees, lanes);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // The loops of a TreeSet (weight_tree.h), once for each instruction set. The file that includes this one defines
 //   SPSAMPLE_LOOP         attributes of its functions: `always_inline`, and the instructions they may use
-//   SPSAMPLE_LOOP_LAMBDA  the same for a lambda
-//   kernel::count_below   how many of 16 elements are below a number
-//   kernel::Repeats       whether a draw repeats one before it
+//   SPSAMPLE_LOOP_LAMBDA, SPSAMPLE_LOOP_MEMBER  the same for a lambda and a member
+//   kernel::kVectorBytes  the width of a register
+//   kernel::Bound, kernel::count_below   how many of 16 elements are below a number
+//   kernel::Distinct      the distinct positions of a lane
+//   kernel::repeats       which positions are equal to one before them
 //   kernel::philox_block  block `number` of all lanes, as words[0 .. 3][lane]
+// and may have better loops than PlainSums and PlainUnits.
 // No #pragma once: it is part of that file.
 
 // Bits of weights as signed integers: positive weights are positive, and in their order.
@@ -13,7 +16,8 @@ SPSAMPLE_LOOP int64_t ordered_bits(double w) { return static_cast<int64_t>(doubl
 SPSAMPLE_LOOP int32_t exponent_of(int32_t bits) { return decompose_bits(static_cast<uint32_t>(bits), 23, 126).exponent; }
 SPSAMPLE_LOOP int32_t exponent_of(int64_t bits) { return decompose_bits(static_cast<uint64_t>(bits), 52, 1022).exponent; }
 
-// Calls body(weights, first, count) for stretches of up to kSumsEvery weights, first the number of those before. count is a multiple of
+// Calls body(weights, first, count) for stretches of up to kSumsEvery weights, first the number of those before. count is a
+// multiple of
 // 16: the last block of a row is copied and filled up with zeros, so that no loop has a rest of single weights.
 template <class Real, class Body>
 SPSAMPLE_LOOP void for_stretches(const Real* weights, int64_t count, Body&& body) {
@@ -21,37 +25,66 @@ SPSAMPLE_LOOP void for_stretches(const Real* weights, int64_t count, Body&& body
     for (int64_t first = 0; first < whole; first += kSumsEvery) body(weights + first, first, std::min(kSumsEvery, whole - first));
     if (whole == count) return;
     alignas(64) Real rest[kTreeLanes] = {};
-    for (int64_t e = whole; e < count; ++e) rest[e - whole] = weights[e];
+    __builtin_memcpy(rest, weights + whole, static_cast<size_t>(count - whole) * sizeof(Real));
     body(rest, whole, kTreeLanes);
 }
 
+// As many integers as a register holds.
+template <class Bits>
+struct Register {
+    static constexpr int kCount = kernel::kVectorBytes / static_cast<int>(sizeof(Bits));
+    typedef Bits Vector __attribute__((vector_size(kernel::kVectorBytes)));
+};
+
+// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are not
+// positive
+// is, unsigned, more than one less than any positive ones.
+template <class Real>
+struct RangeLanes {
+    using Bits = decltype(ordered_bits(Real()));
+    using Unsigned = std::make_unsigned_t<Bits>;
+    using Vector = typename Register<Bits>::Vector;
+    using UnsignedVector = typename Register<Unsigned>::Vector;
+    static constexpr int kCount = Register<Bits>::kCount;
+
+    Vector largest = {}, positive = {};
+    UnsignedVector smallest = ~UnsignedVector{};
+
+    SPSAMPLE_LOOP_MEMBER void add(const Real* weights) {
+        Vector bits;
+        __builtin_memcpy(&bits, weights, sizeof bits);
+        const UnsignedVector less = reinterpret_cast<UnsignedVector>(bits) - Unsigned(1);
+        largest = bits > largest ? bits : largest;
+        smallest = less < smallest ? less : smallest;
+        positive -= bits > Vector{};
+    }
+};
+
 template <class Real>
 SPSAMPLE_LOOP ExponentRange range_loop(const Real* weights, int64_t count) {
-    using Bits = decltype(ordered_bits(Real()));
-    constexpr Bits most = std::numeric_limits<Bits>::max();
-    alignas(64) Bits largest[kTreeLanes], smallest[kTreeLanes];
-    for (int i = 0; i < kTreeLanes; ++i) largest[i] = 0, smallest[i] = most;
+    using Lanes = RangeLanes<Real>;
+    Lanes lanes;
+    int64_t e = 0;
+    for (; e + Lanes::kCount <= count; e += Lanes::kCount) lanes.add(weights + e);
+    if (e < count) {
+        alignas(64) Real rest[Lanes::kCount] = {};
+        __builtin_memcpy(rest, weights + e, static_cast<size_t>(count - e) * sizeof(Real));
+        lanes.add(rest);
+    }
+    typename Lanes::Bits largest = 0;
+    typename Lanes::Unsigned smallest = ~typename Lanes::Unsigned(0);
     int64_t positive = 0;
-    for_stretches(weights, count, [&](const Real* some, int64_t, int64_t number) SPSAMPLE_LOOP_LAMBDA {
-        Bits here[kTreeLanes] = {};
-        for (int64_t e = 0; e < number; e += kTreeLanes) {
-            for (int i = 0; i < kTreeLanes; ++i) {
-                const Bits bits = ordered_bits(some[e + i]);
-                const Bits counted = bits > 0 ? bits : most;
-                largest[i] = bits > largest[i] ? bits : largest[i];
-                smallest[i] = counted < smallest[i] ? counted : smallest[i];
-                here[i] += bits > 0 ? 1 : 0;
-            }
-        }
-        for (int i = 0; i < kTreeLanes; ++i) positive += here[i];
-    });
+    for (int i = 0; i < Lanes::kCount; ++i) {
+        largest = std::max<typename Lanes::Bits>(largest, lanes.largest[i]);
+        smallest = std::min<typename Lanes::Unsigned>(smallest, lanes.smallest[i]);
+        positive += lanes.positive[i];
+    }
     if (positive == 0) return {kNoExponent, 2147483647, 0};
-    const Bits high = *std::max_element(largest, largest + kTreeLanes);
-    const Bits low = *std::min_element(smallest, smallest + kTreeLanes);
-    return {exponent_of(high), exponent_of(low), positive};
+    return {exponent_of(largest), exponent_of(static_cast<typename Lanes::Bits>(smallest + 1)), positive};
 }
 
-// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a number
+// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a
+// number
 // below 2^51 rounds it to an integer, half to even, and leaves that in the low bits; a wide number is rounded as 2^32 high + low.
 template <bool Wide, class Real>
 SPSAMPLE_LOOP void numerators_loop(const Real* weights, int64_t count, double scale, uint64_t* numerators) {
@@ -85,23 +118,31 @@ SPSAMPLE_LOOP uint64_t cut_sums_loop(const uint64_t* numerators, int64_t count, 
     return sum;
 }
 
-// The padding of level 0 repeats the total: no search is for more.
-template <class Real>
+// Prefix sums of the numerators of up to kSumsEvery weights, a multiple of 16, from `sum` on, cut; returns the last one. What an
+// instruction set may do better.
+struct PlainSums {
+    template <bool Wide, class Real>
+    SPSAMPLE_LOOP_MEMBER static uint64_t write(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
+        alignas(64) uint64_t numerators[kSumsEvery];
+        numerators_loop<Wide>(weights, count, scale, numerators);
+        return cut_sums_loop(numerators, count, sum, Wide ? kWideCut : 0, out);
+    }
+};
+
+// The padding of level 0 repeats the total: no search is for more. At least one weight is positive: a sum of 0 stands for 2^32.
+template <class Sums, class Real>
 SPSAMPLE_LOOP uint64_t prefix_sums_loop(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    alignas(64) uint64_t numerators[kSumsEvery];
     const double scale = double_from_bits(static_cast<uint64_t>(1023 + shift) << 52);
     uint64_t sum = 0;
     for_stretches(weights, count, [&](const Real* some, int64_t first, int64_t number) SPSAMPLE_LOOP_LAMBDA {
         if (sums) {
             if (first % kSumsEvery == 0) sums[first / kSumsEvery] = sum;
-            numerators_loop<true>(some, number, scale, numerators);
-            sum = cut_sums_loop(numerators, number, sum, kWideCut, level0 + first);
+            sum = Sums::template write<true>(some, number, scale, sum, level0 + first);
         } else {
-            numerators_loop<false>(some, number, scale, numerators);
-            sum = cut_sums_loop(numerators, number, sum, 0, level0 + first);
+            sum = Sums::template write<false>(some, number, scale, sum, level0 + first);
         }
     });
-    return sum;
+    return sum > 0 ? sum : kNarrowLimit;
 }
 
 // --- draws ------------------------------------------------------------------------------------------------------------------
@@ -129,125 +170,162 @@ SPSAMPLE_LOOP Levels<Count> levels_of(const ReadyRow& row, const uint32_t* trees
     return levels;
 }
 
-// First position whose element is not below y.
+// First position whose element is not below a number.
 template <int Count>
-SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, uint32_t y) {
+SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound bound) {
     uint32_t block = 0;
 #pragma GCC unroll 4
     for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
-        block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, y);
+        block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, bound);
     }
     return block;
 }
 
 using LaneWords = uint32_t[kTreeLanes];
 
-// Bit l: whether the word of draw `draw` is rejected in lane l.
+// What the rows of a group are drawn by.
+struct LaneTotals {
+    alignas(64) uint64_t totals[kTreeLanes];
+    alignas(64) uint64_t rejected_below[kTreeLanes];
+};
+
+// What is looked for in a tree: the first element not below it, or for wide rows the first above it (where that is decided).
 template <bool Wide>
-SPSAMPLE_LOOP uint32_t rejected_lanes(const LaneWords* words, int draw, const uint64_t* totals, const uint64_t* rejected_below) {
-    uint32_t rejected = 0;
-    for (int lane = 0; lane < kTreeLanes; ++lane) {
-        const uint64_t low = Wide ? wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]) * totals[lane]
-                                  : uint32_t(words[draw][lane] * static_cast<uint32_t>(totals[lane]));
-        rejected |= uint32_t(low < rejected_below[lane]) << lane;
-    }
-    return rejected;
+SPSAMPLE_LOOP uint32_t unit_of(uint64_t word, uint64_t total) {
+    if (!Wide) return static_cast<uint32_t>(word * total >> 32) + 1;
+    return static_cast<uint32_t>(static_cast<uint64_t>(static_cast<unsigned __int128>(word) * total >> 64) >> kWideCut);
 }
 
-// Puts the words of later attempts in the place of rejected ones.
+// The units of one draw of all lanes, from its words. Bit l of the result: whether lane l's word is rejected. What an
+// instruction set
+// may do better.
+struct PlainUnits {
+    template <bool Wide>
+    SPSAMPLE_LOOP_MEMBER static uint32_t write(const LaneWords* words, const LaneTotals& lanes, uint32_t* units) {
+        uint32_t rejected = 0;
+        for (int lane = 0; lane < kTreeLanes; ++lane) {
+            const uint64_t word = Wide ? wide_word(words[0][lane], words[1][lane]) : words[0][lane];
+            const uint64_t low = Wide ? word * lanes.totals[lane] : static_cast<uint32_t>(word * lanes.totals[lane]);
+            units[lane] = unit_of<Wide>(word, lanes.totals[lane]);
+            rejected |= uint32_t(low < lanes.rejected_below[lane]) << lane;
+        }
+        return rejected;
+    }
+};
+
+// The draws of a group, as units; rejected ones have none yet.
+struct LaneUnits {
+    LaneTotals all;
+    int draws = 0;
+    uint32_t rejected[kMostLaneDraws];
+    alignas(64) uint32_t units[kMostLaneDraws][kTreeLanes];
+};
+
+// Makes `blocks` blocks of draws more, up to 4 size.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void more_units(const TreeDraw& how, const TreeLanes& lanes, int blocks, LaneUnits& drawn) {
+    constexpr int in_block = Wide ? 2 : 4;
+    for (; blocks > 0; --blocks) {
+        alignas(64) uint32_t words[4][kTreeLanes];
+        kernel::philox_block(how, lanes, drawn.draws / in_block, words);
+        const int stop = std::min(drawn.draws + in_block, 4 * how.size);
+        for (int word = 0; drawn.draws < stop; ++drawn.draws, word += 4 / in_block) {
+            drawn.rejected[drawn.draws] = Units::template write<Wide>(words + word, drawn.all, drawn.units[drawn.draws]);
+        }
+    }
+}
+
+// The unit of a draw whose first word was rejected.
 template <bool Wide>
-SPSAMPLE_LOOP void replace_rejected(const TreeDraw& how, const TreeLanes& lanes, int draws, LaneWords* words) {
-    uint64_t totals[kTreeLanes] = {}, rejected_below[kTreeLanes] = {};
+SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw) {
+    return unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw), lanes.row[lane]->total);
+}
+
+// The units of draws 0 .. size - 1, and of the rest of their last block.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
+    drawn.all = {};
     for (int lane = 0; lane < lanes.count; ++lane) {
-        totals[lane] = lanes.row[lane]->total;
-        rejected_below[lane] = lanes.row[lane]->rejected_below;
+        drawn.all.totals[lane] = lanes.row[lane]->total;
+        drawn.all.rejected_below[lane] = lanes.row[lane]->rejected_below;
     }
-    for (int draw = 0; draw < draws; ++draw) {
-        for (uint32_t rest = rejected_lanes<Wide>(words, draw, totals, rejected_below); rest != 0; rest &= rest - 1) {
-            const int lane = __builtin_ctz(rest);
-            const uint64_t word = later_word<Wide>(how, lanes, lane, draw);
-            words[Wide ? 2 * draw : draw][lane] = static_cast<uint32_t>(word);
-            if (Wide) words[2 * draw + 1][lane] = static_cast<uint32_t>(word >> 32);
-        }
-    }
-}
-
-// Whether the position of draw `draw` is among those before it.
-SPSAMPLE_LOOP bool is_among(const uint32_t* positions, int count, uint32_t position) {
-    bool found = false;
-    for (int j = 0; j < count; ++j) found |= positions[j] == position;
-    return found;
-}
-
-// Position of draw `draw` of a lane; `undecided` is set where the tree does not decide.
-template <bool Wide, int Count>
-SPSAMPLE_LOOP uint32_t draw_once(const LaneWords* words, int lane, int draw, uint64_t total, const Levels<Count>& levels, bool* undecided) {
-    uint32_t y;
-    if (Wide) {
-        const unsigned __int128 word = wide_word(words[2 * draw][lane], words[2 * draw + 1][lane]);
-        y = static_cast<uint32_t>(static_cast<uint64_t>(word * total >> 64) >> kWideCut);
-    } else {
-        y = static_cast<uint32_t>(words[draw][lane] * total >> 32) + 1;
-    }
-    const uint32_t position = find_loop(levels, y);
-    *undecided |= Wide && levels.level[0][position] == y;
-    return position;
-}
-
-// The first `size` draws are made without a branch on what comes out, and looked at afterwards: in most rows they are what is wanted.
-template <bool Wide, bool Replace, int Count>
-SPSAMPLE_LOOP void draw_lane_loop(
-    const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes, int lane) {
-    const ReadyRow& row = *lanes.row[lane];
-    const Levels<Count> levels = levels_of<Count>(row, trees);
-    uint32_t* const positions = lanes.positions[lane];
-    kernel::Repeats repeats;
-    bool undecided = false;
+    more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
     for (int draw = 0; draw < how.size; ++draw) {
-        positions[draw] = draw_once<Wide>(words, lane, draw, row.total, levels, &undecided);
-        if (!Replace) repeats.add(positions, draw);
-    }
-    int count = how.size, next = how.size;
-    if (undecided) {
-        count = next = 0;
-    } else if (!Replace && repeats.any()) {
-        count = 1;
-        for (int draw = 1; draw < how.size; ++draw) {
-            const uint32_t position = positions[draw];
-            if (!is_among(positions, count, position)) positions[count++] = position;
-        }
-        for (const int draws = Wide ? how.wide_draws : how.narrow_draws; next < draws && count < how.size; ++next) {
-            const uint32_t position = draw_once<Wide>(words, lane, next, row.total, levels, &undecided);
-            if (undecided) break;
-            if (!is_among(positions, count, position)) positions[count++] = position;
+        for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
+            const int lane = __builtin_ctz(rest);
+            drawn.units[draw][lane] = later_unit<Wide>(how, lanes, lane, draw);
         }
     }
-    lanes.found[lane] = count;
+}
+
+// Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out.
+template <bool Wide, int Count>
+SPSAMPLE_LOOP void draw_row_loop(
+    const TreeDraw& how, const LaneUnits& drawn, const Levels<Count>& levels, TreeLanes& lanes, int first, int end) {
+    for (int lane = first; lane < end; ++lane) {
+        bool undecided = false;
+        for (int draw = 0; draw < how.size; ++draw) {
+            const uint32_t* unit = &drawn.units[draw][lane];
+            const uint32_t position = find_loop(levels, kernel::bound(unit));
+            lanes.positions[draw][lane] = position;
+            undecided |= Wide && levels.level[0][position] == *unit;
+        }
+        lanes.found[lane] = lanes.next[lane] = undecided ? 0 : how.size;
+    }
+}
+
+// Keeps the first of equal positions of a lane, and draws on until there are `size`, 4 size draws are made, or one is undecided.
+template <bool Wide, class Units, int Count>
+SPSAMPLE_LOOP void draw_on_loop(
+    const TreeDraw& how, const Levels<Count>& levels, const uint32_t* repeated, LaneUnits& drawn, TreeLanes& lanes, int lane) {
+    const uint32_t* const positions = &lanes.positions[0][lane];
+    kernel::Distinct distinct(&lanes.positions[0][lane]);
+    for (int draw = 0; draw < how.size; ++draw) distinct.add_known(positions[draw * kTreeLanes], repeated[draw] >> lane & 1);
+    int next = how.size;
+    for (; distinct.count < how.size && next < 4 * how.size; ++next) {
+        if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
+        uint32_t unit = drawn.units[next][lane];
+        if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next);
+        const uint32_t position = find_loop(levels, kernel::bound(&unit));
+        if (Wide && levels.level[0][position] == unit) break;
+        distinct.add(position);
+    }
+    lanes.found[lane] = distinct.count;
     lanes.next[lane] = next;
 }
 
-template <bool Wide, bool Replace>
-SPSAMPLE_LOOP void draw_each_lane(const TreeDraw& how, const LaneWords* words, const uint32_t* trees, TreeLanes& lanes) {
-    for (int lane = 0; lane < lanes.count; ++lane) {
-        switch (lanes.row[lane]->levels) {
-            case 1: draw_lane_loop<Wide, Replace, 1>(how, words, trees, lanes, lane); break;
-            case 2: draw_lane_loop<Wide, Replace, 2>(how, words, trees, lanes, lane); break;
-            case 3: draw_lane_loop<Wide, Replace, 3>(how, words, trees, lanes, lane); break;
-            default: draw_lane_loop<Wide, Replace, 0>(how, words, trees, lanes, lane); break;
+// The lanes of a group that have repeats, one by one.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, LaneUnits& drawn, TreeLanes& lanes) {
+    uint32_t repeated[kMostTreeDraws];
+    for (uint32_t rest = kernel::repeats(lanes, how.size, repeated); rest != 0; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        if (lane >= lanes.count) return;
+        if (lanes.found[lane] == 0) continue;  // undecided
+        const ReadyRow& row = *lanes.row[lane];
+        switch (row.levels) {
+            case 1: draw_on_loop<Wide, Units>(how, levels_of<1>(row, trees), repeated, drawn, lanes, lane); break;
+            case 2: draw_on_loop<Wide, Units>(how, levels_of<2>(row, trees), repeated, drawn, lanes, lane); break;
+            default: draw_on_loop<Wide, Units>(how, levels_of<0>(row, trees), repeated, drawn, lanes, lane); break;
         }
     }
 }
 
-template <bool Wide>
+// All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw
+// on.
+template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    alignas(64) uint32_t words[4 * kMostTreeDraws][kTreeLanes];
-    const int draws = how.replace ? how.size : Wide ? how.wide_draws : how.narrow_draws;
-    const int blocks = Wide ? (draws + 1) / 2 : (draws + 3) / 4;
-    for (int block = 0; block < blocks; ++block) kernel::philox_block(how, lanes, block, words + 4 * block);
-    replace_rejected<Wide>(how, lanes, draws, words);
-    if (how.replace) {
-        draw_each_lane<Wide, true>(how, words, trees, lanes);
-    } else {
-        draw_each_lane<Wide, false>(how, words, trees, lanes);
+    LaneUnits drawn;
+    first_units<Wide, Units>(how, lanes, drawn);
+    for (int lane = 0, end; lane < lanes.count; lane = end) {
+        const ReadyRow& row = *lanes.row[lane];
+        for (end = lane + 1; end < lanes.count && lanes.row[end] == &row;) ++end;
+        switch (row.levels) {
+            case 1: draw_row_loop<Wide>(how, drawn, levels_of<1>(row, trees), lanes, lane, end); break;
+            case 2: draw_row_loop<Wide>(how, drawn, levels_of<2>(row, trees), lanes, lane, end); break;
+            case 3: draw_row_loop<Wide>(how, drawn, levels_of<3>(row, trees), lanes, lane, end); break;
+            default: draw_row_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane, end); break;
+        }
     }
+    if (!how.replace) draw_on_each<Wide, Units>(how, trees, drawn, lanes);
 }

@@ -11,24 +11,57 @@ namespace {
 
 #define SPSAMPLE_LOOP inline
 #define SPSAMPLE_LOOP_LAMBDA
+#define SPSAMPLE_LOOP_MEMBER
 
 namespace kernel {
 
-uint32_t count_below(const uint32_t* block, uint32_t y) {
+constexpr int kVectorBytes = 16;
+
+using Bound = uint32_t;
+
+Bound bound(const uint32_t* unit) { return *unit; }
+
+uint32_t count_below(const uint32_t* block, Bound bound) {
     uint32_t below = 0;
-    for (int i = 0; i < kTreeLanes; ++i) below += block[i] < y ? 1 : 0;
+    for (int i = 0; i < kTreeLanes; ++i) below += block[i] < bound ? 1 : 0;
     return below;
 }
 
-// Compares each draw with those before it.
-struct Repeats {
-    bool found = false;
+// The distinct positions of a lane, in its own place.
+struct Distinct {
+    uint32_t* positions;  // every 16th element
+    int count = 0;
 
-    void add(const uint32_t* positions, int draw) {
-        for (int j = 0; j < draw; ++j) found |= positions[j] == positions[draw];
+    explicit Distinct(uint32_t* of_lane) : positions(of_lane) {}
+
+    // Adds a position of which it is known whether it repeats one before it.
+    void add_known(uint32_t position, bool repeated) {
+        positions[count * kTreeLanes] = position;
+        count += repeated ? 0 : 1;
     }
-    bool any() const { return found; }
+
+    void add(uint32_t position) {
+        bool found = false;
+        for (int j = 0; j < count; ++j) found |= positions[j * kTreeLanes] == position;
+        positions[count * kTreeLanes] = position;
+        count += found ? 0 : 1;
+    }
 };
+
+// Bit l of repeated[j]: whether position j of lane l is among those before it, for the first `size`. Returns them all together.
+uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
+    uint32_t all = repeated[0] = 0;
+    for (int draw = 1; draw < size; ++draw) {
+        uint32_t equal[kTreeLanes] = {};
+        for (int before = 0; before < draw; ++before) {
+            for (int lane = 0; lane < kTreeLanes; ++lane) equal[lane] |= lanes.positions[before][lane] == lanes.positions[draw][lane];
+        }
+        repeated[draw] = 0;
+        for (int lane = 0; lane < kTreeLanes; ++lane) repeated[draw] |= equal[lane] << lane;
+        all |= repeated[draw];
+    }
+    return all;
+}
 
 void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
     for (int lane = 0; lane < lanes.count; ++lane) {
@@ -50,12 +83,12 @@ ExponentRange range(const Real* weights, int64_t count) {
 
 template <class Real>
 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop(weights, count, shift, level0, sums);
+    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums);
 }
 
 template <bool Wide>
 void draw(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    draw_lanes_loop<Wide>(how, trees, lanes);
+    draw_lanes_loop<Wide, PlainUnits>(how, trees, lanes);
 }
 
 }  // namespace

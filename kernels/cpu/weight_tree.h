@@ -1,8 +1,11 @@
 // Rows of A made ready to be drawn from by weight: the inclusive prefix sums of their numerators as trees.
 //
-// A tree holds the prefix sums P of a row, cut to their high bits (P >> cut), in blocks of 16, one cache line each. Level 0 is the
-// sums, the last of them repeated to fill a block; element i of level l + 1 is the last one of block i of level l; the top level is one block.
-// A search looks at one block per level. Narrow rows keep their sums whole (cut 0). Those of wide rows are cut to 32 bits; where that
+// A tree holds the prefix sums P of a row, cut to their high bits (P >> cut), in blocks of 16, one cache line each. Level 0 is
+// the
+// sums, the last of them repeated to fill a block; element i of level l + 1 is the last one of block i of level l; the top level
+// is one block.
+// A search looks at one block per level. Narrow rows keep their sums whole (cut 0). Those of wide rows are cut to 32 bits; where
+// that
 // leaves a draw undecided (one in 2^27 / D or less, for D entries) its position is found by adding up numerators again.
 //
 // simd.h's instruction sets each have a `TreeSet`; all give equal bits.
@@ -19,6 +22,7 @@ namespace spsample {
 
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
+constexpr int kMostLaneDraws = 4 * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
 constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 
@@ -47,7 +51,9 @@ struct ReadyRow {
 };
 
 // The blocks of a level, from the number of elements below it (the row's entries for level 0).
-inline int64_t tree_blocks(int64_t elements) { return (elements + kTreeLanes - 1) / kTreeLanes; }
+inline int64_t tree_blocks(int64_t elements) {
+    return static_cast<int64_t>((static_cast<uint64_t>(elements) + kTreeLanes - 1) / kTreeLanes);
+}
 
 inline int tree_levels(int64_t degree) {
     int levels = 1;
@@ -125,8 +131,6 @@ struct TreeDraw {
     uint32_t hop;
     int size;  // 1 .. kMostTreeDraws
     bool replace;
-    int narrow_draws;  // draws made in lanes, at most 4 size and at least `size`; a multiple of 4
-    int wide_draws;    // the same; a multiple of 2
 };
 
 // Up to kTreeLanes rows, all narrow or all wide, each for one batch, and what was drawn from them.
@@ -134,10 +138,10 @@ struct TreeLanes {
     alignas(64) uint32_t vertex_low[kTreeLanes];
     alignas(64) uint32_t vertex_high[kTreeLanes];  // bits 32 .. 47
     alignas(64) uint32_t batch_id[kTreeLanes];     // low 32 bits
+    alignas(64) uint32_t positions[kMostTreeDraws][kTreeLanes];
     const ReadyRow* row[kTreeLanes];
-    uint32_t* positions[kTreeLanes];  // room for `size` each
-    int found[kTreeLanes];            // positions drawn; with fewer than `size`, draws go on from `next`
-    int next[kTreeLanes];             // the first draw not made
+    int found[kTreeLanes];  // positions drawn; with fewer than `size`, draws go on from `next`
+    int next[kTreeLanes];   // the first draw not made
     int count = 0;
 };
 
@@ -146,7 +150,8 @@ struct TreeFunctions {
     // Largest and smallest exponent of the positive weights, and their number. O(count).
     ExponentRange (*range)(const Real* weights, int64_t count);
 
-    // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact sums; returns the total.
+    // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact
+    // sums; returns the total.
     // -1000 < shift < 1000. O(count).
     uint64_t (*prefix_sums)(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums);
 };
@@ -155,7 +160,8 @@ struct TreeSet {
     TreeFunctions<float> of_float;
     TreeFunctions<double> of_double;
 
-    // The weighted row law: draws 0, 1, 2, ... of each lane until it has `size` positions, the draws made in lanes are used up, or one
+    // The weighted row law: draws 0, 1, 2, ... of each lane until it has `size` positions, the draws made in lanes are used up,
+    // or one
     // is undecided. O(draws log degree) per lane.
     void (*draw_narrow)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);
     void (*draw_wide)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);

@@ -1,4 +1,4 @@
-"""The weighted row law by ranges of A: equal to the reference on every instruction set and number of threads."""
+"""The weighted row law row by row of A: equal to the reference on every instruction set and number of threads."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_rows_of_all_lengths(weights, replace, value):
 
 @pytest.mark.parametrize("weights", ["exponential", "zeros", "two"])
 @pytest.mark.parametrize("replace", [False, True])
-def test_many_ranges(weights, replace):
-    """Ranges and parts, rows longer than a range, batches in and out of order that share rows, repeated vertices."""
+def test_many_parts(weights, replace):
+    """Parts, rows longer than what is kept ready, batches in and out of order that share rows, repeated vertices."""
     rng = np.random.default_rng(2)
     lengths = rng.choice([0, 1, 3, 8, 40, 400], 3000)
     lengths[[0, 1234, 2999]] = [70_000, 100_000, 20_000]
@@ -158,3 +158,24 @@ def test_whole_rows_cut_between_threads(threads):
         B = A._replace(indices=A.indices.astype(index))
         expected = REFERENCE.take_rows(B, selector(batches, index), positions)
         assert_rows_equal(CPU.take_rows(B, selector(batches, index), positions), expected)
+
+
+@pytest.mark.parametrize("count", [2, 16, 255, 256, 257, 512, 1024])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_total_of_exactly_2_to_32(count, value):
+    """Weights just below a power of two: rounded up, their sum does not fit the tree's 32 bits."""
+    weights = np.concatenate([np.full(count, np.nextafter(value(1), value(0))), np.zeros(3), np.ones(4)]).astype(value)
+    A = Matrix(pointers([count + 3, 4, 0]), np.zeros(count + 7, np.int32), weights)
+    for replace in (False, True):
+        check(A, selector([[0, 1], [0, 2, 1]]), Draw(KEY, 0, 3, replace))
+
+
+def test_rows_that_repeat_most_draws():
+    """Few entries more than the fanout, or one that weighs nearly all: draws go on in lanes, then by themselves."""
+    rng = np.random.default_rng(11)
+    lengths = np.repeat([6, 7, 11, 17, 40], 60)
+    A = graph(rng, lengths, "exponential")
+    A.data[A.indptr[:-1]] *= np.tile([1, 1, 1e3, 1e6, 1e9], 60)
+    batches = [rng.permutation(300) for _ in range(5)]
+    for size in (5, 6, 10, 16, 39, 64):
+        check(A, selector(batches), Draw(KEY, 2, size, False))

@@ -19,9 +19,14 @@ using uint64_t = unsigned long long;
 #define SPSAMPLE_HD
 #endif
 
-// A hint to load the cache line at `address` for reading; does nothing where the compiler knows no such hint.
+// Hints to load the cache line at `address`: for reading, for writing, and to the second-level cache only. They do nothing where the
+// compiler knows no such hint.
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
 #define SPSAMPLE_PREFETCH(address) __builtin_prefetch(address)
+#define SPSAMPLE_PREFETCH_WRITE(address) __builtin_prefetch(address, 1)
+#define SPSAMPLE_PREFETCH_NEAR(address) __builtin_prefetch(address, 0, 2)
 #else
 #define SPSAMPLE_PREFETCH(address) ((void)0)
+#define SPSAMPLE_PREFETCH_WRITE(address) ((void)0)
+#define SPSAMPLE_PREFETCH_NEAR(address) ((void)0)
 #endif
