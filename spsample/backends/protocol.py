@@ -169,8 +169,8 @@ class Backend(Protocol):
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows`, then `compact` with the targets `known`, of an A that is n x n.
 
-        Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is not
-        below n is refused or served.
+        Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is
+        not below n is refused or served.
         """
         ...
 

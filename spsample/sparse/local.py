@@ -91,9 +91,7 @@ class LocalOperand(GraphOperand):
         if rule != "whole":
             return super().sample_numbered(Q, draw, rule, want)
         positions = want.edge_ids or self.matrix.data is not None
-        rows, sources = self.backend.take_rows_numbered(
-            self.matrix, Q, want.known, positions, want.include_targets
-        )
+        rows, sources = self.backend.take_rows_numbered(self.matrix, Q, want.known, positions, want.include_targets)
         return self._entries(rows, Q, want.edge_ids), sources
 
     def locate(
