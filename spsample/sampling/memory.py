@@ -56,7 +56,7 @@ def _per_thread(graph: Graph, bulk: BulkSample) -> int:
 
 
 def _node_wise(graph: Graph, bulk: BulkSample) -> int:
-    """A byte a vertex; where whole rows begin; the new vertices of a hop once more, or one kind of united hops' arrays."""
+    """A byte a vertex; where whole rows begin; a hop's new vertices once more, or one kind of united hops' arrays."""
     itemsize = graph.indices.itemsize
     new = max(itemsize * int((one.src_ranges.size - one.dst_ranges.size).sum()) for one in bulk.layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * int(one.dst_ranges.size.sum()) for one in bulk.layers)
