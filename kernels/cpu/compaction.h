@@ -23,7 +23,9 @@ namespace spsample {
 
 constexpr int64_t kWordsPerElement = 4;  // bit sets serve up to so many words per target and entry of a batch
 constexpr int64_t kFewWords = 1024;      // or up to so many
-constexpr int64_t kEntriesPerTarget = 32;  // at least, where targets are few: entries then seldom lead to one
+constexpr int64_t kFewTargets = 4096;        // their table stays in the cache
+constexpr int64_t kEntriesPerTarget = 32;    // at least, where targets are few
+constexpr int64_t kVerticesPerTarget = 64;   // so many ids at least: entries then seldom lead to a target
 
 // The vertices of a batch that have a number before its columns do.
 template <class Index>
@@ -231,7 +233,8 @@ NewVertices<Index> compact_batch(
     const int64_t elements = targets.count + columns.count;
     const bool few_words = largest / 64 <= std::max(kFewWords, kWordsPerElement * elements);
     if (!few_words || elements >= int64_t(1) << 32) return compact_by_hash(targets, columns, scratch, local);
-    if (targets.count <= columns.count / kEntriesPerTarget) return compact_among_few(targets, columns, largest, scratch, local);
+    const int64_t few = std::min({kFewTargets, columns.count / kEntriesPerTarget, (largest + 1) / kVerticesPerTarget});
+    if (targets.count <= few) return compact_among_few(targets, columns, largest, scratch, local);
     return compact_by_bits(targets, columns, largest, scratch, local);
 }
 

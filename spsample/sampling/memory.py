@@ -13,7 +13,6 @@ KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
 WHOLE = -1  # the fanout that takes whole rows
-TARGET_BYTES = 32  # of the table of a batch's targets, where they are few against its entries
 COLUMN_BYTES = 8 * 15  # the sets that a source column is looked up in, its numerator and its weight
 
 
@@ -46,8 +45,6 @@ def _per_thread(graph: Graph, bulk: BulkSample) -> int:
     """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
     largest = max((int(layer.src_ranges.size.max(initial=0)) for layer in bulk.layers), default=0)
     bytes_ = THREAD_BYTES + graph.num_nodes // 2 + 5 * largest
-    if WHOLE in bulk.sampler.sizes:
-        bytes_ += TARGET_BYTES * max(int(layer.dst_ranges.size.max(initial=0)) for layer in bulk.layers)
     if isinstance(bulk.sampler, LADIES) and bulk.sampler.law == "squared_count":
         bytes_ += (3 if graph.weighting == "unweighted" else 9) * graph.num_nodes
     if graph.weighting == "weighted":
