@@ -148,7 +148,10 @@ def many_calls(inputs: Inputs, options: Options) -> Work:
 
 
 def take_rows(inputs: Inputs, options: Options) -> Work:
-    """The step of fanout -1 that copies whole rows of A. Bytes: row ends read and written, entries read and written."""
+    """The step of fanout -1 that copies whole rows of A.
+
+    Bytes: vertices and row ends (8 each) read, row pointers (8) written, entries read and written.
+    """
     seeds, graph = inputs.seeds(options), _graph(inputs)
     A, ptr = graph.operand(), np.arange(len(seeds) + 1, dtype=np.int64) * seeds.shape[1]
     Q = RowSelector(ptr, seeds.ravel().astype(graph.indices.dtype), np.arange(len(seeds), dtype=np.int64))
@@ -156,7 +159,9 @@ def take_rows(inputs: Inputs, options: Options) -> Work:
     def work() -> dict[str, float]:
         entries = A.sample_rows(Q.arrays, Draw((0, 0), 0, -1), "whole", False)
         edges = len(entries.rows.columns)
-        return {"batches": len(seeds), "edges": edges, "bytes": 24 * seeds.size + 2 * edges * graph.indices.itemsize}
+        itemsize = graph.indices.itemsize
+        moved = (24 + itemsize) * seeds.size + 2 * edges * itemsize
+        return {"batches": len(seeds), "edges": edges, "bytes": moved}
 
     return work
 

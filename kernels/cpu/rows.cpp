@@ -1,62 +1,50 @@
-// Whole rows, stacked: take_rows (fanout -1; docs/law.md, section 3).
-#include <algorithm>
-#include <cstring>
-
-#include "row_fill.h"
+// Whole rows, stacked: take_rows, and take_rows_numbered, which numbers their columns on the way (fanout -1; docs/law.md, sections 3, 4).
+#include "compaction.h"
+#include "whole_rows.h"
 
 namespace spsample {
 namespace {
 
-constexpr int64_t kCopiedAtOnce = 1 << 16;  // entries
-constexpr int64_t kFetchedAhead = 4096;     // bytes of a row that are asked for before its turn
-constexpr int64_t kRowsAhead = 8;
-
-// Copies the entries begin .. begin + count - 1 of A to `out` and following.
-template <class Index>
-void copy_entries(const CsrView<Index>& A, int64_t begin, int64_t count, int64_t out, RowsResult<Index>& result) {
-    if (count <= 0) return;
-    memcpy(result.columns.data() + out, A.indices + begin, static_cast<size_t>(count) * sizeof(Index));
-    if (!result.with_positions) return;
-    int64_t* positions = result.positions.data() + out;
-    for (int64_t e = 0; e < count; ++e) positions[e] = begin + e;
-}
-
-// Asks for the first bytes of a row.
-template <class Index>
-void fetch_row(const CsrView<Index>& A, int64_t vertex) {
-    constexpr int64_t line = 64;
-    const int64_t bytes = std::min(A.degree(vertex) * static_cast<int64_t>(sizeof(Index)), kFetchedAhead);
-    const char* row = reinterpret_cast<const char*>(A.indices + A.begin(vertex));
-    for (int64_t byte = 0; byte < bytes; byte += line) SPSAMPLE_PREFETCH(row + byte);
-}
-
-// Copies the entries [begin, end) of all rows' entries, one after the other. They may begin and end within a row.
-template <class Index>
-void copy_stretch(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t begin, int64_t end, RowsResult<Index>& result) {
-    const int64_t* entry_ptr = result.entry_ptr.data();
-    int64_t i = std::upper_bound(entry_ptr, entry_ptr + Q.num_batches + 1, begin) - entry_ptr - 1;
-    const int64_t* first = result.indptr.data() + Q.batch_ptr[i] + i;
-    const int64_t* last = result.indptr.data() + Q.batch_ptr[i + 1] + i + 1;
-    int64_t r = Q.batch_ptr[i] + (std::upper_bound(first, last, begin - entry_ptr[i]) - first - 1);
-    for (int64_t ahead = r; ahead < std::min(r + kRowsAhead, Q.num_rows); ++ahead) fetch_row(A, Q.vertices[ahead]);
-    for (int64_t out = begin; out < end; ++r) {
-        if (r + kRowsAhead < Q.num_rows) fetch_row(A, Q.vertices[r + kRowsAhead]);
-        if (r + 4 * kRowsAhead < Q.num_rows) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + 4 * kRowsAhead]);
-        while (r >= Q.batch_ptr[i + 1]) ++i;
-        const int64_t skip = out - result.offset(r, i);
-        const int64_t count = std::min(A.degree(Q.vertices[r]) - skip, end - out);
-        copy_entries(A, A.begin(Q.vertices[r]) + skip, count, out, result);
-        out += count;
-    }
-}
-
-// Threads share the entries, not the rows, so that one long row is no thread's fate.
 template <class Index>
 RowsResult<Index> whole_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, bool positions) {
-    RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t vertex) { return A.degree(vertex); });
-    parallel_chunks(result.columns.size(), kCopiedAtOnce, [&](int64_t begin, int64_t end) { copy_stretch(A, Q, begin, end, result); });
-    return result;
+    WholeRows<Index> rows = laid_out_whole(A, Q, positions);
+    copy_rows(A, Q, rows);
+    return std::move(rows.result);
+}
+
+// --- numbered on the way ------------------------------------------------------------------------------------------------
+
+template <class Index>
+struct NumberedRows {
+    RowsResult<Index> result;
+    Sources<Index> sources;
+};
+
+// A batch is one thread's where its columns are numbered. Few batches are copied by all threads first.
+bool worth_copying_first(int64_t num_batches) { return thread_limit() > 1 && num_batches < 4 * int64_t(thread_limit()); }
+
+template <class Index>
+NumberedRows<Index> copied_then_numbered(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const SelectorView<Index>& known, bool positions, bool include_targets) {
+    NumberedRows<Index> all{whole_rows(A, Q, positions), {}};
+    Index* const columns = all.result.columns.data();
+    all.sources = number_columns<Index>(known, all.result.entry_ptr.data(), columns, include_targets, columns);
+    return all;
+}
+
+// Every batch is numbered as soon as it is copied, while its columns are in the cache.
+template <class Index>
+NumberedRows<Index> copied_and_numbered(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const SelectorView<Index>& known, bool positions, bool include_targets) {
+    WholeRows<Index> rows = laid_out_whole(A, Q, positions);
+    RowsResult<Index>& result = rows.result;
+    const auto local_of = [&](int64_t i) { return result.columns.data() + result.entry_ptr[i]; };
+    const auto columns_of = [&](int64_t i) {
+        copy_batch(A, Q, rows, i);
+        return Columns<Index>{local_of(i), result.entry_ptr[i + 1] - result.entry_ptr[i]};
+    };
+    Sources<Index> sources = number_batches(known, include_targets, columns_of, local_of);
+    return {std::move(result), std::move(sources)};
 }
 
 // --- bindings -----------------------------------------------------------------------------------------------------------
@@ -71,11 +59,34 @@ nb::tuple take_rows(
     return run<Index>([&] { return whole_rows(A, Q, positions); });
 }
 
+// (rows as of take_rows, their columns numbered; src_ptr, src) of an A that is n x n. The targets of a batch are its `known` vertices.
+template <class Index>
+nb::tuple take_rows_numbered(
+    const In<int64_t>& indptr, const In<Index>& indices, const std::tuple<In<int64_t>, In<Index>, In<int64_t>>& selector,
+    const std::pair<In<int64_t>, In<Index>>& known, bool positions, bool include_targets) {
+    const CsrView<Index> A = csr_view(indptr, indices);
+    const auto& [batch_ptr, vertices, batch_ids] = selector;
+    const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
+    const SelectorView<Index> targets = batches_view<Index>(known.first, known.second);
+    require(targets.num_batches == Q.num_batches, "known", "needs as many batches as there are of rows");
+    NumberedRows<Index> all;
+    {
+        nb::gil_scoped_release release;
+        all = worth_copying_first(Q.num_batches) ? copied_then_numbered(A, Q, targets, positions, include_targets)
+                                                 : copied_and_numbered(A, Q, targets, positions, include_targets);
+    }
+    return nb::make_tuple(
+        packed(std::move(all.result)), to_numpy(std::move(all.sources.src_ptr)), to_numpy(std::move(all.sources.src)));
+}
+
 template <class Index>
 void bind_for(nb::module_& m) {
     m.def("take_rows", &take_rows<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(),
           nb::arg("positions"));
+    m.def("take_rows_numbered", &take_rows_numbered<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("selector").noconvert(), nb::arg("known").noconvert(), nb::arg("positions"), nb::arg("include_targets"),
+          "((entry_ptr, indptr, local columns, positions), src_ptr, src) of whole rows.");
 }
 
 }  // namespace

@@ -182,6 +182,18 @@ class CpuBackend:
         selector = _selector(Q, A.indices)
         return StackedRows(selector[0], *_core.take_rows(*_matrix(A), *selector, bool(positions)))
 
+    def take_rows_numbered(
+        self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
+    ) -> tuple[StackedRows, Compaction]:
+        """`take_rows` and `compact` in one: the columns are never written out as vertices."""
+        selector = _selector(Q, A.indices)
+        targets = (_int64(known.batch_ptr), _same(known.vertices, A.indices))
+        taken, src_ptr, src = _core.take_rows_numbered(
+            *_matrix(A), selector, targets, bool(positions), bool(include_targets)
+        )
+        rows = StackedRows(selector[0], *taken)
+        return rows, Compaction(src_ptr, src, rows.columns)
+
     # --- entry law and column law ---------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""

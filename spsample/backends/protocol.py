@@ -164,6 +164,16 @@ class Backend(Protocol):
         """Whole rows, all entries, in A's order (fanout -1)."""
         ...
 
+    def take_rows_numbered(
+        self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
+    ) -> tuple[StackedRows, Compaction]:
+        """`take_rows`, then `compact` with the targets `known`, of an A that is n x n.
+
+        Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is
+        not below n is refused or served.
+        """
+        ...
+
     # --- entry law and column law ----------------------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not among its batch's `exclude` columns."""

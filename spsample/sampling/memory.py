@@ -12,6 +12,7 @@ from spsample.store import Graph
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
+WHOLE = -1  # the fanout that takes whole rows
 COLUMN_BYTES = 8 * 15  # the sets that a source column is looked up in, its numerator and its weight
 
 
@@ -52,12 +53,13 @@ def _per_thread(graph: Graph, bulk: BulkSample) -> int:
 
 
 def _node_wise(graph: Graph, bulk: BulkSample) -> int:
-    """A byte a vertex; the new vertices of a hop once more, or, where hops are united, one kind of array once more."""
+    """A byte a vertex; where whole rows begin; a hop's new vertices once more, or one kind of united hops' arrays."""
     itemsize = graph.indices.itemsize
     new = max(itemsize * int((one.src_ranges.size - one.dst_ranges.size).sum()) for one in bulk.layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * int(one.dst_ranges.size.sum()) for one in bulk.layers)
+    rows = 8 * max(int(one.dst_ranges.size.sum()) for one in bulk.layers) if WHOLE in bulk.sampler.sizes else 0
     united = isinstance(bulk.sampler, GraphSAGE) and bulk.sampler.layout == "subgraph"
-    return graph.num_nodes + weights + (max(new, _longest_array(bulk.layers[0])) if united else new)
+    return graph.num_nodes + weights + rows + (max(new, _longest_array(bulk.layers[0])) if united else new)
 
 
 def _longest_array(layer: BulkLayer) -> int:

@@ -11,6 +11,7 @@ from spsample.backends import (
     Backend,
     ColumnMatrix,
     ColumnSample,
+    Compaction,
     Draw,
     Matrix,
     Numerators,
@@ -18,7 +19,7 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, GraphOperand, RowRule, RowTotals, Weighting
+from spsample.sparse.operand import Entries, GraphOperand, Numbering, RowRule, RowTotals, Weighting
 from spsample.sparse.probability import graph_rule
 
 
@@ -83,6 +84,15 @@ class LocalOperand(GraphOperand):
         else:
             rows = self.backend.sample_rows_uniform(self.matrix, Q, draw, positions)
         return self._entries(rows, Q, edge_ids)
+
+    def sample_numbered(
+        self, Q: StackedSelector, draw: Draw, rule: RowRule, want: Numbering
+    ) -> tuple[Entries, Compaction]:
+        if rule != "whole":
+            return super().sample_numbered(Q, draw, rule, want)
+        positions = want.edge_ids or self.matrix.data is not None
+        rows, sources = self.backend.take_rows_numbered(self.matrix, Q, want.known, positions, want.include_targets)
+        return self._entries(rows, Q, want.edge_ids), sources
 
     def locate(
         self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None

@@ -12,6 +12,7 @@ from spsample.backends import (
     Backend,
     ColumnMatrix,
     ColumnSample,
+    Compaction,
     Draw,
     Matrix,
     Numerators,
@@ -43,6 +44,14 @@ class Entries(NamedTuple):
     matrix: Matrix
     selector: StackedSelector
     edge_ids: Int64Array | None
+
+
+class Numbering(NamedTuple):
+    """How src is numbered: each batch's `known` vertices first (`include_targets`); and whether edge ids are wanted."""
+
+    known: StackedSelector
+    include_targets: bool
+    edge_ids: bool
 
 
 class GraphOperand(ABC):
@@ -88,6 +97,16 @@ class GraphOperand(ABC):
         The arrays are the caller's: EXTRACT writes local ids over `columns`.
         """
 
+    def sample_numbered(
+        self, Q: StackedSelector, draw: Draw, rule: RowRule, want: Numbering
+    ) -> tuple[Entries, Compaction]:
+        """The same, and the entries' columns as places in each batch's src, which replace `columns`.
+
+        Composed of `sample_rows` and a compaction; a local graph overrides it for whole rows.
+        """
+        entries = self.sample_rows(Q, draw, rule, want.edge_ids)
+        return entries, self.backend.compact_owned(want.known, entries.rows, want.include_targets)
+
     @abstractmethod
     def locate(
         self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
@@ -121,4 +140,4 @@ class GraphOperand(ABC):
         return self.backend.draw_columns(self.left_multiply(Q, rule), Q.batch_ids, draw)
 
 
-__all__ = ["Entries", "GraphOperand", "RowRule", "RowTotals", "Weighting"]
+__all__ = ["Entries", "GraphOperand", "Numbering", "RowRule", "RowTotals", "Weighting"]

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array
-from spsample.sparse.operand import Entries
+from spsample.sparse.operand import Entries, Numbering
 from spsample.sparse.selector import RowSelector, RowView
 
 
@@ -71,8 +71,6 @@ class RowSample:
 
         Of the entries that come back use everything but the columns.
         """
-        backend = self.P.A.backend
         if "entries" in self.__dict__:
-            return self.entries, backend.compact(known.arrays, self.rows, include_targets)
-        entries = self.P.sample(self.draw, self._edge_ids)
-        return entries, backend.compact_owned(known.arrays, entries.rows, include_targets)
+            return self.entries, self.P.A.backend.compact(known.arrays, self.rows, include_targets)
+        return self.P.sample_numbered(self.draw, Numbering(known.arrays, include_targets, self._edge_ids))

@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, GraphOperand, RowRule, RowTotals
+from spsample.sparse.operand import Entries, GraphOperand, Numbering, RowRule, RowTotals
 from spsample.sparse.probability import frontier_rule, row_normalized_numerators
 
 
@@ -85,7 +85,14 @@ class RowView:
 
     def sample(self, draw: Draw, edge_ids: bool) -> Entries:
         """Draw entries of every row (`its_sample`); a size of -1 takes whole rows."""
-        return self.A.sample_rows(self.Q.arrays, draw, "whole" if draw.size < 0 else self.rule, edge_ids)
+        return self.A.sample_rows(self.Q.arrays, draw, self._rule(draw), edge_ids)
+
+    def sample_numbered(self, draw: Draw, want: Numbering) -> tuple[Entries, Compaction]:
+        """The same, with columns numbered on the way."""
+        return self.A.sample_numbered(self.Q.arrays, draw, self._rule(draw), want)
+
+    def _rule(self, draw: Draw) -> RowRule:
+        return "whole" if draw.size < 0 else self.rule
 
 
 @dataclass(frozen=True, eq=False)

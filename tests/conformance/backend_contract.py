@@ -490,6 +490,29 @@ class BackendContract:
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
 
+    @pytest.mark.parametrize("include_targets", [False, True])
+    @pytest.mark.parametrize("positions", [False, True])
+    @index_types
+    def test_take_rows_numbered(self, backend, index, positions, include_targets):
+        """Few batches and many, targets that are the rows' vertices and others."""
+        A = matrix(index)
+        for frontiers, others in (
+            (FRONTIERS, FRONTIERS),
+            (FRONTIERS, [[4, *(v for v in f if v != 4)] for f in FRONTIERS]),
+            (FRONTIERS * 40, FRONTIERS * 40),
+            ([], []),
+            ([[]], [[3]]),
+        ):
+            Q, known = selector(frontiers, index), selector(others, index)
+            rows, compaction = backend.take_rows_numbered(A, Q, known, positions, include_targets)
+            taken = backend.take_rows(A, Q, positions)
+            check_types(rows, index, positions)
+            for name in ("batch_ptr", "entry_ptr", "indptr", *(["positions"] if positions else [])):
+                np.testing.assert_array_equal(getattr(rows, name), getattr(taken, name))
+            for got, want in zip(compaction, backend.compact(known, taken, include_targets), strict=True):
+                assert got.dtype == want.dtype
+                np.testing.assert_array_equal(got, want)
+
     def test_compact_owned_of_what_must_not_be_written(self, backend):
         Q = selector()
         rows = backend.take_rows(matrix(), Q, False)

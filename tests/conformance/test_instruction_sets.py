@@ -183,6 +183,44 @@ def test_compact(name, index, include_targets, largest):
 
 
 @each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("include_targets", [False, True])
+def test_compact_with_few_targets(name, index, include_targets):
+    """Words full of vertices, words whose only vertex is a target, targets that no entry leads to."""
+    rng = np.random.default_rng(5)
+    n = 40_000
+    dense, sparse = np.arange(700, 1500), rng.permutation(n)[:600]
+    columns = [rng.choice(np.concatenate([dense, sparse]), 5000), rng.choice(sparse, 4000), rng.integers(0, n, 9000)]
+    targets = [np.append(columns[0][:3], [n - 1, 0]), np.unique(columns[1])[::9], rng.permutation(n)[:250]]
+    targets = [np.unique(part)[::-1] for part in targets]
+    assert all(32 * len(t) <= len(c) for t, c in zip(targets, columns, strict=True))
+    Q = StackedSelector(pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(3))
+    entries = pointers([len(x) for x in columns])
+    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
+    with instruction_set(name):
+        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+
+
+@each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("num_batches", [1, 3, 40])
+def test_whole_rows_numbered(name, index, num_batches):
+    """A hub's row among short ones: threads share a row's entries, or number batches as they copy them."""
+    rng = np.random.default_rng(num_batches)
+    lengths = rng.integers(0, 40, 3000)
+    lengths[[5, 2999]] = 150_000, 0
+    A = random_matrix(rng, lengths.tolist(), index)
+    Q = random_selector(rng, len(lengths), [30] * num_batches, False, index)
+    Q.vertices[-1] = 5 if 5 not in Q.vertices[-30:] else Q.vertices[-1]
+    with instruction_set(name):
+        rows, sources = CPU.take_rows_numbered(A, Q, Q, True, True)
+        taken = CPU.take_rows(A, Q, True)
+    assert_equal(taken, REFERENCE.take_rows(A, Q, True))
+    assert_equal(rows._replace(columns=taken.columns), taken)
+    assert_equal(sources, REFERENCE.compact(Q, taken, True))
+
+
+@each_set
 @pytest.mark.parametrize("largest", [100, 2**31 - 2])
 def test_compact_refuses(name, largest):
     ptr = np.array([0, 2])

@@ -34,6 +34,7 @@ class ReferenceBackend:
     sample_rows_uniform = staticmethod(rows.sample_rows_uniform)
     sample_rows_weighted = staticmethod(default_float_environment()(rows.sample_rows_weighted))
     take_rows = staticmethod(rows.take_rows)
+    take_rows_numbered = staticmethod(extraction.take_rows_numbered)
     row_totals = staticmethod(columns.row_totals)
     locate = staticmethod(columns.locate)
     draw_entries = staticmethod(columns.draw_entries)

@@ -18,7 +18,7 @@ from spsample.backends.protocol import (
     StackedSelector,
 )
 from spsample.backends.reference.probability import entry_weights, stacked_batches
-from spsample.backends.reference.rows import stack_rows
+from spsample.backends.reference.rows import stack_rows, take_rows
 
 Int64Array = NDArray[np.int64]
 
@@ -51,6 +51,14 @@ def compact(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Com
 def compact_owned(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
     """The same: nothing is gained here by writing over what is given up."""
     return compact(Q, rows, include_targets)
+
+
+def take_rows_numbered(
+    A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
+) -> tuple[StackedRows, Compaction]:
+    """Whole rows, and their columns numbered after the `known` vertices."""
+    rows = take_rows(A, Q, positions)
+    return rows, compact(known, rows, include_targets)
 
 
 def merge_targets(Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
