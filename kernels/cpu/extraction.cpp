@@ -243,7 +243,7 @@ std::optional<BatchTables<Index>> excluded_tables(
 
 // totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
 template <class Index>
-Out<int64_t> row_totals(
+nb::object row_totals(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
     const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& excluded_ptr,
     const std::optional<In<Index>>& excluded) {
@@ -282,7 +282,7 @@ Index locate_unchosen(const Index* row, int64_t degree, int64_t offset, const Ha
 
 // columns: one per pair (rows[j], offsets[j]). O(1) each, or O(degree) with excluded columns.
 template <class Index>
-Out<Index> locate(
+nb::object locate(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
     const In<int64_t>& batch_ids, const In<int64_t>& rows, const In<int64_t>& offsets,
     const std::optional<In<int64_t>>& excluded_ptr, const std::optional<In<Index>>& excluded) {

@@ -42,7 +42,7 @@ struct Places {
 };
 
 // parts: one array of bytes per hop, items of item_size bytes; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
-Out<uint8_t> interleave(
+nb::object interleave(
     const std::vector<In<uint8_t>>& parts, const std::vector<In<int64_t>>& pointers, int64_t item_size) {
     require(item_size > 0, "item_size", "must be positive");
     const Places places(pointers, 0);
@@ -67,7 +67,7 @@ Out<uint8_t> interleave(
 
 // Row pointers over the rows of all hops that start at 0 in every batch. parts: the row pointers of each hop, stacked (rows + k);
 // pointers: of each hop, its rows (k + 1). O(rows), in parallel over batches.
-Out<int64_t> interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
+nb::object interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
     const Places places(pointers, 1);
     require(parts.size() == pointers.size(), "parts", "needs one array per hop");
     for (size_t h = 0; h < parts.size(); ++h) {

@@ -30,7 +30,7 @@ int32_t row_exponent(const ArrayWeights<Real>& weights, int64_t begin, int64_t e
 }
 
 // exponents: num_rows elements. O(rows + entries).
-Out<int32_t> row_exponents(const In<int64_t>& indptr, const std::optional<AnyIn>& data, bool row_normalized) {
+nb::object row_exponents(const In<int64_t>& indptr, const std::optional<AnyIn>& data, bool row_normalized) {
     require(indptr.size() >= 1, "indptr", "needs at least one element");
     const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
     const int64_t* pointers = indptr.data();
@@ -72,7 +72,7 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
 }
 
 template <class Index>
-Out<uint64_t> column_totals(
+nb::object column_totals(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
     const std::optional<In<int64_t>>& shifts, int power, int column_power) {
     const CsrView<Index> A = csr_view<Index>(indptr, indices);
@@ -164,7 +164,7 @@ void sum_extracted(
 }
 
 template <class Index>
-Out<uint64_t> extracted_numerators(
+nb::object extracted_numerators(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
     const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
     const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,

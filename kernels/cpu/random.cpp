@@ -9,12 +9,9 @@
 namespace spsample {
 namespace {
 
-using Counters = nb::ndarray<const uint32_t, nb::numpy, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
-using Words = nb::ndarray<uint32_t, nb::numpy, nb::shape<-1, 4>, nb::c_contig>;
-
 // counters (r, 4) -> words (r, 4); O(r).
-Words philox(const Counters& counters, uint32_t key0, uint32_t key1) {
-    const int64_t rows = static_cast<int64_t>(counters.shape(0));
+nb::object philox(const InRows<uint32_t, 4>& counters, uint32_t key0, uint32_t key1) {
+    const int64_t rows = static_cast<int64_t>(counters.rows());
     Buffer<uint32_t> words(checked_product(rows, 4));
     {
         nb::gil_scoped_release release;
@@ -28,8 +25,7 @@ Words philox(const Counters& counters, uint32_t key0, uint32_t key1) {
             }
         });
     }
-    uint32_t* memory = words.data();
-    return Words(memory, {static_cast<size_t>(rows), 4}, to_owner(std::move(words)));
+    return to_numpy(std::move(words), {rows, 4});
 }
 
 struct KeyedPosition {
@@ -71,7 +67,7 @@ Buffer<KeyedPosition> bucketed(int64_t count, PhiloxKey key, int bits, std::vect
 }
 
 // Positions 0 .. count - 1 by their 64-bit word, ties by position. O(count log kBucketSize) expected up to 2^26 positions.
-Out<int64_t> shuffle(int64_t count, uint32_t key0, uint32_t key1) {
+nb::object shuffle(int64_t count, uint32_t key0, uint32_t key1) {
     require(count >= 0, "count", "must not be negative");
     Buffer<int64_t> order(count);
     {
