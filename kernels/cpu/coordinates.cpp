@@ -57,7 +57,7 @@ nb::object widened(const In<Index>& ids) {
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("edge_index", &edge_index<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+    m.def("edge_index", &edge_index<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           "Columns and rows of a CSR matrix's entries.");
     m.def("widened", &widened<Index>, nb::arg("ids").noconvert(), "The ids as int64.");
 }

@@ -413,25 +413,25 @@ nb::object entry_values(
 
 template <class Index>
 void bind_graph_kernels(nb::module_& m) {
-    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indptr = nb::arg("indptr");
     const auto indices = nb::arg("indices").noconvert();
-    const auto batch_ptr = nb::arg("batch_ptr").noconvert();
-    const auto vertices = nb::arg("vertices").noconvert();
-    const auto batch_ids = nb::arg("batch_ids").noconvert();
-    const auto src_ptr = nb::arg("src_ptr").noconvert();
-    const auto excluded_ptr = nb::arg("excluded_ptr").noconvert().none();
-    const auto excluded = nb::arg("excluded").noconvert().none();
+    const auto batch_ptr = nb::arg("batch_ptr");
+    const auto vertices = nb::arg("vertices");
+    const auto batch_ids = nb::arg("batch_ids");
+    const auto src_ptr = nb::arg("src_ptr");
+    const auto excluded_ptr = nb::arg("excluded_ptr").none();
+    const auto excluded = nb::arg("excluded").none();
     m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
-          nb::arg("src").noconvert(), nb::arg("positions"),
+          nb::arg("src"), nb::arg("positions"),
           "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
     m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
           "Number of entries of each selected row outside the excluded columns.");
-    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows").noconvert(),
-          nb::arg("offsets").noconvert(), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
+    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows"),
+          nb::arg("offsets"), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
     m.def("entry_values", &entry_values<Index>, indptr, indices, nb::arg("data").noconvert().none(),
-          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(),
-          nb::arg("stacked_indptr").noconvert(), nb::arg("columns").noconvert(),
-          nb::arg("positions").noconvert().none(), src_ptr, nb::arg("weights").noconvert(), nb::arg("normalize"),
+          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"),
+          nb::arg("stacked_indptr"), nb::arg("columns"),
+          nb::arg("positions").none(), src_ptr, nb::arg("weights"), nb::arg("normalize"),
           "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 

@@ -119,7 +119,7 @@ nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, c
 
 template <class Index>
 void bind_appended(nb::module_& m) {
-    m.def("appended", &appended<Index>, nb::arg("found_ptr").noconvert(), nb::arg("known_ptr").noconvert(),
+    m.def("appended", &appended<Index>, nb::arg("found_ptr"), nb::arg("known_ptr"),
           nb::arg("known").noconvert(), "Pointers and ids of what stands behind the first ids of each batch.");
 }
 

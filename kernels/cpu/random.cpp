@@ -85,7 +85,7 @@ nb::object shuffle(int64_t count, uint32_t key0, uint32_t key1) {
 }  // namespace
 
 void bind_random(nb::module_& m) {
-    m.def("philox", &philox, nb::arg("counters").noconvert(), nb::arg("key0"), nb::arg("key1"));
+    m.def("philox", &philox, nb::arg("counters"), nb::arg("key0"), nb::arg("key1"));
     m.def("draw_count", [](uint64_t initial_total) { return DrawStream({0, 0}, 0, 0, 0, initial_total).count(); },
           nb::arg("initial_total"), "Draw numbers of a row with this total are below this.");
     m.def("shuffle", &shuffle, nb::arg("count"), nb::arg("key0"), nb::arg("key1"));

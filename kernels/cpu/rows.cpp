@@ -73,8 +73,8 @@ nb::tuple take_rows(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("take_rows", &take_rows<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(),
+    m.def("take_rows", &take_rows<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
           nb::arg("positions"));
 }
 

@@ -119,15 +119,15 @@ nb::object reference_weights(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indptr = nb::arg("indptr");
     const auto local = nb::arg("local").noconvert();
-    const auto totals = nb::arg("totals").noconvert();
-    const auto src_ptr = nb::arg("src_ptr").noconvert();
-    const auto num_targets = nb::arg("num_targets").noconvert();
-    const auto numerators = nb::arg("numerators").noconvert();
-    m.def("des_raj_weights", &des_raj_weights<Index>, indptr, local, totals, nb::arg("whole").noconvert(), src_ptr, num_targets,
+    const auto totals = nb::arg("totals");
+    const auto src_ptr = nb::arg("src_ptr");
+    const auto num_targets = nb::arg("num_targets");
+    const auto numerators = nb::arg("numerators");
+    m.def("des_raj_weights", &des_raj_weights<Index>, indptr, local, totals, nb::arg("whole"), src_ptr, num_targets,
           numerators, "Weight of every src column of a draw without replacement.");
-    m.def("replacement_weights", &replacement_weights<Index>, indptr, local, nb::arg("counts").noconvert(), totals, src_ptr,
+    m.def("replacement_weights", &replacement_weights<Index>, indptr, local, nb::arg("counts"), totals, src_ptr,
           num_targets, numerators, nb::arg("size"), "Weight of every src column of a draw with replacement.");
     m.def("reference_weights", &reference_weights<Index>, indptr, local, totals, src_ptr, numerators,
           "Weight of every src column as the authors of LADIES compute it.");

@@ -351,8 +351,8 @@ nb::tuple sample_rows_uniform(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(), nb::arg("key0"),
+    m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("key0"),
           nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"), nb::arg("positions"));
 }
 

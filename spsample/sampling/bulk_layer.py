@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,27 +13,85 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sparse import StackedLayer
 
 
-class Ranges:
+class Ranges(ABC):
     """A slice `begin[i] : end[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
 
-    __slots__ = ("begin", "end")
+    __slots__ = ()
 
-    def __init__(self, begin: Int64Array, end: Int64Array) -> None:
-        self.begin = begin
-        self.end = end
+    @property
+    @abstractmethod
+    def begin(self) -> Int64Array:
+        """Where each slice begins."""
 
-    @classmethod
-    def between(cls, ptr: Int64Array) -> Ranges:
-        """The slices between consecutive pointers (k + 1,)."""
-        return cls(ptr[:-1], ptr[1:])
+    @property
+    @abstractmethod
+    def end(self) -> Int64Array:
+        """Where each slice ends."""
 
     @property
     def size(self) -> Int64Array:
         """Length of each slice (k,)."""
         return self.end - self.begin
 
+    @abstractmethod
     def __getitem__(self, i: int) -> slice:
-        return slice(self.begin.item(i), self.end.item(i))
+        """The slice of batch i."""
+
+
+class Slices(Ranges):
+    """Slices that may lie anywhere."""
+
+    __slots__ = ("_begin", "_end")
+
+    def __init__(self, begin: Int64Array, end: Int64Array) -> None:
+        self._begin = begin
+        self._end = end
+
+    @property
+    def begin(self) -> Int64Array:
+        """Where each slice begins."""
+        return self._begin
+
+    @property
+    def end(self) -> Int64Array:
+        """Where each slice ends."""
+        return self._end
+
+    def __getitem__(self, i: int) -> slice:
+        return slice(self._begin.item(i), self._end.item(i))
+
+
+class Between(Ranges):
+    """The slices between consecutive pointers (k + 1,), each longer than they say by `more` elements.
+
+    Examples
+    --------
+    >>> rows = np.array([0, 2, 5])
+    >>> Between(rows)[1], Between(rows, more=1)[1]     # a batch has one row pointer more than rows
+    (slice(2, 5, None), slice(3, 7, None))
+    """
+
+    __slots__ = ("_more", "_ptr")
+
+    def __init__(self, ptr: Int64Array, more: int = 0) -> None:
+        self._ptr = ptr
+        self._more = more
+
+    @property
+    def begin(self) -> Int64Array:
+        """Where each slice begins."""
+        return self._shifted()[:-1]
+
+    @property
+    def end(self) -> Int64Array:
+        """Where each slice ends."""
+        return self._shifted()[1:]
+
+    def _shifted(self) -> Int64Array:
+        return self._ptr + self._more * np.arange(len(self._ptr)) if self._more else self._ptr
+
+    def __getitem__(self, i: int) -> slice:
+        return slice(self._ptr.item(i) + self._more * i, self._ptr.item(i + 1) + self._more * (i + 1))
 
 
 @dataclass(eq=False, slots=True)
@@ -58,26 +117,24 @@ class BulkLayer:
     def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
         """Of what EXTRACT returned."""
         rows = layer.rows
-        between = Ranges.between
-        first_pointers = rows.batch_ptr + np.arange(len(rows.batch_ptr))  # a batch has one pointer more than rows
         return cls(
             layer.dst.vertices,
-            between(rows.batch_ptr),
+            Between(rows.batch_ptr),
             layer.src,
-            between(layer.src_ptr),
+            Between(layer.src_ptr),
             rows.indptr,
-            between(first_pointers),
+            Between(rows.batch_ptr, more=1),
             rows.columns,
             layer.data,
             layer.edge_ids,
-            between(rows.entry_ptr),
+            Between(rows.entry_ptr),
         )
 
     def alone(self, i: int) -> BulkLayer:
         """The same of batch i only, copied."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        starts = [Ranges(np.zeros(1, np.int64), one.end[i : i + 1] - one.begin[i : i + 1]) for one in ranges]
+        starts = [Slices(np.zeros(1, np.int64), one.end[i : i + 1] - one.begin[i : i + 1]) for one in ranges]
         return BulkLayer(
             dst=self.dst[dst].copy(),
             dst_ranges=starts[0],

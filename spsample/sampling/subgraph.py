@@ -9,7 +9,7 @@ import numpy as np
 
 from spsample.backends import Backend
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.sampling.bulk_layer import BulkLayer, Ranges
+from spsample.sampling.bulk_layer import BulkLayer, Slices
 from spsample.sparse import (
     Draw,
     Extraction,
@@ -84,13 +84,13 @@ class _Union:
         second_row = first_row + 1
         first_entry = end_entry = reduce(np.add, [ptr[:-1] for ptr in self.entry_ptr])
         num_dst = _sizes(self.known_ptr[0])
-        dst = Ranges(first, first + num_dst)
+        dst = Slices(first, first + num_dst)
         layers = []
         for src_ptr, entry_ptr in zip(self.known_ptr[1:], self.entry_ptr, strict=True):
             num_src = _sizes(src_ptr)
             end_entry = end_entry + _sizes(entry_ptr)
-            src = Ranges(first, first + num_src)
-            rows, entries = Ranges(first_row, second_row + num_dst), Ranges(first_entry, end_entry)
+            src = Slices(first, first + num_src)
+            rows, entries = Slices(first_row, second_row + num_dst), Slices(first_entry, end_entry)
             csr = (self.indptr, rows, self.indices, self.data, self.edge_ids, entries)
             layers.append(BulkLayer(known, dst, known, src, *csr))
             num_dst, dst = num_src, src

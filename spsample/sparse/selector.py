@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class RowSelector(StackedSelector):
         return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
 
 
-@dataclass(frozen=True, eq=False)
-class BatchSelector:
+class BatchSelector(NamedTuple):
     """Q with one row per batch: row i has a 1 in the column of each vertex of batch i."""
 
     rows: RowSelector
@@ -61,22 +61,19 @@ class BatchSelector:
         return BatchProduct(self.rows, A)
 
 
-@dataclass(frozen=True, eq=False)
-class Squared:
+class Squared(NamedTuple):
     """A o A, the entrywise square, never formed."""
 
     operand: GraphOperand
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(NamedTuple):
     """A with every stored entry counted as 1, never formed."""
 
     operand: GraphOperand
 
 
-@dataclass(frozen=True, eq=False)
-class RowView:
+class RowView(NamedTuple):
     """Lazy Q A with one row of A per row of Q: sampling it is one fused kernel at the rows' owners (row law)."""
 
     Q: RowSelector
@@ -88,7 +85,7 @@ class RowView:
         return self.A.sample_rows(self.Q.arrays, draw, "whole" if draw.size < 0 else self.rule, edge_ids)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BatchProduct:
     """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
 
@@ -131,8 +128,7 @@ class BatchProduct:
         return self.A.draw_entries(Q, row_normalized_numerators(Q, self._totals, self._rule), draw)
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnNorms:
+class ColumnNorms(NamedTuple):
     """Lazy row of squared column norms of A, the same for every batch: what FastGCN draws from."""
 
     Q: RowSelector
