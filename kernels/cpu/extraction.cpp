@@ -252,6 +252,7 @@ nb::object row_totals(
     Buffer<int64_t> totals(Q.num_rows);
     {
         nb::gil_scoped_release release;
+        const ThreadsFor threads(excluded ? work_of_rows(A, Q) : Q.num_rows);
         auto tables = excluded_tables(Q, excluded_ptr, excluded);
         parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {

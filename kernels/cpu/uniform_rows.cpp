@@ -32,6 +32,7 @@ constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third
 constexpr int64_t kCacheLine = 64;
 constexpr int64_t kRowsPerVisit = 16;       // a piece waits until a range (or several) holds about as many of its rows
 constexpr int64_t kSegmentsPerThread = 4;
+constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a row and for each of its draws
 constexpr int64_t kRowsPerSegment = 256;    // of a batch, at least, on average
 
 // Bytes of A that, asked for beforehand, wait in the second-level cache: three quarters of it.
@@ -346,7 +347,11 @@ nb::tuple sample_rows_uniform(
     const CsrView<Index> A = csr_view(indptr, indices);
     const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    return run<Index>([&] { return uniform_rows(A, Q, draw, positions); });
+    const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(size, kMostVectorDraws));
+    return run<Index>([&] {
+        const ThreadsFor threads(work);
+        return uniform_rows(A, Q, draw, positions);
+    });
 }
 
 template <class Index>
