@@ -15,12 +15,10 @@ constexpr int kMostDimensions = 2;
 int type_number(ElementType type) {
     if (type.kind == 'b') return NPY_BOOL;
     if (type.kind == 'f') return type.bytes == 4 ? NPY_FLOAT32 : NPY_FLOAT64;
+    if (type.bytes == 1) return NPY_UINT8;
     const bool is_signed = type.kind == 'i';
-    switch (type.bytes) {
-        case 1: return is_signed ? NPY_INT8 : NPY_UINT8;
-        case 4: return is_signed ? NPY_INT32 : NPY_UINT32;
-        default: return is_signed ? NPY_INT64 : NPY_UINT64;
-    }
+    if (type.bytes == 4) return is_signed ? NPY_INT32 : NPY_UINT32;
+    return is_signed ? NPY_INT64 : NPY_UINT64;
 }
 
 PyArrayObject* as_array(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }

@@ -13,7 +13,7 @@
 
 namespace spsample {
 
-// What an element is, in the words of NumPy: 'b' bool, 'i' signed, 'u' unsigned, 'f' floating, and its bytes.
+// What an element is (bool, uint8, 32 or 64 bits), in the words of NumPy: 'b' bool, 'i' signed, 'u' unsigned, 'f' floating, and its bytes.
 struct ElementType {
     char kind;
     size_t bytes;
@@ -98,6 +98,7 @@ class AnyIn {
 public:
     const void* data() const { return view_.data; }
     size_t size() const { return view_.size; }
+    ElementType type() const { return view_.type; }
     template <class T>
     bool is() const {
         return view_.type == ElementType::of<T>();

@@ -79,10 +79,15 @@ nb::capsule to_owner(Buffer<T>&& buffer) {
 
 // Gives the buffer's memory to a NumPy array. Needs the GIL.
 template <class T>
-nb::object to_numpy(Buffer<T>&& buffer, std::initializer_list<int64_t> shape) {
+nb::object to_numpy(Buffer<T>&& buffer, ElementType type, std::initializer_list<int64_t> shape) {
     if (!buffer.data()) buffer = Buffer<T>(0);
     T* memory = buffer.data();
-    return make_array(memory, ElementType::of<T>(), shape, to_owner(std::move(buffer)));
+    return make_array(memory, type, shape, to_owner(std::move(buffer)));
+}
+
+template <class T>
+nb::object to_numpy(Buffer<T>&& buffer, std::initializer_list<int64_t> shape) {
+    return to_numpy(std::move(buffer), ElementType::of<T>(), shape);
 }
 
 template <class T>

@@ -7,8 +7,8 @@ sizes, order and complexity above each one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,17 +54,12 @@ def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
     return *draw.key, draw.hop, draw.size, bool(draw.replace)
 
 
-class _enough_draws:  # noqa: N801, as contextlib's own; half the time of a generator
-    """Turn a kernel's message that the draw numbers ran out into the error of the law's section 1."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None and issubclass(kind, _core.DrawLimitReached):
-            raise draw_limit_error() from error
+def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+    """What the kernel returns; its message that the draw numbers ran out becomes the error of the law's section 1."""
+    try:
+        return kernel(*arguments)
+    except _core.DrawLimitReached as error:
+        raise draw_limit_error() from error
 
 
 class CpuBackend:
@@ -126,8 +121,7 @@ class CpuBackend:
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
         arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights))
-        with _enough_draws():
-            return StackedRows(Q.batch_ptr, *_core.sample_rows_weighted(*arguments))
+        return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""
@@ -153,18 +147,15 @@ class CpuBackend:
 
     def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
-        with _enough_draws():
-            return ColumnSample(*_core.draw_entries(A.indptr, A.indices, *Q, numerators, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_entries, A.indptr, A.indices, *Q, numerators, *_draw(draw)))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
-        with _enough_draws():
-            return ColumnSample(*_core.draw_columns(P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_columns, P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
-        with _enough_draws():
-            return ColumnSample(*_core.draw_merged(*_weighted(A), *Q, *rule, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw)))
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
         """Guide table of inclusive prefix sums."""
@@ -176,8 +167,7 @@ class CpuBackend:
     ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
         table = self.shared_guide(cumulative) if guide is None else guide
-        with _enough_draws():
-            return ColumnSample(*_core.draw_shared(cumulative, table, batch_ids, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *_draw(draw)))
 
     # --- extraction -----------------------------------------------------------------------------------
     def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
@@ -296,9 +286,8 @@ class CpuBackend:
     # --- subgraph layout ------------------------------------------------------------------------------
     def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
         """One array of several hops' stacked arrays, each batch's parts side by side."""
-        as_bytes = [np.ascontiguousarray(part).view(np.uint8) for part in parts]
-        out: Array = _core.interleave(as_bytes, list(pointers), parts[0].dtype.itemsize)
-        return out.view(parts[0].dtype)
+        out: Array = _core.interleave(list(parts), list(pointers))
+        return out
 
     def appended(self, found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
         """Pointers and ids of what stands behind the first `found` ones in each batch's `known` ids."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,85 +12,44 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sparse import StackedLayer
 
 
-class Ranges(ABC):
-    """A slice `begin[i] : end[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
+class Ranges:
+    """A slice of a stacked array for each of k batches.
 
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def begin(self) -> Int64Array:
-        """Where each slice begins."""
-
-    @property
-    @abstractmethod
-    def end(self) -> Int64Array:
-        """Where each slice ends."""
-
-    @property
-    def size(self) -> Int64Array:
-        """Length of each slice (k,)."""
-        return self.end - self.begin
-
-    @abstractmethod
-    def __getitem__(self, i: int) -> slice:
-        """The slice of batch i."""
-
-
-class Slices(Ranges):
-    """Slices that may lie anywhere."""
-
-    __slots__ = ("_begin", "_end")
-
-    def __init__(self, begin: Int64Array, end: Int64Array) -> None:
-        self._begin = begin
-        self._end = end
-
-    @property
-    def begin(self) -> Int64Array:
-        """Where each slice begins."""
-        return self._begin
-
-    @property
-    def end(self) -> Int64Array:
-        """Where each slice ends."""
-        return self._end
-
-    def __getitem__(self, i: int) -> slice:
-        return slice(self._begin.item(i), self._end.item(i))
-
-
-class Between(Ranges):
-    """The slices between consecutive pointers (k + 1,), each longer than they say by `more` elements.
+    Batch i's begins at `ptr[i]` and has `sizes[i + 1] - sizes[i]` elements; by default `sizes` is `ptr`. Each is longer
+    by `more` elements, and begins `more` later for each batch before it.
 
     Examples
     --------
     >>> rows = np.array([0, 2, 5])
-    >>> Between(rows)[1], Between(rows, more=1)[1]     # a batch has one row pointer more than rows
+    >>> Ranges(rows)[1], Ranges(rows, more=1)[1]     # a batch has one row pointer more than rows
     (slice(2, 5, None), slice(3, 7, None))
     """
 
-    __slots__ = ("_more", "_ptr")
+    __slots__ = ("_more", "_ptr", "_sizes")
 
-    def __init__(self, ptr: Int64Array, more: int = 0) -> None:
+    def __init__(self, ptr: Int64Array, sizes: Int64Array | None = None, more: int = 0) -> None:
         self._ptr = ptr
+        self._sizes = ptr if sizes is None else sizes
         self._more = more
 
     @property
     def begin(self) -> Int64Array:
-        """Where each slice begins."""
-        return self._shifted()[:-1]
+        """Where each slice begins (k,)."""
+        return self._ptr[:-1] + self._more * np.arange(len(self._ptr) - 1)
+
+    @property
+    def size(self) -> Int64Array:
+        """Length of each slice (k,)."""
+        return self._sizes[1:] - self._sizes[:-1] + self._more
 
     @property
     def end(self) -> Int64Array:
-        """Where each slice ends."""
-        return self._shifted()[1:]
-
-    def _shifted(self) -> Int64Array:
-        return self._ptr + self._more * np.arange(len(self._ptr)) if self._more else self._ptr
+        """Where each slice ends (k,)."""
+        return self.begin + self.size
 
     def __getitem__(self, i: int) -> slice:
-        return slice(self._ptr.item(i) + self._more * i, self._ptr.item(i + 1) + self._more * (i + 1))
+        begin = self._ptr.item(i) + self._more * i
+        return slice(begin, begin + self._sizes.item(i + 1) - self._sizes.item(i) + self._more)
 
 
 @dataclass(eq=False, slots=True)
@@ -119,22 +77,22 @@ class BulkLayer:
         rows = layer.rows
         return cls(
             layer.dst.vertices,
-            Between(rows.batch_ptr),
+            Ranges(rows.batch_ptr),
             layer.src,
-            Between(layer.src_ptr),
+            Ranges(layer.src_ptr),
             rows.indptr,
-            Between(rows.batch_ptr, more=1),
+            Ranges(rows.batch_ptr, more=1),
             rows.columns,
             layer.data,
             layer.edge_ids,
-            Between(rows.entry_ptr),
+            Ranges(rows.entry_ptr),
         )
 
     def alone(self, i: int) -> BulkLayer:
         """The same of batch i only, copied."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        starts = [Slices(np.zeros(1, np.int64), one.end[i : i + 1] - one.begin[i : i + 1]) for one in ranges]
+        starts = [Ranges(np.array([0, part.stop - part.start])) for part in (dst, src, indptr, entries)]
         return BulkLayer(
             dst=self.dst[dst].copy(),
             dst_ranges=starts[0],

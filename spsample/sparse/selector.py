@@ -115,10 +115,14 @@ class BatchProduct:
         """Of the frontier's rows: asked for once, for drawing and for the values."""
         return self.A.row_totals(self.Q.arrays)
 
-    @cached_property
+    @property
     def _rule(self) -> Numerators:
         if self.A.weighting == "unweighted" and self.column_power == 1:
             return Numerators(None, self.power, self.column_power)  # and no totals are asked for
+        return self._frontier_rule
+
+    @cached_property
+    def _frontier_rule(self) -> Numerators:
         return frontier_rule(self.A.weighting, self.Q.arrays, self._totals, self.power, self.column_power)
 
     def _sample_entries(self, draw: Draw) -> ColumnSample:
