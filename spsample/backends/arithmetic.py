@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from importlib import import_module
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 from spsample.backends.protocol import FloatArray, Matrix, StackedRows
 from spsample.errors import CapacityError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @cache
@@ -48,15 +49,15 @@ class default_float_environment:  # noqa: N801, as contextlib's own
     ) -> None:
         self._context.__exit__(kind, error, trace)
 
-    def __call__(self, function: Function) -> Function:
-        """The function, in a context of its own whenever it is called: calls may overlap."""
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Decorate `function`. Its calls may overlap, so each has a context of its own."""
 
         @wraps(function)
-        def in_default_environment(*args: Any, **options: Any) -> Any:
+        def computed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             with _environment()():
-                return function(*args, **options)
+                return function(*args, **kwargs)
 
-        return cast("Function", in_default_environment)
+        return computed
 
 
 def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:
