@@ -43,6 +43,11 @@ class Ranges:
         return self._sizes[1:] - self._sizes[:-1] + self._more
 
     @property
+    def total(self) -> int:
+        """Length of all slices together."""
+        return self._sizes.item(-1) - self._sizes.item(0) + self._more * (len(self._sizes) - 1)
+
+    @property
     def end(self) -> Int64Array:
         """Where each slice ends (k,)."""
         return self.begin + self.size
