@@ -78,7 +78,7 @@ $(STAMP)/venv: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "spsample needs Python 3.10 or later")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
-	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
+	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind numpy cmake ninja
 	@mkdir -p $(STAMP) && touch $@
 
 # First of all that depends on it: else another package's wide range could bring another torch.

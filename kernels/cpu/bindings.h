@@ -6,7 +6,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -22,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "arrays.h"
 #include "memory.h"
 #include "parallel.h"
 #include "spsample/philox.h"
@@ -30,21 +30,6 @@
 namespace nb = nanobind;
 
 namespace spsample {
-
-// One-dimensional, contiguous, read-only NumPy array of T.
-template <class T>
-using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// The same, to be written to.
-template <class T>
-using InOut = nb::ndarray<T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// The same as In of any element type; its dtype is looked at at run time.
-using AnyIn = nb::ndarray<nb::ro, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// A new array that owns its memory.
-template <class T>
-using Out = nb::ndarray<T, nb::numpy, nb::ndim<1>, nb::c_contig>;
 
 // Uninitialised memory of `size` elements that becomes a NumPy array in the end. std::bad_alloc becomes MemoryError.
 template <class T>
@@ -94,11 +79,21 @@ nb::capsule to_owner(Buffer<T>&& buffer) {
 
 // Gives the buffer's memory to a NumPy array. Needs the GIL.
 template <class T>
-Out<T> to_numpy(Buffer<T>&& buffer) {
+nb::object to_numpy(Buffer<T>&& buffer, ElementType type, std::initializer_list<int64_t> shape) {
     if (!buffer.data()) buffer = Buffer<T>(0);
-    const size_t size = static_cast<size_t>(buffer.size());
     T* memory = buffer.data();
-    return Out<T>(memory, {size}, to_owner(std::move(buffer)));
+    return make_array(memory, type, shape, to_owner(std::move(buffer)));
+}
+
+template <class T>
+nb::object to_numpy(Buffer<T>&& buffer, std::initializer_list<int64_t> shape) {
+    return to_numpy(std::move(buffer), ElementType::of<T>(), shape);
+}
+
+template <class T>
+nb::object to_numpy(Buffer<T>&& buffer) {
+    const int64_t size = buffer.size();
+    return to_numpy(std::move(buffer), {size});
 }
 
 // --- sizes and checks -------------------------------------------------------------------------------------------------
@@ -194,8 +189,8 @@ decltype(auto) with_weights(const std::optional<AnyIn>& data, bool row_normalize
         return body(UnitWeights{});
     }
     require(static_cast<int64_t>(data->size()) == num_entries, "data", "needs one element per entry");
-    if (data->dtype() == nb::dtype<float>()) return body(ArrayWeights<float>{static_cast<const float*>(data->data())});
-    require(data->dtype() == nb::dtype<double>(), "data", "must be float32 or float64");
+    if (data->is<float>()) return body(ArrayWeights<float>{static_cast<const float*>(data->data())});
+    require(data->is<double>(), "data", "must be float32 or float64");
     return body(ArrayWeights<double>{static_cast<const double*>(data->data())});
 }
 

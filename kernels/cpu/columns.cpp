@@ -142,11 +142,11 @@ nb::tuple draw_entries(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("draw_entries", &draw_entries<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(),
+    m.def("draw_entries", &draw_entries<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
           nb::arg("numerators").none(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"));
-    m.def("draw_columns", &draw_columns<Index>, nb::arg("indptr").noconvert(), nb::arg("columns").noconvert(),
-          nb::arg("numerators").noconvert(), nb::arg("batch_ids").noconvert(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"),
+    m.def("draw_columns", &draw_columns<Index>, nb::arg("indptr"), nb::arg("columns").noconvert(),
+          nb::arg("numerators"), nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"),
           nb::arg("size"), nb::arg("replace"));
 }
 

@@ -44,11 +44,11 @@ nb::tuple compact_in_place(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("compact", &compact<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
-          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
+    m.def("compact", &compact<Index>, nb::arg("batch_ptr"), nb::arg("vertices"),
+          nb::arg("entry_ptr"), nb::arg("columns").noconvert(), nb::arg("include_targets"),
           "(src_ptr, src, local) of the columns of k batches.");
-    m.def("compact_in_place", &compact_in_place<Index>, nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
-          nb::arg("entry_ptr").noconvert(), nb::arg("columns").noconvert(), nb::arg("include_targets"),
+    m.def("compact_in_place", &compact_in_place<Index>, nb::arg("batch_ptr"), nb::arg("vertices"),
+          nb::arg("entry_ptr"), nb::arg("columns").noconvert(), nb::arg("include_targets"),
           "(src_ptr, src) of the columns of k batches, which are written over by their places in src.");
 }
 

@@ -27,7 +27,7 @@ void widen(const Index* from, int64_t begin, int64_t end, int64_t* to) {
 
 // (2, entries): the columns of a CSR matrix, and the rows. O(rows + entries).
 template <class Index>
-nb::ndarray<int64_t, nb::numpy, nb::ndim<2>, nb::c_contig> edge_index(const In<int64_t>& indptr, const In<Index>& indices) {
+nb::object edge_index(const In<int64_t>& indptr, const In<Index>& indices) {
     const int64_t num_entries = static_cast<int64_t>(indices.size());
     require_pointers(indptr, num_entries, "indptr");
     const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
@@ -41,14 +41,12 @@ nb::ndarray<int64_t, nb::numpy, nb::ndim<2>, nb::c_contig> edge_index(const In<i
             fill_targets(indptr.data(), first, last, out.data() + num_entries);
         });
     }
-    int64_t* memory = out.data();
-    return nb::ndarray<int64_t, nb::numpy, nb::ndim<2>, nb::c_contig>(
-        memory, {2, static_cast<size_t>(num_entries)}, to_owner(std::move(out)));
+    return to_numpy(std::move(out), {2, num_entries});
 }
 
 // The ids as int64. O(count).
 template <class Index>
-Out<int64_t> widened(const In<Index>& ids) {
+nb::object widened(const In<Index>& ids) {
     Buffer<int64_t> out(static_cast<int64_t>(ids.size()));
     {
         nb::gil_scoped_release release;
@@ -59,7 +57,7 @@ Out<int64_t> widened(const In<Index>& ids) {
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("edge_index", &edge_index<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+    m.def("edge_index", &edge_index<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           "Columns and rows of a CSR matrix's entries.");
     m.def("widened", &widened<Index>, nb::arg("ids").noconvert(), "The ids as int64.");
 }

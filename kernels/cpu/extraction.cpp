@@ -243,7 +243,7 @@ std::optional<BatchTables<Index>> excluded_tables(
 
 // totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
 template <class Index>
-Out<int64_t> row_totals(
+nb::object row_totals(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
     const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& excluded_ptr,
     const std::optional<In<Index>>& excluded) {
@@ -252,6 +252,7 @@ Out<int64_t> row_totals(
     Buffer<int64_t> totals(Q.num_rows);
     {
         nb::gil_scoped_release release;
+        const ThreadsFor threads(excluded ? work_of_rows(A, Q) : Q.num_rows);
         auto tables = excluded_tables(Q, excluded_ptr, excluded);
         parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
@@ -282,7 +283,7 @@ Index locate_unchosen(const Index* row, int64_t degree, int64_t offset, const Ha
 
 // columns: one per pair (rows[j], offsets[j]). O(1) each, or O(degree) with excluded columns.
 template <class Index>
-Out<Index> locate(
+nb::object locate(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
     const In<int64_t>& batch_ids, const In<int64_t>& rows, const In<int64_t>& offsets,
     const std::optional<In<int64_t>>& excluded_ptr, const std::optional<In<Index>>& excluded) {
@@ -413,25 +414,25 @@ nb::object entry_values(
 
 template <class Index>
 void bind_graph_kernels(nb::module_& m) {
-    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indptr = nb::arg("indptr");
     const auto indices = nb::arg("indices").noconvert();
-    const auto batch_ptr = nb::arg("batch_ptr").noconvert();
-    const auto vertices = nb::arg("vertices").noconvert();
-    const auto batch_ids = nb::arg("batch_ids").noconvert();
-    const auto src_ptr = nb::arg("src_ptr").noconvert();
-    const auto excluded_ptr = nb::arg("excluded_ptr").noconvert().none();
-    const auto excluded = nb::arg("excluded").noconvert().none();
+    const auto batch_ptr = nb::arg("batch_ptr");
+    const auto vertices = nb::arg("vertices");
+    const auto batch_ids = nb::arg("batch_ids");
+    const auto src_ptr = nb::arg("src_ptr");
+    const auto excluded_ptr = nb::arg("excluded_ptr").none();
+    const auto excluded = nb::arg("excluded").none();
     m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
-          nb::arg("src").noconvert(), nb::arg("positions"),
+          nb::arg("src"), nb::arg("positions"),
           "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
     m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
           "Number of entries of each selected row outside the excluded columns.");
-    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows").noconvert(),
-          nb::arg("offsets").noconvert(), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
+    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows"),
+          nb::arg("offsets"), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
     m.def("entry_values", &entry_values<Index>, indptr, indices, nb::arg("data").noconvert().none(),
-          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(),
-          nb::arg("stacked_indptr").noconvert(), nb::arg("columns").noconvert(),
-          nb::arg("positions").noconvert().none(), src_ptr, nb::arg("weights").noconvert(), nb::arg("normalize"),
+          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"),
+          nb::arg("stacked_indptr"), nb::arg("columns"),
+          nb::arg("positions").none(), src_ptr, nb::arg("weights"), nb::arg("normalize"),
           "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 

@@ -41,33 +41,34 @@ struct Places {
     int64_t total() const { return begin[num_batches * hops()]; }
 };
 
-// parts: one array of bytes per hop, items of item_size bytes; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
-Out<uint8_t> interleave(
-    const std::vector<In<uint8_t>>& parts, const std::vector<In<int64_t>>& pointers, int64_t item_size) {
-    require(item_size > 0, "item_size", "must be positive");
+// parts: one array per hop, all of one type; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
+nb::object interleave(const std::vector<AnyIn>& parts, const std::vector<In<int64_t>>& pointers) {
     const Places places(pointers, 0);
     require(parts.size() == pointers.size(), "parts", "needs one array per hop");
     for (size_t h = 0; h < parts.size(); ++h) {
-        const int64_t bytes = checked_product(places.from[h][places.num_batches], item_size);
-        require(static_cast<int64_t>(parts[h].size()) == bytes, "parts", "needs as many items as its pointers say");
+        const int64_t size = places.from[h][places.num_batches];
+        require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs as many items as its pointers say");
+        require(parts[h].type() == parts[0].type(), "parts", "must be of one type");
     }
+    const int64_t item_size = static_cast<int64_t>(parts[0].type().bytes);
     Buffer<uint8_t> out(checked_product(places.total(), item_size));
     {
         nb::gil_scoped_release release;
         parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
             for (int64_t h = 0; h < places.hops(); ++h) {
                 const size_t bytes = static_cast<size_t>(places.count(i, h) * item_size);
-                const uint8_t* from = parts[static_cast<size_t>(h)].data() + places.first(i, h) * item_size;
+                const uint8_t* all = static_cast<const uint8_t*>(parts[static_cast<size_t>(h)].data());
+                const uint8_t* from = all + places.first(i, h) * item_size;
                 if (bytes > 0) std::memcpy(out.data() + places.place(i, h) * item_size, from, bytes);
             }
         });
     }
-    return to_numpy(std::move(out));
+    return to_numpy(std::move(out), parts[0].type(), {places.total()});
 }
 
 // Row pointers over the rows of all hops that start at 0 in every batch. parts: the row pointers of each hop, stacked (rows + k);
 // pointers: of each hop, its rows (k + 1). O(rows), in parallel over batches.
-Out<int64_t> interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
+nb::object interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
     const Places places(pointers, 1);
     require(parts.size() == pointers.size(), "parts", "needs one array per hop");
     for (size_t h = 0; h < parts.size(); ++h) {
@@ -119,15 +120,15 @@ nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, c
 
 template <class Index>
 void bind_appended(nb::module_& m) {
-    m.def("appended", &appended<Index>, nb::arg("found_ptr").noconvert(), nb::arg("known_ptr").noconvert(),
+    m.def("appended", &appended<Index>, nb::arg("found_ptr"), nb::arg("known_ptr"),
           nb::arg("known").noconvert(), "Pointers and ids of what stands behind the first ids of each batch.");
 }
 
 }  // namespace
 
 void bind_interleave(nb::module_& m) {
-    m.def("interleave", &interleave, nb::arg("parts"), nb::arg("pointers"), nb::arg("item_size"),
-          "The parts of all hops, as bytes, each batch's side by side.");
+    m.def("interleave", &interleave, nb::arg("parts"), nb::arg("pointers"),
+          "The parts of all hops, each batch's side by side.");
     m.def("interleave_pointers", &interleave_pointers, nb::arg("parts"), nb::arg("pointers"),
           "Row pointers over the rows of all hops, from 0 in every batch.");
     bind_appended<int32_t>(m);

@@ -171,9 +171,9 @@ nb::tuple draw_merged(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("draw_merged", &draw_merged<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("batch_ptr").noconvert(),
-          nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(), nb::arg("shifts").noconvert().none(), nb::arg("power"),
+    m.def("draw_merged", &draw_merged<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("batch_ptr"),
+          nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("shifts").none(), nb::arg("power"),
           nb::arg("column_power"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"),
           "The column law on Q A, as draw_columns on the result of merge_columns.");
 }

@@ -70,6 +70,7 @@ nb::dict build_info() {
 }  // namespace
 
 NB_MODULE(_core, m) {
+    spsample::import_numpy();
     m.doc() = "Compiled kernels of spsample. Internal: use spsample.backends.";
     m.attr("__version__") = SPSAMPLE_VERSION;
     m.def("build_info", &build_info,

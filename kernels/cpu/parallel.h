@@ -17,10 +17,14 @@
 namespace spsample {
 
 // How many threads a parallel loop uses: what OpenMP was told, but no more than four per processor, for OpenMP ends the process
-// where the system refuses it a thread; 1 in a build without OpenMP, and in a forked process.
+// where the system refuses it a thread; 1 in a build without OpenMP, and in a forked process. Processors are counted, which is a system
+// call, where there are more threads than at first would do.
 inline int thread_limit() {
 #ifdef _OPENMP
-    return in_forked_child ? 1 : std::min(omp_get_max_threads(), 4 * omp_get_num_procs());
+    if (in_forked_child) return 1;
+    static const int usual = 4 * omp_get_num_procs();
+    const int threads = omp_get_max_threads();
+    return threads <= usual ? threads : std::min(threads, 4 * omp_get_num_procs());
 #else
     return 1;
 #endif
@@ -89,12 +93,13 @@ void parallel_chunks(int64_t count, int64_t chunk, MakeScratch&& make_scratch, B
         const DefaultFloatEnvironment environment;
         SignalWatch signals;
         auto scratch = make_scratch();
-        for (int64_t c = next++; c < num_chunks && !slot.failed(); c = next++) {
-            signals.poll();
+        for (int64_t c = next++; c < num_chunks && !slot.failed();) {
             body(scratch, c * chunk, std::min(count, (c + 1) * chunk));
+            c = next++;
+            if (c < num_chunks) signals.poll();
         }
     };
-    const int threads = static_cast<int>(std::min<int64_t>(num_chunks, thread_limit()));
+    const int threads = num_chunks == 1 ? 1 : static_cast<int>(std::min<int64_t>(num_chunks, thread_limit()));
     if (threads > 1) {
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads)

@@ -30,7 +30,7 @@ int32_t row_exponent(const ArrayWeights<Real>& weights, int64_t begin, int64_t e
 }
 
 // exponents: num_rows elements. O(rows + entries).
-Out<int32_t> row_exponents(const In<int64_t>& indptr, const std::optional<AnyIn>& data, bool row_normalized) {
+nb::object row_exponents(const In<int64_t>& indptr, const std::optional<AnyIn>& data, bool row_normalized) {
     require(indptr.size() >= 1, "indptr", "needs at least one element");
     const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
     const int64_t* pointers = indptr.data();
@@ -72,7 +72,7 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
 }
 
 template <class Index>
-Out<uint64_t> column_totals(
+nb::object column_totals(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
     const std::optional<In<int64_t>>& shifts, int power, int column_power) {
     const CsrView<Index> A = csr_view<Index>(indptr, indices);
@@ -164,7 +164,7 @@ void sum_extracted(
 }
 
 template <class Index>
-Out<uint64_t> extracted_numerators(
+nb::object extracted_numerators(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
     const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
     const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
@@ -188,28 +188,28 @@ Out<uint64_t> extracted_numerators(
 
 template <class Index>
 void bind_probability_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indptr = nb::arg("indptr");
     const auto indices = nb::arg("indices").noconvert();
     const auto data = nb::arg("data").noconvert().none();
-    const auto batch_ptr = nb::arg("batch_ptr").noconvert();
-    const auto vertices = nb::arg("vertices").noconvert();
-    const auto batch_ids = nb::arg("batch_ids").noconvert();
-    const auto shifts = nb::arg("shifts").noconvert().none();
+    const auto batch_ptr = nb::arg("batch_ptr");
+    const auto vertices = nb::arg("vertices");
+    const auto batch_ids = nb::arg("batch_ids");
+    const auto shifts = nb::arg("shifts").none();
     m.def("column_totals", &column_totals<Index>, indptr, indices, data, nb::arg("row_normalized"), shifts,
           nb::arg("power"), nb::arg("column_power"), "Column sums of all entries' numerators, to column_power.");
     m.def("merge_columns", &merge_columns<Index>, indptr, indices, data, nb::arg("row_normalized"), batch_ptr, vertices,
           batch_ids, shifts, nb::arg("power"), nb::arg("column_power"),
           "(indptr, columns, numerators, totals) of Q A.");
     m.def("extracted_numerators", &extracted_numerators<Index>, indptr, indices, data, nb::arg("row_normalized"),
-          batch_ptr, vertices, batch_ids, nb::arg("entry_ptr").noconvert(), nb::arg("stacked_indptr").noconvert(),
-          nb::arg("columns").noconvert(), nb::arg("positions").noconvert().none(), nb::arg("src_ptr").noconvert(),
+          batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"), nb::arg("stacked_indptr"),
+          nb::arg("columns"), nb::arg("positions").none(), nb::arg("src_ptr"),
           shifts, nb::arg("power"), nb::arg("column_power"), "Numerator of every src column, from an extraction.");
 }
 
 }  // namespace
 
 void bind_probability(nb::module_& m) {
-    m.def("row_exponents", &row_exponents, nb::arg("indptr").noconvert(), nb::arg("data").noconvert().none(),
+    m.def("row_exponents", &row_exponents, nb::arg("indptr"), nb::arg("data").noconvert().none(),
           nb::arg("row_normalized"), "Largest binary exponent of each row's positive entries.");
     m.def(
         "quantize", [](double w, int64_t shift, int power) { return quantize(w, shift, power); }, nb::arg("weight"),
@@ -217,7 +217,7 @@ void bind_probability(nb::module_& m) {
     m.def(
         "row_shift",
         [](const In<double>& weights) { return row_shift(weights.data(), static_cast<int64_t>(weights.size())); },
-        nb::arg("weights").noconvert(), "The row rule's exponent K of one row of weights.");
+        nb::arg("weights"), "The row rule's exponent K of one row of weights.");
     bind_probability_for<int32_t>(m);
     bind_probability_for<int64_t>(m);
 }

@@ -9,12 +9,9 @@
 namespace spsample {
 namespace {
 
-using Counters = nb::ndarray<const uint32_t, nb::numpy, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
-using Words = nb::ndarray<uint32_t, nb::numpy, nb::shape<-1, 4>, nb::c_contig>;
-
 // counters (r, 4) -> words (r, 4); O(r).
-Words philox(const Counters& counters, uint32_t key0, uint32_t key1) {
-    const int64_t rows = static_cast<int64_t>(counters.shape(0));
+nb::object philox(const InRows<uint32_t, 4>& counters, uint32_t key0, uint32_t key1) {
+    const int64_t rows = static_cast<int64_t>(counters.rows());
     Buffer<uint32_t> words(checked_product(rows, 4));
     {
         nb::gil_scoped_release release;
@@ -28,8 +25,7 @@ Words philox(const Counters& counters, uint32_t key0, uint32_t key1) {
             }
         });
     }
-    uint32_t* memory = words.data();
-    return Words(memory, {static_cast<size_t>(rows), 4}, to_owner(std::move(words)));
+    return to_numpy(std::move(words), {rows, 4});
 }
 
 struct KeyedPosition {
@@ -71,7 +67,7 @@ Buffer<KeyedPosition> bucketed(int64_t count, PhiloxKey key, int bits, std::vect
 }
 
 // Positions 0 .. count - 1 by their 64-bit word, ties by position. O(count log kBucketSize) expected up to 2^26 positions.
-Out<int64_t> shuffle(int64_t count, uint32_t key0, uint32_t key1) {
+nb::object shuffle(int64_t count, uint32_t key0, uint32_t key1) {
     require(count >= 0, "count", "must not be negative");
     Buffer<int64_t> order(count);
     {
@@ -89,7 +85,7 @@ Out<int64_t> shuffle(int64_t count, uint32_t key0, uint32_t key1) {
 }  // namespace
 
 void bind_random(nb::module_& m) {
-    m.def("philox", &philox, nb::arg("counters").noconvert(), nb::arg("key0"), nb::arg("key1"));
+    m.def("philox", &philox, nb::arg("counters"), nb::arg("key0"), nb::arg("key1"));
     m.def("draw_count", [](uint64_t initial_total) { return DrawStream({0, 0}, 0, 0, 0, initial_total).count(); },
           nb::arg("initial_total"), "Draw numbers of a row with this total are below this.");
     m.def("shuffle", &shuffle, nb::arg("count"), nb::arg("key0"), nb::arg("key1"));

@@ -81,8 +81,8 @@ nb::tuple take_rows_numbered(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("take_rows", &take_rows<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(),
+    m.def("take_rows", &take_rows<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
           nb::arg("positions"));
     m.def("take_rows_numbered", &take_rows_numbered<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("selector").noconvert(), nb::arg("known").noconvert(), nb::arg("positions"), nb::arg("include_targets"),

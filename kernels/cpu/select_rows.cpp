@@ -112,8 +112,8 @@ nb::tuple select_rows(
 
 template <class Index>
 void bind_select_rows_for(nb::module_& m) {
-    m.def("select_rows", &select_rows<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("data_bytes").noconvert().none(), nb::arg("item_size"), nb::arg("rows").noconvert(),
+    m.def("select_rows", &select_rows<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("data_bytes").none(), nb::arg("item_size"), nb::arg("rows"),
           "(indptr, indices, data bytes) of A[rows].");
 }
 

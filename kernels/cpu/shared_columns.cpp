@@ -125,14 +125,14 @@ nb::tuple draw_shared(
 
 template <class Position>
 void bind_for(nb::module_& m) {
-    m.def("draw_shared", &draw_shared<Position>, nb::arg("cumulative").noconvert(), nb::arg("guide").noconvert(),
-          nb::arg("batch_ids").noconvert(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"));
+    m.def("draw_shared", &draw_shared<Position>, nb::arg("cumulative"), nb::arg("guide").noconvert(),
+          nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"));
 }
 
 }  // namespace
 
 void bind_shared_columns(nb::module_& m) {
-    m.def("shared_guide", &shared_guide, nb::arg("cumulative").noconvert(), "The guide table of inclusive prefix sums.");
+    m.def("shared_guide", &shared_guide, nb::arg("cumulative"), "The guide table of inclusive prefix sums.");
     bind_for<int32_t>(m);
     bind_for<int64_t>(m);
 }

@@ -45,7 +45,7 @@ DrawnColumns<Index> drawn_columns(
 
 // The weights of all batches, by weigh(batch, N of the batch's src, their weights), which sets those that are not 1.
 template <class Index, class Weigh>
-Out<double> weighed(const DrawnColumns<Index>& drawn, Weigh&& weigh) {
+nb::object weighed(const DrawnColumns<Index>& drawn, Weigh&& weigh) {
     Buffer<double> weights(drawn.src_ptr[drawn.num_batches]);
     {
         nb::gil_scoped_release release;
@@ -63,7 +63,7 @@ Out<double> weighed(const DrawnColumns<Index>& drawn, Weigh&& weigh) {
 // Des Raj's ordered estimator: the r-th of s' drawn columns weighs ((T - N_1 - ... - N_(r-1)) / N_r + (s' - r)) / s'; the first
 // `num_targets` src columns of a batch, and all where the support was taken whole, weigh 1.
 template <class Index>
-Out<double> des_raj_weights(
+nb::object des_raj_weights(
     const In<int64_t>& indptr, const In<Index>& local, const In<uint64_t>& totals, const In<bool>& whole,
     const In<int64_t>& src_ptr, const In<int64_t>& num_targets, const In<uint64_t>& numerators) {
     const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
@@ -85,7 +85,7 @@ Out<double> des_raj_weights(
 // Draws with replacement (Hansen and Hurwitz): a column drawn `count` times in `size` draws weighs (count T) / (size N); the first
 // `num_targets` src columns of a batch weigh 1.
 template <class Index>
-Out<double> replacement_weights(
+nb::object replacement_weights(
     const In<int64_t>& indptr, const In<Index>& local, const In<int64_t>& counts, const In<uint64_t>& totals,
     const In<int64_t>& src_ptr, const In<int64_t>& num_targets, const In<uint64_t>& numerators, int64_t size) {
     const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
@@ -104,7 +104,7 @@ Out<double> replacement_weights(
 
 // As the authors of LADIES compute them: T / (s' N) for every src column, 0 where s' or N is 0.
 template <class Index>
-Out<double> reference_weights(
+nb::object reference_weights(
     const In<int64_t>& indptr, const In<Index>& local, const In<uint64_t>& totals, const In<int64_t>& src_ptr,
     const In<uint64_t>& numerators) {
     const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
@@ -119,15 +119,15 @@ Out<double> reference_weights(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr").noconvert();
+    const auto indptr = nb::arg("indptr");
     const auto local = nb::arg("local").noconvert();
-    const auto totals = nb::arg("totals").noconvert();
-    const auto src_ptr = nb::arg("src_ptr").noconvert();
-    const auto num_targets = nb::arg("num_targets").noconvert();
-    const auto numerators = nb::arg("numerators").noconvert();
-    m.def("des_raj_weights", &des_raj_weights<Index>, indptr, local, totals, nb::arg("whole").noconvert(), src_ptr, num_targets,
+    const auto totals = nb::arg("totals");
+    const auto src_ptr = nb::arg("src_ptr");
+    const auto num_targets = nb::arg("num_targets");
+    const auto numerators = nb::arg("numerators");
+    m.def("des_raj_weights", &des_raj_weights<Index>, indptr, local, totals, nb::arg("whole"), src_ptr, num_targets,
           numerators, "Weight of every src column of a draw without replacement.");
-    m.def("replacement_weights", &replacement_weights<Index>, indptr, local, nb::arg("counts").noconvert(), totals, src_ptr,
+    m.def("replacement_weights", &replacement_weights<Index>, indptr, local, nb::arg("counts"), totals, src_ptr,
           num_targets, numerators, nb::arg("size"), "Weight of every src column of a draw with replacement.");
     m.def("reference_weights", &reference_weights<Index>, indptr, local, totals, src_ptr, numerators,
           "Weight of every src column as the authors of LADIES compute it.");

@@ -480,8 +480,8 @@ nb::tuple spgemm(
 
 template <class Index, class T>
 void bind_spgemm_for(nb::module_& m) {
-    m.def("spgemm", &spgemm<Index, T>, nb::arg("a_indptr").noconvert(), nb::arg("a_indices").noconvert(),
-          nb::arg("a_data").noconvert().none(), nb::arg("b_indptr").noconvert(), nb::arg("b_indices").noconvert(),
+    m.def("spgemm", &spgemm<Index, T>, nb::arg("a_indptr"), nb::arg("a_indices").noconvert(),
+          nb::arg("a_data").noconvert().none(), nb::arg("b_indptr"), nb::arg("b_indices").noconvert(),
           nb::arg("b_data").noconvert().none(), nb::arg("num_columns"),
           "(indptr, indices, data) of A B. Values that are None are ones, of the other matrix's type or else float32.");
 }

@@ -32,6 +32,7 @@ constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third
 constexpr int64_t kCacheLine = 64;
 constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
 constexpr int64_t kSegmentsPerThread = 4;
+constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a row and for each of its draws
 constexpr int64_t kRowsPerSegment = 256;    // of a batch, at least, on average
 
 // Bytes of A that, read through, stay in the second-level cache while rows are drawn from them: three quarters of it.
@@ -338,13 +339,17 @@ nb::tuple sample_rows_uniform(
     const CsrView<Index> A = csr_view(indptr, indices);
     const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    return run<Index>([&] { return uniform_rows(A, Q, draw, positions); });
+    const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(size, kMostVectorDraws));
+    return run<Index>([&] {
+        const ThreadsFor threads(work);
+        return uniform_rows(A, Q, draw, positions);
+    });
 }
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(), nb::arg("batch_ids").noconvert(), nb::arg("key0"),
+    m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("key0"),
           nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"), nb::arg("positions"));
 }
 

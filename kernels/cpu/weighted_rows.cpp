@@ -226,9 +226,9 @@ nb::tuple sample_rows_weighted(
 
 template <class Index, class Real>
 void bind_for(nb::module_& m) {
-    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert(), nb::arg("batch_ptr").noconvert(), nb::arg("vertices").noconvert(),
-          nb::arg("batch_ids").noconvert(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
+    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert(), nb::arg("batch_ptr"), nb::arg("vertices"),
+          nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
           nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false);
 }
 

@@ -1,13 +1,13 @@
 """The `cpu` backend: the compiled kernels of `spsample._core` (C++17, OpenMP) behind the backend protocol.
 
-The methods only unpack and pack tuples and make arrays contiguous; what is drawn is said in `docs/law.md`,
-and the kernels' source, under `kernels/`, states sizes, order and complexity above each one.
+The methods only unpack and pack tuples; the core itself brings pointers, vertices and numbers of another type or layout
+into the form that it works on. What is drawn is said in `docs/law.md`; the kernels' source, under `kernels/`, states
+sizes, order and complexity above each one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,81 +34,32 @@ from spsample.backends.protocol import (
 __all__ = ["CpuBackend"]
 
 
-def _int64(array: Array) -> Int64Array:
-    """The array as contiguous int64; the same array where it is that already."""
-    return np.ascontiguousarray(array, dtype=np.int64)
-
-
-def _uint64(array: Array) -> UInt64Array:
-    """The array as contiguous uint64; the same array where it is that already."""
-    return np.ascontiguousarray(array, dtype=np.uint64)
-
-
-def _same(array: Array, like: Array) -> Any:
-    """The array, contiguous, in the dtype of `like` (the index type of a kernel call must be one)."""
-    return np.ascontiguousarray(array, dtype=like.dtype)
-
-
-def _matrix(A: Matrix) -> tuple[Int64Array, IntArray]:
-    """indptr and indices of A as the kernels take them."""
-    return _int64(A.indptr), np.ascontiguousarray(A.indices)
-
-
-def _selector(Q: StackedSelector, like: Array) -> tuple[Int64Array, IntArray, Int64Array]:
-    """The three arrays of Q as the kernels take them, vertices in the dtype of `like`."""
-    return _int64(Q.batch_ptr), _same(Q.vertices, like), _int64(Q.batch_ids)
-
-
-def _weights(data: Array | None) -> Any:
-    """Values, contiguous, or None."""
-    return None if data is None else np.ascontiguousarray(data)
-
-
 def _weighted(A: Matrix) -> tuple[Int64Array, IntArray, FloatArray | None, bool]:
     """A as the kernels take it that look at its weights."""
-    return *_matrix(A), _weights(A.data), bool(A.row_normalized)
+    return A.indptr, A.indices, A.data, bool(A.row_normalized)
 
 
-def _rule(rule: Numerators) -> tuple[Int64Array | None, int, int]:
-    """(shifts, power, column power)."""
-    return None if rule.shifts is None else _int64(rule.shifts), int(rule.power), int(rule.column_power)
-
-
-def _excluded(exclude: ColumnSample | None, like: Array) -> tuple[Int64Array | None, IntArray | None]:
+def _excluded(exclude: ColumnSample | None) -> tuple[Int64Array | None, IntArray | None]:
     """Pointers and columns of the columns left out of account, or None twice."""
-    return (None, None) if exclude is None else (_int64(exclude.indptr), _same(exclude.columns, like))
+    return (None, None) if exclude is None else (exclude.indptr, exclude.columns)
 
 
-def _extracted(rows: StackedRows, like: Array) -> tuple[Int64Array, Int64Array, IntArray, Int64Array | None]:
+def _extracted(rows: StackedRows) -> tuple[Int64Array, Int64Array, IntArray, Int64Array | None]:
     """(entry_ptr, indptr, columns, positions) of stacked rows."""
-    positions = None if rows.positions is None else _int64(rows.positions)
-    return _int64(rows.entry_ptr), _int64(rows.indptr), _same(rows.columns, like), positions
-
-
-def _compact(Q: StackedSelector, entry_ptr: Int64Array, columns: IntArray, include_targets: bool) -> Compaction:
-    """src of each batch from its targets and the columns of its entries, and the entries' places in it."""
-    selected = (_int64(Q.batch_ptr), _same(Q.vertices, columns))
-    return Compaction(
-        *_core.compact(*selected, _int64(entry_ptr), np.ascontiguousarray(columns), bool(include_targets))
-    )
+    return rows.entry_ptr, rows.indptr, rows.columns, rows.positions
 
 
 def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
     """(key word 0, key word 1, hop, size, replace)."""
-    return int(draw.key[0]), int(draw.key[1]), int(draw.hop), int(draw.size), bool(draw.replace)
+    return *draw.key, draw.hop, draw.size, bool(draw.replace)
 
 
-class _enough_draws:  # noqa: N801, as contextlib's own; half the time of a generator
-    """Turn a kernel's message that the draw numbers ran out into the error of the law's section 1."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None and issubclass(kind, _core.DrawLimitReached):
-            raise draw_limit_error() from error
+def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+    """What the kernel returns; its message that the draw numbers ran out becomes the error of the law's section 1."""
+    try:
+        return kernel(*arguments)
+    except _core.DrawLimitReached as error:
+        raise draw_limit_error() from error
 
 
 class CpuBackend:
@@ -135,52 +86,46 @@ class CpuBackend:
     # --- random bits ----------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
-        words: NDArray[np.uint32] = _core.philox(
-            np.ascontiguousarray(counters, dtype=np.uint32), int(key[0]), int(key[1])
-        )
+        words: NDArray[np.uint32] = _core.philox(counters, *key)
         return words
 
     def shuffle(self, count: int, key: tuple[int, int]) -> Int64Array:
         """Positions 0 .. count-1 sorted by their 64-bit word (law, section 5)."""
-        order: Int64Array = _core.shuffle(int(count), int(key[0]), int(key[1]))
+        order: Int64Array = _core.shuffle(count, *key)
         return order
 
     # --- integer probabilities ------------------------------------------------------------------------
     def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
         """Per row the largest binary exponent (`frexp`) of its positive entries, or `NO_EXPONENT`."""
-        exponents: NDArray[np.int32] = _core.row_exponents(_int64(A.indptr), _weights(A.data), bool(A.row_normalized))
+        exponents: NDArray[np.int32] = _core.row_exponents(A.indptr, A.data, bool(A.row_normalized))
         return exponents
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
         """(n,) numerators of the graph rule: column sums over all rows of A."""
-        totals: UInt64Array = _core.column_totals(*_weighted(A), *_rule(rule))
+        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule)
         return totals
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
-        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *_selector(Q, A.indices), *_rule(rule)))
+        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule))
 
     # --- row law --------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
-        selector = _selector(Q, A.indices)
         return StackedRows(
-            selector[0], *_core.sample_rows_uniform(*_matrix(A), *selector, *_draw(draw), bool(positions))
+            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions))
         )
 
     def sample_rows_weighted(
         self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
-        selector = _selector(Q, A.indices)
-        arguments = (*_matrix(A), _weights(A.data), *selector, *_draw(draw), bool(positions), bool(weights))
-        with _enough_draws():
-            return StackedRows(selector[0], *_core.sample_rows_weighted(*arguments))
+        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights))
+        return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""
-        selector = _selector(Q, A.indices)
-        return StackedRows(selector[0], *_core.take_rows(*_matrix(A), *selector, bool(positions)))
+        return StackedRows(Q.batch_ptr, *_core.take_rows(A.indptr, A.indices, *Q, bool(positions)))
 
     def take_rows_numbered(
         self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
@@ -197,7 +142,7 @@ class CpuBackend:
     # --- entry law and column law ---------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
-        totals: Int64Array = _core.row_totals(*_matrix(A), *_selector(Q, A.indices), *_excluded(exclude, A.indices))
+        totals: Int64Array = _core.row_totals(A.indptr, A.indices, *Q, *_excluded(exclude))
         return totals
 
     def locate(
@@ -209,73 +154,55 @@ class CpuBackend:
         exclude: ColumnSample | None,
     ) -> IntArray:
         """Column of the `offsets[j]`-th entry outside the excluded columns of the stacked row `rows[j]`."""
-        columns: IntArray = _core.locate(
-            *_matrix(A),
-            *_selector(Q, A.indices),
-            _int64(rows),
-            _int64(offsets),
-            *_excluded(exclude, A.indices),
-        )
+        columns: IntArray = _core.locate(A.indptr, A.indices, *Q, rows, offsets, *_excluded(exclude))
         return columns
 
     def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
-        q = None if numerators is None else np.ascontiguousarray(numerators, dtype=np.uint64)
-        with _enough_draws():
-            return ColumnSample(*_core.draw_entries(*_matrix(A), *_selector(Q, A.indices), q, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_entries, A.indptr, A.indices, *Q, numerators, *_draw(draw)))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
-        numerators = np.ascontiguousarray(P.numerators, dtype=np.uint64)
-        columns = np.ascontiguousarray(P.columns)
-        rows = (_int64(P.indptr), columns, numerators)
-        with _enough_draws():
-            return ColumnSample(*_core.draw_columns(*rows, _int64(batch_ids), *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_columns, P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
-        arguments = (*_weighted(A), *_selector(Q, A.indices), *_rule(rule), *_draw(draw))
-        with _enough_draws():
-            return ColumnSample(*_core.draw_merged(*arguments))
+        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw)))
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
         """Guide table of inclusive prefix sums."""
-        guide: IntArray = _core.shared_guide(_uint64(cumulative))
+        guide: IntArray = _core.shared_guide(cumulative)
         return guide
 
     def draw_shared(
         self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw, guide: IntArray | None = None
     ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
-        inclusive = _uint64(cumulative)
-        table = self.shared_guide(inclusive) if guide is None else np.ascontiguousarray(guide)
-        with _enough_draws():
-            return ColumnSample(*_core.draw_shared(inclusive, table, _int64(batch_ids), *_draw(draw)))
+        table = self.shared_guide(cumulative) if guide is None else guide
+        return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *_draw(draw)))
 
     # --- extraction -----------------------------------------------------------------------------------
     def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
         """src of each batch: its Q vertices first (`include_targets`), then the other columns ascending."""
-        return _compact(Q, rows.entry_ptr, rows.columns, include_targets)
+        return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, rows.entry_ptr, rows.columns, bool(include_targets)))
 
     def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
         """The same; `local` is the memory of `rows.columns`."""
         own = rows.columns.flags.c_contiguous and rows.columns.flags.writeable
         local = rows.columns if own else rows.columns.copy()
-        selected = (_int64(Q.batch_ptr), _same(Q.vertices, local), _int64(rows.entry_ptr))
-        src_ptr, src = _core.compact_in_place(*selected, local, bool(include_targets))
+        src_ptr, src = _core.compact_in_place(Q.batch_ptr, Q.vertices, rows.entry_ptr, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
 
     def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
         """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
-        return _compact(Q, sample.indptr, _same(sample.columns, Q.vertices), include_targets)
+        columns = sample.columns.astype(Q.vertices.dtype, copy=False)
+        return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, sample.indptr, columns, bool(include_targets)))
 
     def extract(
         self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
     ) -> StackedRows:
         """Rows Q of A restricted to each batch's src columns: local ids, A's order, positions where asked for."""
-        selector = _selector(Q, A.indices)
-        columns = (_int64(src_ptr), _same(src, A.indices))
-        return StackedRows(selector[0], *_core.extract(*_matrix(A), *selector, *columns, bool(positions)))
+        return StackedRows(Q.batch_ptr, *_core.extract(A.indptr, A.indices, *Q, src_ptr, src, bool(positions)))
 
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
@@ -283,10 +210,10 @@ class CpuBackend:
         """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
         numerators: UInt64Array = _core.extracted_numerators(
             *_weighted(A),
-            *_selector(Q, A.indices),
-            *_extracted(rows, A.indices),
-            _int64(src_ptr),
-            *_rule(rule),
+            *Q,
+            *_extracted(rows),
+            src_ptr,
+            *rule,
         )
         return numerators
 
@@ -295,13 +222,13 @@ class CpuBackend:
     ) -> NDArray[np.float64]:
         """(len(src),) c of every src column for a draw without replacement."""
         weights: NDArray[np.float64] = _core.des_raj_weights(
-            _int64(sample.indptr),
-            np.ascontiguousarray(sources.local),
-            _uint64(sample.totals),
-            np.ascontiguousarray(sample.whole),
-            _int64(sources.src_ptr),
-            _int64(num_targets),
-            _uint64(numerators),
+            sample.indptr,
+            sources.local,
+            sample.totals,
+            sample.whole,
+            sources.src_ptr,
+            num_targets,
+            numerators,
         )
         return weights
 
@@ -310,14 +237,14 @@ class CpuBackend:
     ) -> NDArray[np.float64]:
         """The same for `size` draws with replacement."""
         weights: NDArray[np.float64] = _core.replacement_weights(
-            _int64(sample.indptr),
-            np.ascontiguousarray(sources.local),
-            _int64(sample.counts),
-            _uint64(sample.totals),
-            _int64(sources.src_ptr),
-            _int64(num_targets),
-            _uint64(numerators),
-            int(size),
+            sample.indptr,
+            sources.local,
+            sample.counts,
+            sample.totals,
+            sources.src_ptr,
+            num_targets,
+            numerators,
+            size,
         )
         return weights
 
@@ -326,11 +253,11 @@ class CpuBackend:
     ) -> NDArray[np.float64]:
         """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
         weights: NDArray[np.float64] = _core.reference_weights(
-            _int64(sample.indptr),
-            np.ascontiguousarray(sources.local),
-            _uint64(sample.totals),
-            _int64(sources.src_ptr),
-            _uint64(numerators),
+            sample.indptr,
+            sources.local,
+            sample.totals,
+            sources.src_ptr,
+            numerators,
         )
         return weights
 
@@ -344,14 +271,13 @@ class CpuBackend:
         normalize: bool,
     ) -> FloatArray:
         """`A_iv weights[v]` per extracted entry: binary64, optionally row-normalised, then rounded once."""
-        factors = np.ascontiguousarray(weights, dtype=np.float64)
         values: FloatArray
         values, overflowed = _core.entry_values(
             *_weighted(A),
-            *_selector(Q, A.indices),
-            *_extracted(rows, A.indices),
-            _int64(src_ptr),
-            factors,
+            *Q,
+            *_extracted(rows),
+            src_ptr,
+            weights,
             bool(normalize),
         )
         if overflowed >= 0:
@@ -361,29 +287,28 @@ class CpuBackend:
     # --- other libraries' forms -----------------------------------------------------------------------
     def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
         """(2, entries) column and row of each entry of a CSR matrix."""
-        edges: Int64Array = _core.edge_index(_int64(indptr), np.ascontiguousarray(indices))
+        edges: Int64Array = _core.edge_index(indptr, indices)
         return edges
 
     def widened(self, ids: IntArray) -> Int64Array:
         """The ids as int64, in memory of their own."""
-        wide: Int64Array = _core.widened(np.ascontiguousarray(ids))
+        wide: Int64Array = _core.widened(ids)
         return wide
 
     # --- subgraph layout ------------------------------------------------------------------------------
     def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
         """One array of several hops' stacked arrays, each batch's parts side by side."""
-        as_bytes = [np.ascontiguousarray(part).view(np.uint8) for part in parts]
-        out: Array = _core.interleave(as_bytes, [_int64(p) for p in pointers], parts[0].dtype.itemsize)
-        return out.view(parts[0].dtype)
+        out: Array = _core.interleave(list(parts), list(pointers))
+        return out
 
     def appended(self, found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
         """Pointers and ids of what stands behind the first `found` ones in each batch's `known` ids."""
-        ptr, ids = _core.appended(_int64(found_ptr), _int64(known_ptr), np.ascontiguousarray(known))
+        ptr, ids = _core.appended(found_ptr, known_ptr, known)
         return ptr, ids
 
     def interleave_pointers(self, parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
         """Row pointers over the rows of all hops that start at 0 in every batch."""
-        out: Int64Array = _core.interleave_pointers([_int64(p) for p in parts], [_int64(p) for p in pointers])
+        out: Int64Array = _core.interleave_pointers(list(parts), list(pointers))
         return out
 
     # --- general sparse algebra -----------------------------------------------------------------------
@@ -395,11 +320,8 @@ class CpuBackend:
     ) -> tuple[Int64Array, IntArray, Array]:
         """C = A B (CSR triples; the same dtype in both, None for ones): columns ascending, zeros kept."""
         index = np.result_type(A[1], B[1])
-        left, right = (
-            (_int64(indptr), np.ascontiguousarray(indices, dtype=index), _weights(data))
-            for indptr, indices, data in (A, B)
-        )
-        C_indptr, C_indices, C_data = _core.spgemm(*left, *right, int(num_columns))
+        left, right = ((indptr, np.asarray(indices, dtype=index), data) for indptr, indices, data in (A, B))
+        C_indptr, C_indices, C_data = _core.spgemm(*left, *right, num_columns)
         return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data
 
     def select_rows(
@@ -409,7 +331,5 @@ class CpuBackend:
         data = None if A[2] is None else np.ascontiguousarray(A[2])
         data_bytes = None if data is None else data.view(np.uint8)
         item_size = 0 if data is None else data.dtype.itemsize
-        indptr, indices, selected = _core.select_rows(
-            _int64(A[0]), np.ascontiguousarray(A[1]), data_bytes, item_size, _int64(rows)
-        )
+        indptr, indices, selected = _core.select_rows(A[0], A[1], data_bytes, item_size, rows)
         return indptr, indices, None if data is None else selected.view(data.dtype)

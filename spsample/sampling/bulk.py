@@ -238,7 +238,7 @@ class BulkSample:
     @property
     def num_edges(self) -> int:
         """Sampled edges of all layers and batches."""
-        return int(sum(layer.entry_ranges.size.sum() for layer in self.layers))
+        return sum(layer.entry_ranges.total for layer in self.layers)
 
     def __repr__(self) -> str:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"

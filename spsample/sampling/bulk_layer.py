@@ -13,26 +13,48 @@ from spsample.sparse import StackedLayer
 
 
 class Ranges:
-    """A slice `begin[i] : end[i]` of a stacked array for each batch i; both int64 arrays (k,)."""
+    """A slice of a stacked array for each of k batches.
 
-    __slots__ = ("begin", "end")
+    Batch i's begins at `ptr[i]` and has `sizes[i + 1] - sizes[i]` elements; by default `sizes` is `ptr`. Each is longer
+    by `more` elements, and begins `more` later for each batch before it.
 
-    def __init__(self, begin: Int64Array, end: Int64Array) -> None:
-        self.begin = begin
-        self.end = end
+    Examples
+    --------
+    >>> rows = np.array([0, 2, 5])
+    >>> Ranges(rows)[1], Ranges(rows, more=1)[1]     # a batch has one row pointer more than rows
+    (slice(2, 5, None), slice(3, 7, None))
+    """
 
-    @classmethod
-    def between(cls, ptr: Int64Array) -> Ranges:
-        """The slices between consecutive pointers (k + 1,)."""
-        return cls(ptr[:-1], ptr[1:])
+    __slots__ = ("_more", "_ptr", "_sizes")
+
+    def __init__(self, ptr: Int64Array, sizes: Int64Array | None = None, more: int = 0) -> None:
+        self._ptr = ptr
+        self._sizes = ptr if sizes is None else sizes
+        self._more = more
+
+    @property
+    def begin(self) -> Int64Array:
+        """Where each slice begins (k,)."""
+        return self._ptr[:-1] + self._more * np.arange(len(self._ptr) - 1)
 
     @property
     def size(self) -> Int64Array:
         """Length of each slice (k,)."""
-        return self.end - self.begin
+        return self._sizes[1:] - self._sizes[:-1] + self._more
+
+    @property
+    def total(self) -> int:
+        """Length of all slices together."""
+        return self._sizes.item(-1) - self._sizes.item(0) + self._more * (len(self._sizes) - 1)
+
+    @property
+    def end(self) -> Int64Array:
+        """Where each slice ends (k,)."""
+        return self.begin + self.size
 
     def __getitem__(self, i: int) -> slice:
-        return slice(self.begin.item(i), self.end.item(i))
+        begin = self._ptr.item(i) + self._more * i
+        return slice(begin, begin + self._sizes.item(i + 1) - self._sizes.item(i) + self._more)
 
 
 @dataclass(eq=False, slots=True)
@@ -58,26 +80,24 @@ class BulkLayer:
     def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
         """Of what EXTRACT returned."""
         rows = layer.rows
-        between = Ranges.between
-        first_pointers = rows.batch_ptr + np.arange(len(rows.batch_ptr))  # a batch has one pointer more than rows
         return cls(
             layer.dst.vertices,
-            between(rows.batch_ptr),
+            Ranges(rows.batch_ptr),
             layer.src,
-            between(layer.src_ptr),
+            Ranges(layer.src_ptr),
             rows.indptr,
-            between(first_pointers),
+            Ranges(rows.batch_ptr, more=1),
             rows.columns,
             layer.data,
             layer.edge_ids,
-            between(rows.entry_ptr),
+            Ranges(rows.entry_ptr),
         )
 
     def alone(self, i: int) -> BulkLayer:
         """The same of batch i only, copied."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        starts = [Ranges(np.zeros(1, np.int64), one.end[i : i + 1] - one.begin[i : i + 1]) for one in ranges]
+        starts = [Ranges(np.array([0, part.stop - part.start])) for part in (dst, src, indptr, entries)]
         return BulkLayer(
             dst=self.dst[dst].copy(),
             dst_ranges=starts[0],

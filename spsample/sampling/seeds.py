@@ -12,7 +12,7 @@ from spsample.errors import InputError
 from spsample.sparse import RowSelector, split, stack
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SeedBatches:
     """Seeds cut into batches.
 

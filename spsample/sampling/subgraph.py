@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spsample.backends import Backend
 from spsample.backends.protocol import Int64Array, IntArray
@@ -70,36 +68,26 @@ class _Union:
 
     def __init__(self, backend: Backend, hops: list[_Hop], known_ptr: list[Int64Array]) -> None:
         self.known_ptr = known_ptr
-        self.entry_ptr = [hop.entry_ptr for hop in hops]
+        entry_ptr = [hop.entry_ptr for hop in hops]
+        self.entry_sums = list(accumulate(entry_ptr))  # entries of the first hops, of each batch and those before it
         # One kind of array after the other, the longest first: beside the result there is that one once more at most.
-        self.edge_ids = _gathered(backend, [hop.take("edge_ids") for hop in hops], self.entry_ptr)
-        self.data = _gathered(backend, [hop.take("data") for hop in hops], self.entry_ptr)
-        self.indices: Any = backend.interleave([hop.take("columns") for hop in hops], self.entry_ptr)
+        self.edge_ids = _gathered(backend, [hop.take("edge_ids") for hop in hops], entry_ptr)
+        self.data = _gathered(backend, [hop.take("data") for hop in hops], entry_ptr)
+        self.indices: Any = backend.interleave([hop.take("columns") for hop in hops], entry_ptr)
         self.indptr = backend.interleave_pointers([hop.take("indptr") for hop in hops], [hop.batch_ptr for hop in hops])
 
     def layers(self, known: IntArray) -> list[BulkLayer]:
         """Layer 1, of all hops, first. `known` are all vertices of all batches."""
-        first = self.known_ptr[-1][:-1]
-        first_row = self.known_ptr[-2][:-1] + np.arange(len(first))  # a batch has one pointer more than rows
-        second_row = first_row + 1
-        first_entry = end_entry = reduce(np.add, [ptr[:-1] for ptr in self.entry_ptr])
-        num_dst = _sizes(self.known_ptr[0])
-        dst = Ranges(first, first + num_dst)
+        every_vertex, every_row, every_entry = self.known_ptr[-1], self.known_ptr[-2], self.entry_sums[-1]
+        dst = Ranges(every_vertex, self.known_ptr[0])
         layers = []
-        for src_ptr, entry_ptr in zip(self.known_ptr[1:], self.entry_ptr, strict=True):
-            num_src = _sizes(src_ptr)
-            end_entry = end_entry + _sizes(entry_ptr)
-            src = Ranges(first, first + num_src)
-            rows, entries = Ranges(first_row, second_row + num_dst), Ranges(first_entry, end_entry)
+        for dst_ptr, src_ptr, entry_ptr in zip(self.known_ptr[:-1], self.known_ptr[1:], self.entry_sums, strict=True):
+            src = Ranges(every_vertex, src_ptr)
+            rows, entries = Ranges(every_row, dst_ptr, more=1), Ranges(every_entry, entry_ptr)
             csr = (self.indptr, rows, self.indices, self.data, self.edge_ids, entries)
             layers.append(BulkLayer(known, dst, known, src, *csr))
-            num_dst, dst = num_src, src
+            dst = src
         return layers[::-1]
-
-
-def _sizes(ptr: Int64Array) -> Int64Array:
-    """Elements of each batch."""
-    return ptr[1:] - ptr[:-1]
 
 
 def _gathered(backend: Backend, parts: list[Any], pointers: list[Int64Array]) -> Any:

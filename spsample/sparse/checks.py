@@ -159,7 +159,8 @@ def check_range(argument: str, array: NDArray[Any], end: int, what: str, hint: s
 def _largest_unsigned(array: NDArray[Any]) -> int:
     """The largest entry, where negative ones count as the unsigned integers of the same bits, which are larger."""
     unsigned = array if array.dtype.kind == "u" else array.view(_UNSIGNED[array.dtype.itemsize])
-    return int(np.maximum.reduce(unsigned, axis=None))
+    flat = unsigned.ravel(order="K")
+    return int(flat[flat.argmax()])  # in a third of the time of a maximum
 
 
 def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:

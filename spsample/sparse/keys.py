@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
-from spsample.backends.reference.random import philox_words
 from spsample.sparse.checks import require_int
 
 LAW_VERSION = 1
@@ -29,8 +30,9 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
 @lru_cache(maxsize=64)
 def _key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """The same of arguments that are known to be right; an epoch is often sampled in many calls."""
-    counter = (epoch % 2**32, epoch >> 32, purpose, 0)
-    return philox_words(counter, (random_seed % 2**32, random_seed >> 32))[:2]
+    counter = np.array([[epoch % 2**32, epoch >> 32, purpose, 0]], np.uint32)
+    first, second, _, _ = get_backend().philox(counter, (random_seed % 2**32, random_seed >> 32))[0].tolist()
+    return first, second
 
 
 def shuffle(count: int, random_seed: int = 0, epoch: int = 0, *, backend: str | None = None) -> Int64Array:

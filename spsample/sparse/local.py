@@ -48,6 +48,9 @@ class LocalOperand(GraphOperand):
         self.matrix = matrix
         self.edge_ids = edge_ids
         self._backend = backend
+        self._weighting: Weighting = "row" if matrix.row_normalized else "unweighted"
+        if matrix.data is not None:
+            self._weighting = "weighted"
 
     @property
     def num_nodes(self) -> int:
@@ -59,9 +62,7 @@ class LocalOperand(GraphOperand):
 
     @property
     def weighting(self) -> Weighting:
-        if self.matrix.data is not None:
-            return "weighted"
-        return "row" if self.matrix.row_normalized else "unweighted"
+        return self._weighting
 
     @property
     def index_dtype(self) -> np.dtype[np.signedinteger]:

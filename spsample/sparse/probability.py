@@ -47,7 +47,7 @@ def frontier_rule(
     if weighting == "unweighted":
         return Numerators(None, power, column_power)
     exponents = _segment_maxima(totals.exponents, Q.batch_ptr)
-    bits = np.array([ceil_log2(max(int(m), 1)) for m in entries], np.int64)
+    bits = np.array([ceil_log2(max(m, 1)) for m in entries.tolist()], np.int64)
     return Numerators(HEADROOM_BITS[column_power] - power * exponents - bits, power, column_power)
 
 
@@ -88,14 +88,16 @@ def _check_headroom(entries: Int64Array, column_power: int) -> None:
 
 
 def _segment_sums(values: Int64Array, ptr: Int64Array) -> Int64Array:
-    ends = np.concatenate([[0], np.cumsum(values)])
-    sums: Int64Array = (ends[ptr[1:]] - ends[ptr[:-1]]).astype(np.int64)
+    before = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=before[1:])
+    sums: Int64Array = before[ptr[1:]] - before[ptr[:-1]]
     return sums
 
 
 def _segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
     """Maximum of each segment; 0 where it is empty or has no exponent (nothing is drawn there)."""
-    padded = np.append(values.astype(np.int64), NO_EXPONENT)
+    padded = np.full(len(values) + 1, NO_EXPONENT, np.int64)
+    padded[:-1] = values
     maxima = np.maximum.reduceat(padded, ptr[:-1]) if len(ptr) > 1 else padded[:0]
     maxima[(ptr[1:] == ptr[:-1]) | (maxima == NO_EXPONENT)] = 0
     return maxima

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class RowSelector(StackedSelector):
         return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
 
 
-@dataclass(frozen=True, eq=False)
-class BatchSelector:
+class BatchSelector(NamedTuple):
     """Q with one row per batch: row i has a 1 in the column of each vertex of batch i."""
 
     rows: RowSelector
@@ -61,22 +61,19 @@ class BatchSelector:
         return BatchProduct(self.rows, A)
 
 
-@dataclass(frozen=True, eq=False)
-class Squared:
+class Squared(NamedTuple):
     """A o A, the entrywise square, never formed."""
 
     operand: GraphOperand
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(NamedTuple):
     """A with every stored entry counted as 1, never formed."""
 
     operand: GraphOperand
 
 
-@dataclass(frozen=True, eq=False)
-class RowView:
+class RowView(NamedTuple):
     """Lazy Q A with one row of A per row of Q: sampling it is one fused kernel at the rows' owners (row law)."""
 
     Q: RowSelector
@@ -95,7 +92,7 @@ class RowView:
         return "whole" if draw.size < 0 else self.rule
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BatchProduct:
     """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
 
@@ -125,10 +122,14 @@ class BatchProduct:
         """Of the frontier's rows: asked for once, for drawing and for the values."""
         return self.A.row_totals(self.Q.arrays)
 
-    @cached_property
+    @property
     def _rule(self) -> Numerators:
         if self.A.weighting == "unweighted" and self.column_power == 1:
             return Numerators(None, self.power, self.column_power)  # and no totals are asked for
+        return self._frontier_rule
+
+    @cached_property
+    def _frontier_rule(self) -> Numerators:
         return frontier_rule(self.A.weighting, self.Q.arrays, self._totals, self.power, self.column_power)
 
     def _sample_entries(self, draw: Draw) -> ColumnSample:
@@ -138,8 +139,7 @@ class BatchProduct:
         return self.A.draw_entries(Q, row_normalized_numerators(Q, self._totals, self._rule), draw)
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnNorms:
+class ColumnNorms(NamedTuple):
     """Lazy row of squared column norms of A, the same for every batch: what FastGCN draws from."""
 
     Q: RowSelector
