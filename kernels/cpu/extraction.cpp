@@ -38,6 +38,15 @@ struct Extraction {
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
+
+// Those of a set of columns that are at least `first` and at most `last`. O(log columns).
+template <class Index>
+SortedColumns<Index> columns_between(const SortedColumns<Index>& set, Index first, Index last) {
+    const Index* const begin = std::lower_bound(set.columns, set.columns + set.count, first);
+    const Index* const end = std::upper_bound(begin, set.columns + set.count, last);
+    return {begin, set.places + (begin - set.columns), end - begin};
+}
 
 // What a chunk of stacked rows found.
 template <class Index>
@@ -79,16 +88,20 @@ struct Finder {
         }
     }
 
-    // The same by looking for every column in the row. O(columns log degree).
+    // The same by looking for every column in the ascending row, piece by piece. O(columns log degree + degree / kSearchPiece).
     void add_by_search(const SortedColumns<Index>& columns, const Index* row, int64_t degree, int64_t begin) {
-        const Matches<Index> matches{grown(offsets, degree + kMatchRoom), grown(places, degree + kMatchRoom)};
-        const int64_t found = match_functions<Index>().search(columns, row, degree, matches);
-        make_room(found);
-        std::copy_n(matches.places, found, local.data() + count);
-        if (with_positions) {
-            for (int64_t j = 0; j < found; ++j) positions[static_cast<size_t>(count + j)] = begin + matches.offsets[j];
+        for (int64_t first = 0; first < degree; first += kSearchPiece) {
+            const int64_t piece = std::min(kSearchPiece, degree - first);
+            const SortedColumns<Index> within = columns_between(columns, row[first], row[first + piece - 1]);
+            const Matches<Index> matches{grown(offsets, piece + kMatchRoom), grown(places, piece + kMatchRoom)};
+            const int64_t found = match_functions<Index>().search(within, row + first, piece, matches);
+            make_room(found);
+            std::copy_n(matches.places, found, local.data() + count);
+            for (int64_t j = 0; with_positions && j < found; ++j) {
+                positions[static_cast<size_t>(count + j)] = begin + first + matches.offsets[j];
+            }
+            count += found;
         }
-        count += found;
     }
 
     // All that was found since `count` was 0, to be kept.
@@ -142,7 +155,7 @@ struct Search {
         const int64_t batch = batch_of(row), before = finder.count;
         const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
         const SortedColumns<Index> sorted = sets->sorted(batch);
-        if (degree > kSearchRatio * sorted.count && degree <= kLongestSearch) {
+        if (degree > kSearchRatio * sorted.count) {
             finder.add_by_search(sorted, A.indices + first, degree, first);
         } else {
             finder.add_by_filter(sets->filter(batch), sets->places(batch), A.indices + first, degree, first);

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ContextDecorator, nullcontext
-from functools import cache
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, wraps
 from importlib import import_module
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from spsample.backends.protocol import FloatArray, Matrix, StackedRows
 from spsample.errors import CapacityError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @cache
@@ -22,7 +26,7 @@ def _environment() -> Callable[[], AbstractContextManager[object]]:
     return make
 
 
-class default_float_environment(ContextDecorator):  # noqa: N801, as contextlib's own
+class default_float_environment:  # noqa: N801, as contextlib's own
     """Compute as IEEE 754 says by default: round to nearest, keep subnormal numbers. Also a decorator.
 
     The calling thread may have been told otherwise (``torch.set_flush_denormal(True)``), which would change what NumPy
@@ -45,9 +49,15 @@ class default_float_environment(ContextDecorator):  # noqa: N801, as contextlib'
     ) -> None:
         self._context.__exit__(kind, error, trace)
 
-    def _recreate_cm(self) -> default_float_environment:
-        """A decorated function's calls may overlap, so each has a context of its own."""
-        return default_float_environment()
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Decorate `function`. Its calls may overlap, so each has a context of its own."""
+
+        @wraps(function)
+        def computed(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with _environment()():
+                return function(*args, **kwargs)
+
+        return computed
 
 
 def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:
