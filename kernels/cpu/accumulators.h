@@ -1,4 +1,4 @@
-// One row of a sparse product: four ways of adding up its products by column, all with the same bits.
+// One row of a sparse product: five ways of adding up its products by column, all with the same bits.
 //
 // A product a_ij b_jv is looked at in the order of A's row and, inside of it, of B's; every sum starts with its first product
 // and goes on in that order. Integers wrap around, as NumPy's do.
@@ -62,6 +62,43 @@ template <class Index, class T>
 struct RowOutput {
     Index* columns;
     T* values;
+};
+
+// Very few products: each is inserted among the columns before it, in the row itself. O(products^2), O(products) where they ascend.
+template <class Index, class T>
+class InsertAccumulator {
+public:
+    static constexpr int64_t kMost = 6;  // products
+
+    void begin(const RowOutput<Index, T>& out) {
+        out_ = out;
+        count_ = 0;
+    }
+
+    void add_row(const ScaledRow<Index, T>& row) {
+        for (int64_t q = 0; q < row.count; ++q) insert(row.columns[q], multiply(row.scale, row.values[q]));
+    }
+
+    int64_t take(const RowOutput<Index, T>&) { return count_; }
+
+private:
+    void insert(Index column, T product) {
+        int64_t place = count_;
+        while (place > 0 && out_.columns[place - 1] > column) --place;
+        if (place > 0 && out_.columns[place - 1] == column) {
+            out_.values[place - 1] = add(out_.values[place - 1], product);
+            return;
+        }
+        for (int64_t i = count_++; i > place; --i) {
+            out_.columns[i] = out_.columns[i - 1];
+            out_.values[i] = out_.values[i - 1];
+        }
+        out_.columns[place] = column;
+        out_.values[place] = product;
+    }
+
+    RowOutput<Index, T> out_{nullptr, nullptr};
+    int64_t count_ = 0;
 };
 
 // Few products: each goes to the place that is the number of smaller columns, found by comparing all with all without a branch;

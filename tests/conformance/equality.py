@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,6 +16,11 @@ from spsample.backends import available_backends
 needs_cpu = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is not built")
 
 MOST_NODES = 40
+
+
+def examples(count):
+    """So many examples; a quarter under the sanitizers, whose part is the memory accesses of each path, not its law."""
+    return count // 4 if os.environ.get("HYPOTHESIS_PROFILE") == "sanitize" else count
 
 
 # --- strategies -----------------------------------------------------------------------------------------------------
