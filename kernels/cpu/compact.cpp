@@ -227,6 +227,8 @@ struct StackedColumns {
 template <class Index>
 Sources<Index> number_columns(
     const SelectorView<Index>& Q, const StackedColumns<Index>& entries, bool include_targets, Index* local) {
+    constexpr int64_t kEntryWork = 8, kBatchWork = 1 << 12;  // as elements of a loop
+    const ThreadsFor threads(kEntryWork * (Q.num_rows + entries.entry_ptr[Q.num_batches]) + kBatchWork * Q.num_batches);
     std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
     const int64_t batches_of_thread = (Q.num_batches - 1) / thread_limit() + 1;
     const auto make_scratch = [&] { return Scratch<Index>{{}, {}, Room<Index>(batches_of_thread)}; };
