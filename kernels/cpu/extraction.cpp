@@ -124,13 +124,27 @@ private:
     }
 };
 
-// The stacked rows of all batches by vertex, so that a row of A that many batches select is read once and then lies in the cache.
+// The end of the group of batches from `begin` on whose column sets lie in the second-level cache together; at least one batch.
+inline int64_t group_end(const int64_t* src_ptr, int64_t num_batches, int64_t begin) {
+    constexpr int64_t kGroupColumns = int64_t(1) << 16;  // with filters of at most 16 bytes a column
+    const int64_t* const after = std::upper_bound(src_ptr + begin + 1, src_ptr + num_batches + 1, src_ptr[begin] + kGroupColumns);
+    return std::max(begin + 1, static_cast<int64_t>(after - src_ptr) - 1);
+}
+
+// The stacked rows, group of batches by group, those of a group by vertex: a row of A that many batches select is read once and then
+// lies in the cache, and so do the group's column sets.
 template <class Index>
-std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q) {
+std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const int64_t* src_ptr) {
     require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
-    std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows)), spare;
-    for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
-    sort_by_key(order, spare);
+    std::vector<Numbered<Index>> order, group, spare;
+    order.reserve(static_cast<size_t>(Q.num_rows));
+    for (int64_t begin = 0, end = 0; begin < Q.num_batches; begin = end) {
+        end = group_end(src_ptr, Q.num_batches, begin);
+        group.clear();
+        for (int64_t r = Q.batch_ptr[begin]; r < Q.batch_ptr[end]; ++r) group.push_back({Q.vertices[r], static_cast<Index>(r)});
+        sort_by_key(group, spare);
+        order.insert(order.end(), group.begin(), group.end());
+    }
     return order;
 }
 
@@ -145,8 +159,8 @@ struct Search {
     Buffer<int64_t> counts;  // per stacked row
 
     Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
-          counts(Q.num_rows) {}
+        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q, src_ptr)),
+          found((order.size() + kRowChunk - 1) / kRowChunk), counts(Q.num_rows) {}
 
     int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
 
