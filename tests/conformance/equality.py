@@ -71,21 +71,16 @@ def make_graph(edges, kind, index=np.int32):
 sizes = st.lists(st.integers(1, 7), min_size=1, max_size=3)
 flags = st.booleans()
 
-node_wise = st.builds(
-    sp.GraphSAGE,
-    st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3),
-    replace=flags,
-    weighted=st.sampled_from([None, False]),
-    layout=st.just("blocks"),
-    include_targets=flags,
-)
-subgraphs = st.builds(
-    sp.GraphSAGE,
-    st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3),
-    replace=flags,
-    weighted=st.sampled_from([None, False]),
-    layout=st.just("subgraph"),
-)
+
+def graphsage(layout, **options):
+    """GraphSAGE samplers of a layout."""
+    fanouts = st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3)
+    weighted = st.sampled_from([None, False])
+    return st.builds(sp.GraphSAGE, fanouts, replace=flags, weighted=weighted, layout=st.just(layout), **options)
+
+
+node_wise = graphsage("blocks", include_targets=flags)
+subgraphs = graphsage("subgraph")
 drawn_values = st.sampled_from(
     [{"values": "unbiased"}, {"values": "unbiased", "replace": True}, {"values": "reference"}]
 )
