@@ -64,40 +64,61 @@ struct RowOutput {
     T* values;
 };
 
-// Very few products: each is inserted among the columns before it, in the row itself. O(products^2), O(products) where they ascend.
+// Very few products: the number of smaller columns is the place of each, unless two are of one column; then each is inserted among
+// those before it. O(products^2), without a branch that depends on distinct columns.
 template <class Index, class T>
-class InsertAccumulator {
+class PairsAccumulator {
 public:
     static constexpr int64_t kMost = 6;  // products
 
-    void begin(const RowOutput<Index, T>& out) {
-        out_ = out;
-        count_ = 0;
-    }
+    void begin() { count_ = 0; }
 
     void add_row(const ScaledRow<Index, T>& row) {
-        for (int64_t q = 0; q < row.count; ++q) insert(row.columns[q], multiply(row.scale, row.values[q]));
+        for (int64_t q = 0; q < row.count; ++q) {
+            columns_[count_] = row.columns[q];
+            values_[count_++] = multiply(row.scale, row.values[q]);
+        }
     }
 
-    int64_t take(const RowOutput<Index, T>&) { return count_; }
+    int64_t take(const RowOutput<Index, T>& out) {
+        int64_t places[kMost] = {}, sum = 0;
+        for (int64_t i = 1; i < count_; ++i) {
+            for (int64_t j = 0; j < i; ++j) {
+                const int64_t above = columns_[j] < columns_[i], below = columns_[i] < columns_[j];
+                places[i] += above;
+                places[j] += below;
+                sum += above + below;
+            }
+        }
+        if (sum < count_ * (count_ - 1) / 2) return inserted(out);
+        for (int64_t i = 0; i < count_; ++i) {
+            out.columns[places[i]] = columns_[i];
+            out.values[places[i]] = values_[i];
+        }
+        return count_;
+    }
 
 private:
-    void insert(Index column, T product) {
-        int64_t place = count_;
-        while (place > 0 && out_.columns[place - 1] > column) --place;
-        if (place > 0 && out_.columns[place - 1] == column) {
-            out_.values[place - 1] = add(out_.values[place - 1], product);
-            return;
+    int64_t inserted(const RowOutput<Index, T>& out) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < count_; ++i) {
+            int64_t place = count;
+            while (place > 0 && out.columns[place - 1] > columns_[i]) --place;
+            if (place > 0 && out.columns[place - 1] == columns_[i]) {
+                out.values[place - 1] = add(out.values[place - 1], values_[i]);
+                continue;
+            }
+            std::copy_backward(out.columns + place, out.columns + count, out.columns + count + 1);
+            std::copy_backward(out.values + place, out.values + count, out.values + count + 1);
+            out.columns[place] = columns_[i];
+            out.values[place] = values_[i];
+            ++count;
         }
-        for (int64_t i = count_++; i > place; --i) {
-            out_.columns[i] = out_.columns[i - 1];
-            out_.values[i] = out_.values[i - 1];
-        }
-        out_.columns[place] = column;
-        out_.values[place] = product;
+        return count;
     }
 
-    RowOutput<Index, T> out_{nullptr, nullptr};
+    Index columns_[kMost];
+    T values_[kMost];
     int64_t count_ = 0;
 };
 

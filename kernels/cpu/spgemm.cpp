@@ -129,7 +129,7 @@ void for_each_row(const Factors<Index, T>& factors, int64_t i, Body&& body) {
 
 // --- method ---------------------------------------------------------------------------------------------------------------
 
-enum class Method { kInsert, kRank, kMerge, kDense, kHash };
+enum class Method { kPairs, kRank, kMerge, kDense, kHash };
 
 // How to add up the products of a row. Sums for all columns pay where they fit in a cache and
 // there is work enough to make up for setting them; few products are merged faster.
@@ -139,7 +139,7 @@ Method method_for(const Factors<Index, T>& factors, int64_t row) {
     constexpr int64_t kMostMerged = 64;
     constexpr int64_t kMostMergedRows = 2;
     const int64_t products = factors.products(row), entries = factors.A.pattern.degree(row);
-    if (products <= InsertAccumulator<Index, T>::kMost) return Method::kInsert;
+    if (products <= PairsAccumulator<Index, T>::kMost) return Method::kPairs;
     if (products <= RankAccumulator<Index, T>::kMost) return Method::kRank;
     if (products <= kMostMerged || entries <= kMostMergedRows) return Method::kMerge;
     const bool fits = factors.num_columns <= kMostBytes / static_cast<int64_t>(sizeof(T));
@@ -213,7 +213,7 @@ public:
     }
 
     DenseAccumulator<Index, T> dense;
-    InsertAccumulator<Index, T> inserted;
+    PairsAccumulator<Index, T> pairs;
     RankAccumulator<Index, T> ranked;
     MergeAccumulator<Index, T> merged;
     HashAccumulator<Index, T> hashed;
@@ -297,7 +297,7 @@ int64_t compute_row(const Factors<Index, T>& factors, int64_t i, RowWriter<Index
         return accumulator.take(out);
     };
     switch (method_for(factors, i)) {
-        case Method::kInsert: writer.inserted.begin(out); return compute(writer.inserted);
+        case Method::kPairs: writer.pairs.begin(); return compute(writer.pairs);
         case Method::kRank: writer.ranked.begin(); return compute(writer.ranked);
         case Method::kMerge: writer.merged.begin(); return compute(writer.merged);
         case Method::kDense: writer.dense.begin(0, factors.num_columns); return compute(writer.dense);
