@@ -61,7 +61,7 @@ docs-serve: $(STAMP)/docs  ## the documentation site, live on http://127.0.0.1:8
 	$(BIN)/mkdocs serve
 
 sanitize: $(STAMP)/dev  ## the tests of the compiled core under AddressSanitizer and UBSan
-	.ci/sanitize $(VENV)
+	PYTEST_WORKERS=$(PYTEST_WORKERS) .ci/sanitize $(VENV)
 
 package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh environment without torch
 	.ci/package $(VENV)

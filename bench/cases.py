@@ -178,28 +178,21 @@ _LAYERWISE = tuple(
 )
 
 
+def _one_task(settings: Settings, name: str, about: str, peers: dict[str, str]) -> Case:
+    """The task of the case's name, by each of the peers under its label, against SciPy."""
+    own, task = _sampling(settings), name.replace("-", "_")
+    sides = tuple(Side(label, peer, task, own) for label, peer in peers.items())
+    return Case(name=name, about=about, baseline="SciPy", sides=sides)
+
+
 def _row_selection(settings: Settings) -> Case:
-    own = _sampling(settings)
-    return Case(
-        name="row-selection",
-        about="A[rows] of all seeds, float32 values",
-        baseline="SciPy",
-        sides=(Side("spsample", SPSAMPLE, "row_selection", own), Side("SciPy", SCIPY, "row_selection", own)),
-    )
+    peers = {"spsample": SPSAMPLE, "SciPy": SCIPY}
+    return _one_task(settings, "row-selection", "A[rows] of all seeds, float32 values", peers)
 
 
 def _product(settings: Settings) -> Case:
-    own = _sampling(settings)
-    return Case(
-        name="product",
-        about="Q A, one entry in each row of Q, float32 values",
-        baseline="SciPy",
-        sides=(
-            Side("spsample", SPSAMPLE, "product", own),
-            Side("SciPy", SCIPY, "product", own),
-            Side("torch.sparse.mm", TORCH, "product", own),
-        ),
-    )
+    peers = {"spsample": SPSAMPLE, "SciPy": SCIPY, "torch.sparse.mm": TORCH}
+    return _one_task(settings, "product", "Q A, one entry in each row of Q, float32 values", peers)
 
 
 def _threads(settings: Settings) -> Case:

@@ -1,4 +1,4 @@
-// One row of a sparse product: four ways of adding up its products by column, all with the same bits.
+// One row of a sparse product: five ways of adding up its products by column, all with the same bits.
 //
 // A product a_ij b_jv is looked at in the order of A's row and, inside of it, of B's; every sum starts with its first product
 // and goes on in that order. Integers wrap around, as NumPy's do.
@@ -62,6 +62,64 @@ template <class Index, class T>
 struct RowOutput {
     Index* columns;
     T* values;
+};
+
+// Very few products: the number of smaller columns is the place of each, unless two are of one column; then each is inserted among
+// those before it. O(products^2), without a branch that depends on distinct columns.
+template <class Index, class T>
+class PairsAccumulator {
+public:
+    static constexpr int64_t kMost = 6;  // products
+
+    void begin() { count_ = 0; }
+
+    void add_row(const ScaledRow<Index, T>& row) {
+        for (int64_t q = 0; q < row.count; ++q) {
+            columns_[count_] = row.columns[q];
+            values_[count_++] = multiply(row.scale, row.values[q]);
+        }
+    }
+
+    int64_t take(const RowOutput<Index, T>& out) {
+        int64_t places[kMost] = {}, sum = 0;
+        for (int64_t i = 1; i < count_; ++i) {
+            for (int64_t j = 0; j < i; ++j) {
+                const int64_t above = columns_[j] < columns_[i], below = columns_[i] < columns_[j];
+                places[i] += above;
+                places[j] += below;
+                sum += above + below;
+            }
+        }
+        if (sum < count_ * (count_ - 1) / 2) return inserted(out);
+        for (int64_t i = 0; i < count_; ++i) {
+            out.columns[places[i]] = columns_[i];
+            out.values[places[i]] = values_[i];
+        }
+        return count_;
+    }
+
+private:
+    int64_t inserted(const RowOutput<Index, T>& out) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < count_; ++i) {
+            int64_t place = count;
+            while (place > 0 && out.columns[place - 1] > columns_[i]) --place;
+            if (place > 0 && out.columns[place - 1] == columns_[i]) {
+                out.values[place - 1] = add(out.values[place - 1], values_[i]);
+                continue;
+            }
+            std::copy_backward(out.columns + place, out.columns + count, out.columns + count + 1);
+            std::copy_backward(out.values + place, out.values + count, out.values + count + 1);
+            out.columns[place] = columns_[i];
+            out.values[place] = values_[i];
+            ++count;
+        }
+        return count;
+    }
+
+    Index columns_[kMost];
+    T values_[kMost];
+    int64_t count_ = 0;
 };
 
 // Few products: each goes to the place that is the number of smaller columns, found by comparing all with all without a branch;

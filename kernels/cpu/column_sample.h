@@ -69,7 +69,9 @@ SampleResult<Index> closed_up(SampleResult<Index>&& stage, const std::vector<int
 // Runs draw(scratch, i, columns, counts, &total, &whole), which returns how many columns batch i gets, for every batch.
 template <class Index, class Scratch, class Capacity, class DrawBatch>
 SampleResult<Index> for_batches(int64_t num_batches, Capacity&& capacity, DrawBatch&& draw) {
+    constexpr int64_t kDrawWork = 32;  // as elements of a loop
     SampleResult<Index> stage = staged<Index>(num_batches, capacity);
+    const ThreadsFor threads(kDrawWork * stage.indptr[num_batches]);
     std::vector<int64_t> found(static_cast<size_t>(num_batches));
     parallel_chunks(
         num_batches, 1, [] { return Scratch(); },

@@ -23,9 +23,9 @@ namespace spsample {
 
 constexpr int64_t kWordsPerElement = 4;  // bit sets serve up to so many words per target and entry of a batch
 constexpr int64_t kFewWords = 1024;      // or up to so many
-constexpr int64_t kFewTargets = 4096;        // their table stays in the cache
-constexpr int64_t kEntriesPerTarget = 32;    // at least, where targets are few
-constexpr int64_t kVerticesPerTarget = 64;   // so many ids at least: entries then seldom lead to a target
+constexpr int64_t kFewTargets = 4096;     // their table stays in the cache
+constexpr int64_t kEntriesPerTarget = 32;  // at least, where targets are few
+constexpr int64_t kVerticesPerTarget = 64;  // so many ids at least: entries then seldom lead to a target
 
 // The vertices of a batch that have a number before its columns do.
 template <class Index>
@@ -295,6 +295,8 @@ Sources<Index> number_batches(const SelectorView<Index>& Q, bool include_targets
 template <class Index>
 Sources<Index> number_columns(
     const SelectorView<Index>& Q, const int64_t* entry_ptr, const Index* columns, bool include_targets, Index* local) {
+    constexpr int64_t kEntryWork = 8, kBatchWork = 1 << 12;  // as elements of a loop
+    const ThreadsFor threads(kEntryWork * (Q.num_rows + entry_ptr[Q.num_batches]) + kBatchWork * Q.num_batches);
     return number_batches(
         Q, include_targets, [&](int64_t i) { return Columns<Index>{columns + entry_ptr[i], entry_ptr[i + 1] - entry_ptr[i]}; },
         [&](int64_t i) { return local + entry_ptr[i]; });

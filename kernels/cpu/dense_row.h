@@ -97,7 +97,8 @@ public:
         : num_columns_(num_columns), num_blocks_((num_columns + kSumBlock - 1) / kSumBlock), sums_(num_blocks_ * kSumBlock),
           raised_(num_blocks_), plain_(num_blocks_) {}
 
-    int64_t num_ranges() const { return (num_columns_ + kRange - 1) / kRange; }
+    int64_t num_ranges() const { return num_ranges_of(num_columns_); }
+    static int64_t num_ranges_of(int64_t num_columns) { return (num_columns + kRange - 1) / kRange; }
 
     // Sums of the columns of ranges begin .. end - 1 over the rows of a batch. O(columns + entries within them).
     template <class Index, class Weights>
@@ -140,7 +141,7 @@ private:
     // Entries position .. end - 1 of A, of one row, ascending; where all weigh the same, `numerator` is that of each.
     template <class Index>
     struct Part {
-        int64_t position, end, row;
+        int64_t position, end;
         uint64_t numerator;
     };
 
@@ -154,7 +155,7 @@ private:
         for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) {
             prefetch_rows(A, Q, r, Q.batch_ptr[batch + 1]);
             const int64_t row = Q.vertices[r];
-            Part<Index> part{A.begin(row), A.begin(row) + A.degree(row), row, 1};
+            Part<Index> part{A.begin(row), A.begin(row) + A.degree(row), 1};
             require_inside(A, part);
             if constexpr (equal_weights<Weights>()) {
                 if (rule.shifts && A.degree(row) > 0) part.numerator = quantize(weights(0, A.degree(row)), rule.shifts[batch], rule.power);
@@ -186,15 +187,17 @@ private:
     template <class Index, class Weights>
     void add(const CsrView<Index>& A, const Weights& weights, const Rule& rule, int64_t batch, const Part<Index>& part, int64_t upto) {
         Sum* sums = sums_.data();
-        if (equal_weights<Weights>() || rule.shifts == nullptr) {
-            const Sum numerator = static_cast<Sum>(part.numerator);
-            for (int64_t p = part.position; p < upto; ++p) sums[A.indices[p]] = static_cast<Sum>(sums[A.indices[p]] + numerator);
-        } else {
-            const int64_t shift = rule.shifts[batch], degree = A.degree(part.row);
-            for (int64_t p = part.position; p < upto; ++p) {
-                sums[A.indices[p]] += static_cast<Sum>(quantize(weights(p, degree), shift, rule.power));
+        const Index* columns = A.indices;
+        if constexpr (!equal_weights<Weights>()) {
+            if (rule.shifts != nullptr) {
+                for_each_quantized(weights.data, part.position, upto, rule.shifts[batch], rule.power, [&](int64_t p, uint64_t numerator) {
+                    sums[columns[p]] = static_cast<Sum>(sums[columns[p]] + numerator);
+                });
+                return;
             }
         }
+        const Sum numerator = static_cast<Sum>(part.numerator);
+        for (int64_t p = part.position; p < upto; ++p) sums[columns[p]] = static_cast<Sum>(sums[columns[p]] + numerator);
     }
 
     // First of the ascending entries [begin, end) whose column is not below `column`; end where none is. O(log(steps)).

@@ -38,6 +38,15 @@ struct Extraction {
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
+
+// Those of a set of columns that are at least `first` and at most `last`. O(log columns).
+template <class Index>
+SortedColumns<Index> columns_between(const SortedColumns<Index>& set, Index first, Index last) {
+    const Index* const begin = std::lower_bound(set.columns, set.columns + set.count, first);
+    const Index* const end = std::upper_bound(begin, set.columns + set.count, last);
+    return {begin, set.places + (begin - set.columns), end - begin};
+}
 
 // What a chunk of stacked rows found.
 template <class Index>
@@ -79,16 +88,20 @@ struct Finder {
         }
     }
 
-    // The same by looking for every column in the row. O(columns log degree).
+    // The same by looking for every column in the ascending row, piece by piece. O(columns log degree + degree / kSearchPiece).
     void add_by_search(const SortedColumns<Index>& columns, const Index* row, int64_t degree, int64_t begin) {
-        const Matches<Index> matches{grown(offsets, degree + kMatchRoom), grown(places, degree + kMatchRoom)};
-        const int64_t found = match_functions<Index>().search(columns, row, degree, matches);
-        make_room(found);
-        std::copy_n(matches.places, found, local.data() + count);
-        if (with_positions) {
-            for (int64_t j = 0; j < found; ++j) positions[static_cast<size_t>(count + j)] = begin + matches.offsets[j];
+        for (int64_t first = 0; first < degree; first += kSearchPiece) {
+            const int64_t piece = std::min(kSearchPiece, degree - first);
+            const SortedColumns<Index> within = columns_between(columns, row[first], row[first + piece - 1]);
+            const Matches<Index> matches{grown(offsets, piece + kMatchRoom), grown(places, piece + kMatchRoom)};
+            const int64_t found = match_functions<Index>().search(within, row + first, piece, matches);
+            make_room(found);
+            std::copy_n(matches.places, found, local.data() + count);
+            for (int64_t j = 0; with_positions && j < found; ++j) {
+                positions[static_cast<size_t>(count + j)] = begin + first + matches.offsets[j];
+            }
+            count += found;
         }
-        count += found;
     }
 
     // All that was found since `count` was 0, to be kept.
@@ -111,13 +124,27 @@ private:
     }
 };
 
-// The stacked rows of all batches by vertex, so that a row of A that many batches select is read once and then lies in the cache.
+// The end of the group of batches from `begin` on whose column sets lie in the second-level cache together; at least one batch.
+inline int64_t group_end(const int64_t* src_ptr, int64_t num_batches, int64_t begin) {
+    constexpr int64_t kGroupColumns = int64_t(1) << 16;  // with filters of at most 16 bytes a column
+    const int64_t* const after = std::upper_bound(src_ptr + begin + 1, src_ptr + num_batches + 1, src_ptr[begin] + kGroupColumns);
+    return std::max(begin + 1, static_cast<int64_t>(after - src_ptr) - 1);
+}
+
+// The stacked rows, group of batches by group, those of a group by vertex: a row of A that many batches select is read once and then
+// lies in the cache, and so do the group's column sets.
 template <class Index>
-std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q) {
+std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const int64_t* src_ptr) {
     require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
-    std::vector<Numbered<Index>> order(static_cast<size_t>(Q.num_rows)), spare;
-    for (int64_t r = 0; r < Q.num_rows; ++r) order[static_cast<size_t>(r)] = {Q.vertices[r], static_cast<Index>(r)};
-    sort_by_key(order, spare);
+    std::vector<Numbered<Index>> order, group, spare;
+    order.reserve(static_cast<size_t>(Q.num_rows));
+    for (int64_t begin = 0, end = 0; begin < Q.num_batches; begin = end) {
+        end = group_end(src_ptr, Q.num_batches, begin);
+        group.clear();
+        for (int64_t r = Q.batch_ptr[begin]; r < Q.batch_ptr[end]; ++r) group.push_back({Q.vertices[r], static_cast<Index>(r)});
+        sort_by_key(group, spare);
+        order.insert(order.end(), group.begin(), group.end());
+    }
     return order;
 }
 
@@ -132,8 +159,8 @@ struct Search {
     Buffer<int64_t> counts;  // per stacked row
 
     Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q)), found((order.size() + kRowChunk - 1) / kRowChunk),
-          counts(Q.num_rows) {}
+        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q, src_ptr)),
+          found((order.size() + kRowChunk - 1) / kRowChunk), counts(Q.num_rows) {}
 
     int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
 
@@ -142,7 +169,7 @@ struct Search {
         const int64_t batch = batch_of(row), before = finder.count;
         const int64_t first = A.begin(Q.vertices[row]), degree = A.degree(Q.vertices[row]);
         const SortedColumns<Index> sorted = sets->sorted(batch);
-        if (degree > kSearchRatio * sorted.count && degree <= kLongestSearch) {
+        if (degree > kSearchRatio * sorted.count) {
             finder.add_by_search(sorted, A.indices + first, degree, first);
         } else {
             finder.add_by_filter(sets->filter(batch), sets->places(batch), A.indices + first, degree, first);

@@ -45,8 +45,7 @@ struct Matches {
     Index* places;
 };
 
-constexpr int64_t kMatchRoom = 16;                    // elements that vector stores may write behind the last one
-constexpr int64_t kLongestSearch = int64_t(1) << 31;  // longer rows are not searched
+constexpr int64_t kMatchRoom = 16;  // elements that vector stores may write behind the last one
 
 template <class Index>
 struct MatchFunctions {
@@ -54,7 +53,7 @@ struct MatchFunctions {
     // count + kMatchRoom. The order of the entries does not matter. O(count).
     int64_t (*likely)(const KeyFilter& filter, const Index* row, int64_t count, uint32_t* offsets);
 
-    // The entries of an ascending row (count <= kLongestSearch; equal entries are all found) whose columns are in the set;
+    // The entries of an ascending row (count <= 2^31; equal entries are all found) whose columns are in the set;
     // returns how many. `found` has room for count + kMatchRoom. O(columns log count).
     int64_t (*search)(const SortedColumns<Index>& set, const Index* row, int64_t count, const Matches<Index>& found);
 };

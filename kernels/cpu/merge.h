@@ -6,7 +6,7 @@
 
 #include "bindings.h"
 #include "numbering.h"
-#include "spsample/quantize.h"
+#include "quantize_many.h"
 
 namespace spsample {
 
@@ -35,7 +35,7 @@ void for_each_numerator(
         const uint64_t numerator = begin < end ? quantize(weights(begin, end - begin), shift, rule.power) : 0;
         for (int64_t p = begin; p < end; ++p) body(p, numerator);
     } else {
-        for (int64_t p = begin; p < end; ++p) body(p, quantize(weights(p, end - begin), shift, rule.power));
+        for_each_quantized(weights.data, begin, end, shift, rule.power, body);
     }
 }
 

@@ -1,7 +1,7 @@
 // draw_merged: Q A by columns and the column law in one kernel, without writing P (docs/law.md, section 3).
 //
 // A frontier of many entries is summed into a dense row over all columns (dense_row.h), a small one by a hash table (merge.h).
-// Batches run in parallel; where there are fewer of them than threads, all threads share each batch's columns.
+// Batches run in parallel; where there are fewer of them than threads and columns enough, all threads share each batch's columns.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -73,6 +73,12 @@ int64_t batch_entries(const MergedDraw<Index, Weights>& in, int64_t batch) {
     return entries;
 }
 
+// Whether a row of sums over all columns serves a batch of so many entries.
+template <class Index, class Weights>
+bool is_dense(const MergedDraw<Index, Weights>& in, int64_t entries) {
+    return in.A.num_rows <= kMostColumns && in.A.num_rows / kColumnsPerEntry <= entries;
+}
+
 // Expected time O(entries + size log entries).
 template <class Index, class Weights>
 BatchSample<Index> draw_by_hash(const MergedDraw<Index, Weights>& in, int64_t batch, MergedScratch<Index>& scratch) {
@@ -97,7 +103,7 @@ template <class Index, class Weights, class MakeRanges>
 BatchSample<Index> draw_batch(
     const MergedDraw<Index, Weights>& in, int64_t batch, MergedScratch<Index>& scratch, MakeRanges&& make_ranges) {
     const int64_t entries = batch_entries(in, batch);
-    if (in.A.num_rows > kMostColumns || in.A.num_rows / kColumnsPerEntry > entries) return draw_by_hash(in, batch, scratch);
+    if (!is_dense(in, entries)) return draw_by_hash(in, batch, scratch);
     std::optional<BatchSample<Index>> sample;
     if (!in.rule.shifts) sample = draw_by_sums<uint16_t>(in, batch, entries, scratch, make_ranges);
     if (!sample) sample = draw_by_sums<uint64_t>(in, batch, entries, scratch, make_ranges);
@@ -115,9 +121,21 @@ void draw_many(const MergedDraw<Index, Weights>& in, std::vector<BatchSample<Ind
     });
 }
 
+// Whether all threads should share each batch: there are fewer batches than threads, and more ranges of columns than batches.
+template <class Index, class Weights>
+bool shares_batches(const MergedDraw<Index, Weights>& in) {
+    const int64_t k = in.Q.num_batches;
+    if (k >= thread_limit() || k >= DenseSums<uint64_t>::num_ranges_of(in.A.num_rows)) return false;
+    for (int64_t batch = 0; batch < k; ++batch) {
+        if (is_dense(in, batch_entries(in, batch))) return true;
+    }
+    return false;
+}
+
 // Batch after batch, ranges of columns in parallel.
 template <class Index, class Weights>
 void draw_few(const MergedDraw<Index, Weights>& in, std::vector<BatchSample<Index>>& samples) {
+    const DefaultFloatEnvironment environment;
     MergedScratch<Index> scratch;
     for (int64_t batch = 0; batch < in.Q.num_batches; ++batch) {
         samples[static_cast<size_t>(batch)] = draw_batch(in, batch, scratch, [&](auto& sums) {
@@ -160,7 +178,7 @@ nb::tuple draw_merged(
     with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         const MergedDraw<Index, decltype(weights)> in{A, weights, Q, rule, draw};
-        if (Q.num_batches < thread_limit()) {
+        if (shares_batches(in)) {
             draw_few(in, samples);
         } else {
             draw_many(in, samples);

@@ -145,6 +145,7 @@ template <class Index, class Weights>
 void sum_extracted(
     const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const StackedView<Index>& rows,
     const int64_t* src_ptr, const Rule& rule, Buffer<uint64_t>& numerators) {
+    const ThreadsFor threads(4 * rows.num_entries + numerators.size());
     parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
         uint64_t* sums = numerators.data() + src_ptr[i];
         const int64_t num_src = src_ptr[i + 1] - src_ptr[i];

@@ -69,6 +69,7 @@ int64_t count_products(const CsrView<Index>& A, const CsrView<Index>& B, int64_t
 template <class Index, class T>
 void count_work(Factors<Index, T>& factors) {
     const CsrView<Index>& A = factors.A.pattern;
+    const ThreadsFor threads(A.num_rows + A.num_entries);
     factors.work = Buffer<int64_t>(A.num_rows + 1);
     std::atomic<int64_t> longest_row{0};
     parallel_chunks(A.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
@@ -128,7 +129,7 @@ void for_each_row(const Factors<Index, T>& factors, int64_t i, Body&& body) {
 
 // --- method ---------------------------------------------------------------------------------------------------------------
 
-enum class Method { kRank, kMerge, kDense, kHash };
+enum class Method { kPairs, kRank, kMerge, kDense, kHash };
 
 // How to add up the products of a row. Sums for all columns pay where they fit in a cache and
 // there is work enough to make up for setting them; few products are merged faster.
@@ -138,6 +139,7 @@ Method method_for(const Factors<Index, T>& factors, int64_t row) {
     constexpr int64_t kMostMerged = 64;
     constexpr int64_t kMostMergedRows = 2;
     const int64_t products = factors.products(row), entries = factors.A.pattern.degree(row);
+    if (products <= PairsAccumulator<Index, T>::kMost) return Method::kPairs;
     if (products <= RankAccumulator<Index, T>::kMost) return Method::kRank;
     if (products <= kMostMerged || entries <= kMostMergedRows) return Method::kMerge;
     const bool fits = factors.num_columns <= kMostBytes / static_cast<int64_t>(sizeof(T));
@@ -211,6 +213,7 @@ public:
     }
 
     DenseAccumulator<Index, T> dense;
+    PairsAccumulator<Index, T> pairs;
     RankAccumulator<Index, T> ranked;
     MergeAccumulator<Index, T> merged;
     HashAccumulator<Index, T> hashed;
@@ -294,6 +297,7 @@ int64_t compute_row(const Factors<Index, T>& factors, int64_t i, RowWriter<Index
         return accumulator.take(out);
     };
     switch (method_for(factors, i)) {
+        case Method::kPairs: writer.pairs.begin(); return compute(writer.pairs);
         case Method::kRank: writer.ranked.begin(); return compute(writer.ranked);
         case Method::kMerge: writer.merged.begin(); return compute(writer.merged);
         case Method::kDense: writer.dense.begin(0, factors.num_columns); return compute(writer.dense);
@@ -307,21 +311,23 @@ bool is_copy(const Factors<Index, T>& factors, int64_t i) {
     return factors.A.pattern.degree(i) == 1;
 }
 
-// Whether every row of B that the task's rows copy ascends without repeats. Checks their columns.
+// Whether there are rows to copy in the task, and every row of B that they copy ascends without repeats. Checks their columns.
 template <class Index, class T>
 bool can_copy(const Factors<Index, T>& factors, const Task<Index, T>& task) {
     const CsrView<Index>& A = factors.A.pattern;
     const CsrView<Index>& B = factors.B.pattern;
+    bool any = false;
     for (int64_t i = task.row_begin; i < task.row_end; ++i) {
         if (!is_copy(factors, i)) continue;
+        any = true;
         fetch_ahead(factors, A.begin(i), false);
         const Index* const columns = B.indices + B.begin(A.indices[A.begin(i)]);
-        const int64_t count = B.degree(A.indices[A.begin(i)]);
+        const int64_t count = factors.products(i);
         if (count == 0) continue;
         if (!ascends(columns, count)) return false;
         require(columns[0] >= 0 && columns[count - 1] < factors.num_columns, "B", "a column is outside the matrix");
     }
-    return true;
+    return any;
 }
 
 // Computes the task's rows, but for those that are copied later on, and writes the lengths of all.
@@ -429,6 +435,7 @@ void write_rows(const Factors<Index, T>& factors, const Task<Index, T>& task, Pr
 template <class Index, class T>
 Product<Index, T> multiply_matrices(Factors<Index, T>& factors) {
     count_work(factors);
+    const ThreadsFor threads(factors.work[factors.num_rows()]);
     std::vector<Task<Index, T>> tasks = make_tasks(factors);
     const int64_t num_tasks = static_cast<int64_t>(tasks.size());
     Product<Index, T> C{Buffer<int64_t>(factors.num_rows() + 1), {}, {}};

@@ -1,10 +1,15 @@
-"""What every refusal of bad input must be."""
+"""What every refusal of bad input must be. Lets the tests of this folder import its modules by name."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import pytest
 
 from spsample.errors import SpSampleError
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture

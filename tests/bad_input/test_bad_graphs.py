@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from stand_ins import OnDevice
 
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.store import Graph
@@ -13,18 +14,6 @@ from spsample.store.validation import check_num_nodes, require_choice, require_i
 INDPTR = np.array([0, 2, 3, 4])
 INDICES = np.array([0, 1, 2, 0])
 EDGES = np.array([[0, 1, 2, 0], [0, 0, 1, 2]])
-
-
-class OnDevice:
-    """Stands in for an array on a GPU (DLPack device 2)."""
-
-    device = "cuda:0"
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-    def __array__(self, *args, **kwargs):
-        raise TypeError("implicit conversion to NumPy")
 
 
 class Broken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from stand_ins import OnDevice
 
 import spsample as sp
 from spsample.errors import BackendError, DTypeError, InputError
@@ -12,18 +13,6 @@ from spsample.sparse import CSRMatrix, Draw, its_sample, normalize_rows, select_
 
 GRAPH = sp.Graph.from_edge_index([[1, 2, 3, 0, 2], [0, 0, 1, 3, 4]], num_nodes=10)
 SAMPLER = sp.GraphSAGE([2, 2])
-
-
-class OnDevice:
-    """Stands in for an array on a GPU (DLPack device 2)."""
-
-    device = "cuda:0"
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-    def __array__(self, *args, **kwargs):
-        raise TypeError("implicit conversion to NumPy")
 
 
 def sage(fanouts=(2,), **options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,6 +16,11 @@ from spsample.backends import available_backends
 needs_cpu = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is not built")
 
 MOST_NODES = 40
+
+
+def examples(count):
+    """So many examples; a quarter under the sanitizers, whose part is the memory accesses of each path, not its law."""
+    return count // 4 if os.environ.get("HYPOTHESIS_PROFILE") == "sanitize" else count
 
 
 # --- strategies -----------------------------------------------------------------------------------------------------
@@ -65,21 +71,16 @@ def make_graph(edges, kind, index=np.int32):
 sizes = st.lists(st.integers(1, 7), min_size=1, max_size=3)
 flags = st.booleans()
 
-node_wise = st.builds(
-    sp.GraphSAGE,
-    st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3),
-    replace=flags,
-    weighted=st.sampled_from([None, False]),
-    layout=st.just("blocks"),
-    include_targets=flags,
-)
-subgraphs = st.builds(
-    sp.GraphSAGE,
-    st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3),
-    replace=flags,
-    weighted=st.sampled_from([None, False]),
-    layout=st.just("subgraph"),
-)
+
+def graphsage(layout, **options):
+    """GraphSAGE samplers of a layout."""
+    fanouts = st.lists(st.sampled_from([-1, 1, 2, 3, 6]), min_size=1, max_size=3)
+    weighted = st.sampled_from([None, False])
+    return st.builds(sp.GraphSAGE, fanouts, replace=flags, weighted=weighted, layout=st.just(layout), **options)
+
+
+node_wise = graphsage("blocks", include_targets=flags)
+subgraphs = graphsage("subgraph")
 drawn_values = st.sampled_from(
     [{"values": "unbiased"}, {"values": "unbiased", "replace": True}, {"values": "reference"}]
 )

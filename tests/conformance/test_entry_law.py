@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from equality import edge_lists, make_graph
+from equality import edge_lists, examples, make_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def frontiers(draw, num_nodes):
 
 @pytest.mark.parametrize("backend", available_backends())
 @given(edges=edge_lists(), size=st.integers(1, 12), replace=st.booleans(), data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_composed_equals_fused(backend, edges, size, replace, data):
     operand = make_graph(edges, "unweighted").operand(backend)
     Q, q = data.draw(frontiers(edges.num_nodes))

@@ -11,6 +11,7 @@ from equality import (
     calls,
     edge_lists,
     every_sampler,
+    examples,
     make_graph,
     needs_cpu,
     samplers,
@@ -34,7 +35,7 @@ def drawn_calls(data, edges):
 
 @needs_cpu
 @given(case=cases, index=st.sampled_from([np.int32, np.int64]), data=st.data())
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_reference_equals_cpu(case, index, data):
     edges, kind, sampler = case
     graph, call = make_graph(edges, kind, index), drawn_calls(data, edges)
@@ -44,7 +45,7 @@ def test_reference_equals_cpu(case, index, data):
 
 @needs_cpu
 @given(case=cases, data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_threads_change_nothing(case, data):
     edges, kind, sampler = case
     graph, call = make_graph(edges, kind), drawn_calls(data, edges)
@@ -59,7 +60,7 @@ def test_threads_change_nothing(case, data):
 
 @pytest.mark.parametrize("backend", available_backends())
 @given(case=cases, data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_splits_change_nothing(backend, case, data):
     """Batches [0, k) in one call are those of several calls with `first_batch`."""
     edges, kind, sampler = case
@@ -79,7 +80,7 @@ def test_splits_change_nothing(backend, case, data):
 
 @pytest.mark.parametrize("backend", available_backends())
 @given(case=cases, data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_index_types_give_equal_values(backend, case, data):
     edges, kind, sampler = case
     call = drawn_calls(data, edges)
@@ -97,7 +98,7 @@ def test_index_types_give_equal_values(backend, case, data):
 
 @pytest.mark.parametrize("backend", available_backends())
 @given(edges=edge_lists(), kind=st.sampled_from(KINDS), data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_order_of_other_batches_changes_nothing(backend, edges, kind, data):
     """A batch is the same whatever the other batches of its bulk are."""
     graph = make_graph(edges, kind)
@@ -170,7 +171,7 @@ def random_csr(rng, rows, columns, dtype, index):
     index=st.sampled_from([np.int32, np.int64]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_algebra_reference_equals_cpu(shape, dtype, index, seed):
     rng = np.random.default_rng(seed)
     A, B = (
@@ -193,7 +194,7 @@ def test_algebra_reference_equals_cpu(shape, dtype, index, seed):
 
 @needs_cpu
 @given(count=st.integers(0, 300), seed=st.integers(0, 2**64 - 1), epoch=st.integers(0, 2**64 - 1))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_shuffle_reference_equals_cpu(count, seed, epoch):
     one, other = (sp.shuffle(count, seed, epoch) for _ in range(2))
     np.testing.assert_array_equal(one, other)

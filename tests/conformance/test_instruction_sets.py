@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from equality import KINDS, assert_bulks_same, calls, edge_lists, make_graph, node_wise, subgraphs, threads
+from equality import KINDS, assert_bulks_same, calls, edge_lists, examples, make_graph, node_wise, subgraphs, threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def assert_equal(one, other):
 
 
 @given(edges=edge_lists(), kind=st.sampled_from(KINDS), sampler=st.one_of(node_wise, subgraphs), data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_samplers(edges, kind, sampler, data):
     graph, call = make_graph(edges, kind, data.draw(st.sampled_from([np.int32, np.int64]))), {}
     call = data.draw(calls(edges.num_nodes))

@@ -59,6 +59,22 @@ def test_extract_long_rows(name, count, index):
 
 
 @each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_extract_rows_of_several_pieces(name, index):
+    """Rows searched piece by piece: equal entries on both sides of a border; columns outside of a piece."""
+    rng, n = np.random.default_rng(8), 300_000
+    rows = [rng.choice([5, 70, n - 1, 6], 150_000), rng.integers(0, n, 2**17 + 1), np.arange(2**16, 3 * 2**16)]
+    indptr = pointers([len(row) for row in rows] + [0] * (n - 3))
+    A = Matrix(indptr, np.concatenate([np.sort(row) for row in rows]).astype(index))
+    parts = [np.array([5, 6, 70, n - 1]), np.array([2**16 - 1, 2**16, 2**17 - 1, 2**17, 3 * 2**16]), np.array([299])]
+    parts += [np.unique(rng.integers(0, n, 2000))]
+    src_ptr, src = pointers([len(part) for part in parts]), np.concatenate(parts).astype(index)
+    Q = StackedSelector(np.arange(0, 15, 3), np.tile(np.arange(3), 4).astype(index), np.arange(4))
+    with instruction_set(name):
+        assert_equal(CPU.extract(A, Q, src_ptr, src), REFERENCE.extract(A, Q, src_ptr, src))
+
+
+@each_set
 @pytest.mark.parametrize("size", [1, 3, 40, 200])
 @pytest.mark.parametrize("row_normalized", [False, True])
 def test_draw_entries_later_rounds(name, size, row_normalized):

@@ -160,6 +160,23 @@ def test_row_exponents_of_subnormal_numbers(cpu):
     assert cpu.row_exponents(tiny).tolist() == [-148, NO_EXPONENT]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("power", [1, 2])
+def test_numerators_of_many_weights(cpu, dtype, power):
+    """Those of one weight at a time: zeros, subnormal numbers, halves, numerators around 2^52 and beyond."""
+    rng = np.random.default_rng(power)
+    info = np.finfo(dtype)
+    weights = [0.0, info.smallest_subnormal, 3 * info.smallest_subnormal, info.tiny, 0.5, 1.5, 2.5, 2.0**0.5, 1.0]
+    weights += [2.0**-26, 2.0**26, 2.0**52 - 1, 2.0**52, *(10.0 ** rng.uniform(-30, 15, 300))]
+    weights = np.array([*weights, *np.arange(0, 40, 0.5), *rng.exponential(size=556)], dtype)
+    n = len(weights)
+    for part in (1, 9, 13, n):
+        A = Matrix(np.minimum(np.arange(n + 1), 1) * part, np.arange(part, dtype=np.int32), weights[:part])
+        for shift in (-2000, -601, -600, -30, -1, 0, 1, 10, 51, 52, 600, 601, 1100):
+            expected = [_core.quantize(float(w), shift, power) for w in weights[:part]] + [0] * (n - part)
+            assert cpu.column_totals(A, Numerators(np.array([shift]), power, 1)).tolist() == expected
+
+
 # --- numerators by column ----------------------------------------------------------------------------
 
 
