@@ -59,7 +59,8 @@ class Settings:
     fastgcn_sizes: tuple[int, ...] = (400, 400)
     few_batches: int = 12
     """Batches of a side that is too slow for all of them; its time per batch is what is compared."""
-    calls: int = 200
+    calls: int = 2000
+    """In a row: short turns would measure how a process wakes up."""
 
 
 def cases(settings: Settings) -> dict[str, Case]:

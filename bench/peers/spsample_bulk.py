@@ -85,16 +85,9 @@ def bulk(inputs: Inputs, options: Options) -> Work:
 
     def work() -> dict[str, float]:
         with _threads(inputs, options):
-            return {"batches": sample.batches, "edges": _num_edges(sample())}
+            return {"batches": sample.batches, "edges": sample().num_edges}
 
     return work
-
-
-def _num_edges(bulk: sp.BulkSample) -> int:
-    """Edges drawn; the layers of a subgraph share theirs, all of which are in the first."""
-    if isinstance(bulk.sampler, sp.GraphSAGE) and bulk.sampler.layout == "subgraph":
-        return int(bulk.layers[0].entry_ranges.size.sum())
-    return bulk.num_edges
 
 
 def bulk_to_pyg(inputs: Inputs, options: Options) -> Work:
@@ -141,7 +134,7 @@ def many_calls(inputs: Inputs, options: Options) -> Work:
     sample, calls = _Calls(inputs, options), options["calls"]
 
     def work() -> dict[str, float]:
-        edges = sum(_num_edges(sample()) for _ in range(calls))
+        edges = sum(sample().num_edges for _ in range(calls))
         return {"batches": calls, "edges": edges}
 
     return work
@@ -203,7 +196,7 @@ def peak_memory(inputs: Inputs, options: Options) -> Work:
     def work() -> dict[str, float]:
         peak, result = peak_beyond(sample)
         output, scratch = _output_bytes(result), scratch_bytes(_graph(inputs), result, inputs.threads)
-        edges = _num_edges(result)
+        edges = result.num_edges
         figures = {"peak_bytes": peak, "output_bytes": output, "scratch_bytes": scratch}
         return {"batches": sample.batches, "edges": edges, **figures}
 

@@ -62,12 +62,11 @@ nb::tuple take_rows(
 // (rows as of take_rows, their columns numbered; src_ptr, src) of an A that is n x n. The targets of a batch are its `known` vertices.
 template <class Index>
 nb::tuple take_rows_numbered(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::tuple<In<int64_t>, In<Index>, In<int64_t>>& selector,
-    const std::pair<In<int64_t>, In<Index>>& known, bool positions, bool include_targets) {
+    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
+    const In<int64_t>& batch_ids, const In<int64_t>& known_ptr, const In<Index>& known, bool positions, bool include_targets) {
     const CsrView<Index> A = csr_view(indptr, indices);
-    const auto& [batch_ptr, vertices, batch_ids] = selector;
     const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
-    const SelectorView<Index> targets = batches_view<Index>(known.first, known.second);
+    const SelectorView<Index> targets = batches_view<Index>(known_ptr, known);
     require(targets.num_batches == Q.num_batches, "known", "needs as many batches as there are of rows");
     NumberedRows<Index> all;
     {
@@ -84,8 +83,9 @@ void bind_for(nb::module_& m) {
     m.def("take_rows", &take_rows<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
           nb::arg("positions"));
-    m.def("take_rows_numbered", &take_rows_numbered<Index>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("selector").noconvert(), nb::arg("known").noconvert(), nb::arg("positions"), nb::arg("include_targets"),
+    m.def("take_rows_numbered", &take_rows_numbered<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(), nb::arg("batch_ptr"),
+          nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("known_ptr"), nb::arg("known"), nb::arg("positions"),
+          nb::arg("include_targets"),
           "((entry_ptr, indptr, local columns, positions), src_ptr, src) of whole rows.");
 }
 

@@ -131,12 +131,9 @@ class CpuBackend:
         self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows` and `compact` in one: the columns are never written out as vertices."""
-        selector = _selector(Q, A.indices)
-        targets = (_int64(known.batch_ptr), _same(known.vertices, A.indices))
-        taken, src_ptr, src = _core.take_rows_numbered(
-            *_matrix(A), selector, targets, bool(positions), bool(include_targets)
-        )
-        rows = StackedRows(selector[0], *taken)
+        selected = (A.indptr, A.indices, *Q, known.batch_ptr, known.vertices)
+        taken, src_ptr, src = _core.take_rows_numbered(*selected, bool(positions), bool(include_targets))
+        rows = StackedRows(Q.batch_ptr, *taken)
         return rows, Compaction(src_ptr, src, rows.columns)
 
     # --- entry law and column law ---------------------------------------------------------------------

@@ -60,6 +60,10 @@ class Layer:
     edge_ids: Int64Array | None
 
 
+def _makes_subgraphs(sampler: Sampler) -> bool:
+    return isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph"
+
+
 class MiniBatch:
     """One minibatch: zero-copy views into its bulk. A forward pass walks `layers` in order.
 
@@ -116,7 +120,7 @@ class MiniBatch:
 
     def _subgraph_layers(self, name: str) -> list[Layer]:
         sampler = self._bulk.sampler
-        if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
+        if _makes_subgraphs(sampler):
             return self.layers
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
@@ -237,8 +241,9 @@ class BulkSample:
 
     @property
     def num_edges(self) -> int:
-        """Sampled edges of all layers and batches."""
-        return sum(layer.entry_ranges.total for layer in self.layers)
+        """Sampled edges of all batches, each once: in the subgraph layout, layer 1 has those of all hops."""
+        layers = self.layers[:1] if _makes_subgraphs(self.sampler) else self.layers
+        return sum(layer.entry_ranges.total for layer in layers)
 
     def __repr__(self) -> str:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"

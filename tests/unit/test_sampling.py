@@ -457,6 +457,12 @@ def test_law_version_and_num_edges():
     assert all(layer.nbytes > 0 for layer in bulk.layers)
 
 
+def test_num_edges_of_a_subgraph_counts_each_edge_once():
+    bulk = sampled(sp.GraphSAGE([3, 2], layout="subgraph"))
+    assert bulk.num_edges == sum(sum(minibatch.num_sampled_edges) for minibatch in bulk)
+    assert bulk.num_edges < sum(layer.adj.nnz for minibatch in bulk for layer in minibatch.layers)
+
+
 def test_repr():
     bulk = sampled(sp.GraphSAGE([2, 2]), seeds=[0, 1, 2], batch_size=2)
     assert repr(bulk).startswith("BulkSample(2 minibatches, ")
