@@ -53,7 +53,7 @@ public:
     }
 
 private:
-    static constexpr int64_t kWorthWaking = 1 << 16;
+    static constexpr int64_t kWorthWaking = 1 << 17;
     int before_ = 0;
 };
 
