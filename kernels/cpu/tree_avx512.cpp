@@ -25,7 +25,7 @@ using Bound = __m512i;
 SPSAMPLE_AVX512_INLINE Bound bound(const uint32_t* unit) { return _mm512_set1_epi32(static_cast<int>(*unit)); }
 
 SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, Bound bound) {
-    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmplt_epu32_mask(_mm512_load_si512(block), bound)));
+    return static_cast<uint32_t>(__builtin_popcount(_mm512_cmpgt_epu32_mask(bound, _mm512_load_si512(block))));
 }
 
 // The distinct positions of a lane, in its own place; the first 16 in a register, too.

@@ -148,6 +148,7 @@ SPSAMPLE_LOOP uint64_t prefix_sums_loop(const Real* weights, int64_t count, int6
 // --- draws ------------------------------------------------------------------------------------------------------------------
 
 constexpr int kMostTreeLevels = 8;  // 16^8 = 2^32 entries
+constexpr int kDrawsTogether = 5;   // searches of a lane that overlap
 
 // The levels of a tree, where there are `Count`: 1, 2 or 3, or 0 for any number.
 template <int Count>
@@ -179,6 +180,22 @@ SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound boun
         block = block * kTreeLanes + kernel::count_below(levels.level[l] + size_t(block) * kTreeLanes, bound);
     }
     return block;
+}
+
+// The same for `Number` units, every 16th, level by level, so that the searches overlap.
+template <int Number, int Count>
+SPSAMPLE_LOOP void find_some(const Levels<Count>& levels, const uint32_t* units, uint32_t* positions) {
+    size_t blocks[Number] = {};
+#pragma GCC unroll 4
+    for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
+#pragma GCC unroll 16
+        for (int i = 0; i < Number; ++i) {
+            const kernel::Bound bound = kernel::bound(units + i * kTreeLanes);
+            blocks[i] = blocks[i] * kTreeLanes + kernel::count_below(levels.level[l] + blocks[i] * kTreeLanes, bound);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < Number; ++i) positions[i * kTreeLanes] = static_cast<uint32_t>(blocks[i]);
 }
 
 using LaneWords = uint32_t[kTreeLanes];
@@ -258,19 +275,23 @@ SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, Lane
     }
 }
 
-// Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out.
-template <bool Wide, int Count>
+// Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out. Size: the fanout where it is known to the
+// compiler, else 0.
+template <bool Wide, int Size, int Count>
 SPSAMPLE_LOOP void draw_row_loop(
     const TreeDraw& how, const LaneUnits& drawn, const Levels<Count>& levels, TreeLanes& lanes, int first, int end) {
+    const int size = Size > 0 ? Size : how.size;
     for (int lane = first; lane < end; ++lane) {
-        bool undecided = false;
-        for (int draw = 0; draw < how.size; ++draw) {
-            const uint32_t* unit = &drawn.units[draw][lane];
-            const uint32_t position = find_loop(levels, kernel::bound(unit));
-            lanes.positions[draw][lane] = position;
-            undecided |= Wide && levels.level[0][position] == *unit;
+        int draw = 0;
+        for (; draw + kDrawsTogether <= size; draw += kDrawsTogether) {
+            find_some<kDrawsTogether>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
         }
-        lanes.found[lane] = lanes.next[lane] = undecided ? 0 : how.size;
+        for (; draw < size; ++draw) find_some<1>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
+        bool undecided = false;
+        for (draw = 0; Wide && draw < size; ++draw) {
+            undecided |= levels.level[0][lanes.positions[draw][lane]] == drawn.units[draw][lane];
+        }
+        lanes.found[lane] = lanes.next[lane] = undecided ? 0 : size;
     }
 }
 
@@ -311,21 +332,31 @@ SPSAMPLE_LOOP void draw_on_each(const TreeDraw& how, const uint32_t* trees, Lane
     }
 }
 
-// All lanes make `size` draws, without a branch on what comes out; those with repeats, which in most groups are few, then draw
-// on.
-template <bool Wide, class Units>
-SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
-    LaneUnits drawn;
-    first_units<Wide, Units>(how, lanes, drawn);
+// All lanes make `size` draws, without a branch on what comes out.
+template <bool Wide, int Size>
+SPSAMPLE_LOOP void draw_rows_loop(const TreeDraw& how, const uint32_t* trees, const LaneUnits& drawn, TreeLanes& lanes) {
     for (int lane = 0, end; lane < lanes.count; lane = end) {
         const ReadyRow& row = *lanes.row[lane];
         for (end = lane + 1; end < lanes.count && lanes.row[end] == &row;) ++end;
         switch (row.levels) {
-            case 1: draw_row_loop<Wide>(how, drawn, levels_of<1>(row, trees), lanes, lane, end); break;
-            case 2: draw_row_loop<Wide>(how, drawn, levels_of<2>(row, trees), lanes, lane, end); break;
-            case 3: draw_row_loop<Wide>(how, drawn, levels_of<3>(row, trees), lanes, lane, end); break;
-            default: draw_row_loop<Wide>(how, drawn, levels_of<0>(row, trees), lanes, lane, end); break;
+            case 1: draw_row_loop<Wide, Size>(how, drawn, levels_of<1>(row, trees), lanes, lane, end); break;
+            case 2: draw_row_loop<Wide, Size>(how, drawn, levels_of<2>(row, trees), lanes, lane, end); break;
+            case 3: draw_row_loop<Wide, Size>(how, drawn, levels_of<3>(row, trees), lanes, lane, end); break;
+            default: draw_row_loop<Wide, Size>(how, drawn, levels_of<0>(row, trees), lanes, lane, end); break;
         }
+    }
+}
+
+// Those with repeats, which in most groups are few, draw on then.
+template <bool Wide, class Units>
+SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
+    LaneUnits drawn;
+    first_units<Wide, Units>(how, lanes, drawn);
+    switch (how.size) {
+        case 5: draw_rows_loop<Wide, 5>(how, trees, drawn, lanes); break;
+        case 10: draw_rows_loop<Wide, 10>(how, trees, drawn, lanes); break;
+        case 15: draw_rows_loop<Wide, 15>(how, trees, drawn, lanes); break;
+        default: draw_rows_loop<Wide, 0>(how, trees, drawn, lanes); break;
     }
     if (!how.replace) draw_on_each<Wide, Units>(how, trees, drawn, lanes);
 }
