@@ -35,6 +35,10 @@ SPSAMPLE_AVX2_INLINE uint32_t count_below(const uint32_t* block, Bound bound) {
     return static_cast<uint32_t>(kTreeLanes - __builtin_popcount(not_below));
 }
 
+using Mask = bool;
+
+SPSAMPLE_AVX2_INLINE Mask equal(const uint32_t* block, uint32_t below, Bound, uint32_t unit) { return block[below] == unit; }
+
 // The distinct positions of a lane, in its own place.
 struct Distinct {
     uint32_t* positions;  // every 16th element
@@ -72,12 +76,11 @@ SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t
     return all;
 }
 
-SPSAMPLE_AVX2_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
+SPSAMPLE_AVX2_INLINE void philox(const LaneCounters& c, const TreeDraw& how, int, LaneWords* words) {
     for (int lane = 0; lane < kTreeLanes; lane += kHalf) {
-        const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
         const avx2::PhiloxLanes drawn = avx2::philox(
-            {{avx2::words_of(load(lanes.vertex_low + lane)), avx2::words_of(c1), avx2::same_words(static_cast<uint32_t>(number)),
-              avx2::words_of(load(lanes.batch_id + lane))}},
+            {{avx2::words_of(load(c.words[0] + lane)), avx2::words_of(load(c.words[1] + lane)), avx2::words_of(load(c.words[2] + lane)),
+              avx2::words_of(load(c.words[3] + lane))}},
             how.keys);
         for (int i = 0; i < 4; ++i) avx2::store(words[i] + lane, avx2::low_words(drawn.w[i]));
     }

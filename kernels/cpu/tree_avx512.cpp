@@ -28,6 +28,12 @@ SPSAMPLE_AVX512_INLINE uint32_t count_below(const uint32_t* block, Bound bound) 
     return static_cast<uint32_t>(__builtin_popcount(_mm512_cmpgt_epu32_mask(bound, _mm512_load_si512(block))));
 }
 
+using Mask = __mmask16;
+
+SPSAMPLE_AVX512_INLINE Mask equal(const uint32_t* block, uint32_t, Bound bound, uint32_t) {
+    return _mm512_cmpeq_epi32_mask(bound, _mm512_load_si512(block));
+}
+
 // The distinct positions of a lane, in its own place; the first 16 in a register, too.
 struct Distinct {
     uint32_t* positions;  // every 16th element
@@ -68,12 +74,10 @@ SPSAMPLE_AVX512_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32
     return all;
 }
 
-SPSAMPLE_AVX512_INLINE void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
-    const __m512i c0 = _mm512_load_si512(lanes.vertex_low);
-    const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
+SPSAMPLE_AVX512_INLINE void philox(const LaneCounters& c, const TreeDraw& how, int, LaneWords* words) {
     const avx512::PhiloxLanes drawn = avx512::philox(
-        {{avx512::words_of(c0), avx512::words_of(c1), avx512::same_words(static_cast<uint32_t>(number)),
-          avx512::words_of(_mm512_load_si512(lanes.batch_id))}},
+        {{avx512::words_of(_mm512_load_si512(c.words[0])), avx512::words_of(_mm512_load_si512(c.words[1])),
+          avx512::words_of(_mm512_load_si512(c.words[2])), avx512::words_of(_mm512_load_si512(c.words[3]))}},
         how.keys);
     for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], avx512::low_words(drawn.w[i]));
 }

@@ -118,8 +118,6 @@ private:
                 group.out[lane] = outputs.take(runs[i], row.number);
                 prefetch_output(group.out[lane] + row.number - 1);
                 group.lanes.batch_id[lane] = outputs.batch_id_low(runs[i]);
-                group.lanes.vertex_low[lane] = static_cast<uint32_t>(row.vertex);
-                group.lanes.vertex_high[lane] = static_cast<uint32_t>(row.vertex >> 32);
                 group.lanes.row[lane] = &row;
                 ++group.lanes.count;
             }

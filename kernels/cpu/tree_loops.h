@@ -3,9 +3,10 @@
 //   SPSAMPLE_LOOP_LAMBDA, SPSAMPLE_LOOP_MEMBER  the same for a lambda and a member
 //   kernel::kVectorBytes  the width of a register
 //   kernel::Bound, kernel::count_below   how many of 16 elements are below a number
+//   kernel::Mask, kernel::equal          whether the first one that is not below is equal to it: not 0
 //   kernel::Distinct      the distinct positions of a lane
 //   kernel::repeats       which positions are equal to one before them
-//   kernel::philox_block  block `number` of all lanes, as words[0 .. 3][lane]
+//   kernel::philox        the words drawn for the counters of the first `count` lanes, at least
 // and may have better loops than PlainSums and PlainUnits.
 // No #pragma once: it is part of that file.
 
@@ -182,23 +183,26 @@ SPSAMPLE_LOOP uint32_t find_loop(const Levels<Count>& levels, kernel::Bound boun
     return block;
 }
 
-// The same for `Number` units, every 16th, level by level, so that the searches overlap.
-template <int Number, int Count>
-SPSAMPLE_LOOP void find_some(const Levels<Count>& levels, const uint32_t* units, uint32_t* positions) {
+// The same for `Number` units, every 16th, level by level, so that the searches overlap. Whether one of them is an element.
+template <bool Wide, int Number, int Count>
+SPSAMPLE_LOOP kernel::Mask find_some(const Levels<Count>& levels, const uint32_t* units, uint32_t* positions) {
     size_t blocks[Number] = {};
+    kernel::Mask equal = 0;
 #pragma GCC unroll 4
     for (int l = (Count > 0 ? Count : levels.count) - 1; l >= 0; --l) {
 #pragma GCC unroll 16
         for (int i = 0; i < Number; ++i) {
             const kernel::Bound bound = kernel::bound(units + i * kTreeLanes);
-            blocks[i] = blocks[i] * kTreeLanes + kernel::count_below(levels.level[l] + blocks[i] * kTreeLanes, bound);
+            const uint32_t* const block = levels.level[l] + blocks[i] * kTreeLanes;
+            const uint32_t below = kernel::count_below(block, bound);
+            if (Wide && l == 0) equal |= kernel::equal(block, below, bound, units[i * kTreeLanes]);
+            blocks[i] = blocks[i] * kTreeLanes + below;
         }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < Number; ++i) positions[i * kTreeLanes] = static_cast<uint32_t>(blocks[i]);
+    return equal;
 }
-
-using LaneWords = uint32_t[kTreeLanes];
 
 // What the rows of a group are drawn by.
 struct LaneTotals {
@@ -233,6 +237,7 @@ struct PlainUnits {
 // The draws of a group, as units; rejected ones have none yet.
 struct LaneUnits {
     LaneTotals all;
+    LaneCounters counters;
     int draws = 0;
     uint32_t rejected[kMostLaneDraws];
     alignas(64) uint32_t units[kMostLaneDraws][kTreeLanes];
@@ -243,8 +248,9 @@ template <bool Wide, class Units>
 SPSAMPLE_LOOP void more_units(const TreeDraw& how, const TreeLanes& lanes, int blocks, LaneUnits& drawn) {
     constexpr int in_block = Wide ? 2 : 4;
     for (; blocks > 0; --blocks) {
-        alignas(64) uint32_t words[4][kTreeLanes];
-        kernel::philox_block(how, lanes, drawn.draws / in_block, words);
+        alignas(64) LaneWords words[4];
+        std::fill_n(drawn.counters.words[2], kTreeLanes, static_cast<uint32_t>(drawn.draws / in_block));
+        kernel::philox(drawn.counters, how, lanes.count, words);
         const int stop = std::min(drawn.draws + in_block, 4 * how.size);
         for (int word = 0; drawn.draws < stop; ++drawn.draws, word += 4 / in_block) {
             drawn.rejected[drawn.draws] = Units::template write<Wide>(words + word, drawn.all, drawn.units[drawn.draws]);
@@ -252,27 +258,62 @@ SPSAMPLE_LOOP void more_units(const TreeDraw& how, const TreeLanes& lanes, int b
     }
 }
 
-// The unit of a draw whose first word was rejected.
+// The unit of a draw whose words before `attempt` were rejected.
 template <bool Wide>
-SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw) {
-    return unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw), lanes.row[lane]->total);
+SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw, uint32_t attempt) {
+    return unit_of<Wide>(later_word<Wide>(how, lanes, lane, draw, attempt), lanes.row[lane]->total);
+}
+
+// The units of `count` rejected draws of any lanes, up to 16, from their second words: which[i] = 16 draw + lane.
+template <bool Wide>
+SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, const uint32_t* which, int count, LaneUnits& drawn) {
+    LaneCounters counters;
+    for (int i = 0; i < count; ++i) {
+        const uint32_t lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
+        counters.words[0][i] = drawn.counters.words[0][lane];
+        counters.words[1][i] = drawn.counters.words[1][lane] | 1u << 24;
+        counters.words[2][i] = Wide ? draw / 2 : draw / 4;
+        counters.words[3][i] = drawn.counters.words[3][lane];
+    }
+    alignas(64) LaneWords words[4];
+    kernel::philox(counters, how, count, words);
+    for (int i = 0; i < count; ++i) {
+        const uint32_t lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
+        const uint64_t total = drawn.all.totals[lane];
+        const uint64_t word = Wide ? wide_word(words[draw % 2 * 2][i], words[draw % 2 * 2 + 1][i]) : words[draw % 4][i];
+        const uint64_t low = Wide ? word * total : static_cast<uint32_t>(word * total);
+        uint32_t* unit = &drawn.units[draw][lane];
+        *unit = unit_of<Wide>(word, total);
+        if (low < drawn.all.rejected_below[lane]) *unit = later_unit<Wide>(how, lanes, static_cast<int>(lane), static_cast<int>(draw), 2);
+    }
 }
 
 // The units of draws 0 .. size - 1, and of the rest of their last block.
 template <bool Wide, class Units>
 SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, LaneUnits& drawn) {
     drawn.all = {};
+    drawn.counters = {};
     for (int lane = 0; lane < lanes.count; ++lane) {
-        drawn.all.totals[lane] = lanes.row[lane]->total;
-        drawn.all.rejected_below[lane] = lanes.row[lane]->rejected_below;
+        const ReadyRow& row = *lanes.row[lane];
+        drawn.all.totals[lane] = row.total;
+        drawn.all.rejected_below[lane] = row.rejected_below;
+        drawn.counters.words[0][lane] = static_cast<uint32_t>(row.vertex);
+        drawn.counters.words[1][lane] = static_cast<uint32_t>(row.vertex >> 32) | how.hop << 16;
+        drawn.counters.words[3][lane] = lanes.batch_id[lane];
     }
     more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
+    uint32_t which[2 * kTreeLanes];
+    int count = 0;
     for (int draw = 0; draw < how.size; ++draw) {
         for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
-            const int lane = __builtin_ctz(rest);
-            drawn.units[draw][lane] = later_unit<Wide>(how, lanes, lane, draw);
+            which[count++] = static_cast<uint32_t>(draw * kTreeLanes + __builtin_ctz(rest));
         }
+        if (count < kTreeLanes) continue;
+        second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
+        count -= kTreeLanes;
+        std::copy_n(which + kTreeLanes, kTreeLanes, which);
     }
+    if (count > 0) second_units<Wide>(how, lanes, which, count, drawn);
 }
 
 // Draws 0 .. size - 1 of lanes first .. end - 1, which share a row, whatever comes out. Size: the fanout where it is known to the
@@ -283,14 +324,11 @@ SPSAMPLE_LOOP void draw_row_loop(
     const int size = Size > 0 ? Size : how.size;
     for (int lane = first; lane < end; ++lane) {
         int draw = 0;
+        kernel::Mask undecided = 0;
         for (; draw + kDrawsTogether <= size; draw += kDrawsTogether) {
-            find_some<kDrawsTogether>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
+            undecided |= find_some<Wide, kDrawsTogether>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
         }
-        for (; draw < size; ++draw) find_some<1>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
-        bool undecided = false;
-        for (draw = 0; Wide && draw < size; ++draw) {
-            undecided |= levels.level[0][lanes.positions[draw][lane]] == drawn.units[draw][lane];
-        }
+        for (; draw < size; ++draw) undecided |= find_some<Wide, 1>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
         lanes.found[lane] = lanes.next[lane] = undecided ? 0 : size;
     }
 }
@@ -306,7 +344,7 @@ SPSAMPLE_LOOP void draw_on_loop(
     for (; distinct.count < how.size && next < 4 * how.size; ++next) {
         if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
         uint32_t unit = drawn.units[next][lane];
-        if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next);
+        if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next, 1);
         const uint32_t position = find_loop(levels, kernel::bound(&unit));
         if (Wide && levels.level[0][position] == unit) break;
         distinct.add(position);

@@ -27,6 +27,10 @@ uint32_t count_below(const uint32_t* block, Bound bound) {
     return below;
 }
 
+using Mask = bool;
+
+Mask equal(const uint32_t* block, uint32_t below, Bound, uint32_t unit) { return block[below] == unit; }
+
 // The distinct positions of a lane, in its own place.
 struct Distinct {
     uint32_t* positions;  // every 16th element
@@ -63,11 +67,9 @@ uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
     return all;
 }
 
-void philox_block(const TreeDraw& how, const TreeLanes& lanes, int number, uint32_t (*words)[kTreeLanes]) {
-    for (int lane = 0; lane < lanes.count; ++lane) {
-        const PhiloxWords drawn = philox4x32_10(
-            {{lanes.vertex_low[lane], lanes.vertex_high[lane] | how.hop << 16, static_cast<uint32_t>(number), lanes.batch_id[lane]}},
-            how.key);
+void philox(const LaneCounters& c, const TreeDraw& how, int count, LaneWords* words) {
+    for (int lane = 0; lane < count; ++lane) {
+        const PhiloxWords drawn = philox4x32_10({{c.words[0][lane], c.words[1][lane], c.words[2][lane], c.words[3][lane]}}, how.key);
         for (int i = 0; i < 4; ++i) words[i][lane] = drawn.w[i];
     }
 }

@@ -135,9 +135,7 @@ struct TreeDraw {
 
 // Up to kTreeLanes rows, all narrow or all wide, each for one batch, and what was drawn from them.
 struct TreeLanes {
-    alignas(64) uint32_t vertex_low[kTreeLanes];
-    alignas(64) uint32_t vertex_high[kTreeLanes];  // bits 32 .. 47
-    alignas(64) uint32_t batch_id[kTreeLanes];     // low 32 bits
+    alignas(64) uint32_t batch_id[kTreeLanes];  // low 32 bits
     alignas(64) uint32_t positions[kMostTreeDraws][kTreeLanes];
     const ReadyRow* row[kTreeLanes];
     int found[kTreeLanes];  // positions drawn; with fewer than `size`, draws go on from `next`
@@ -181,15 +179,23 @@ const TreeSet& tree_set();
 
 // --- implementations --------------------------------------------------------------------------------------------------------
 
-// The word that a draw is made with where that of attempt 0 was rejected: the first that is not, or the last there is.
+using LaneWords = uint32_t[kTreeLanes];
+
+// Philox counters, one for each lane.
+struct LaneCounters {
+    alignas(64) LaneWords words[4];
+};
+
+// The word that a draw is made with where those of attempts before `attempt` were rejected: the first that is not, or the last there is.
 template <bool Wide>
-uint64_t later_word(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw) {
+uint64_t later_word(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw, uint32_t attempt) {
     const ReadyRow& row = *lanes.row[lane];
-    const uint32_t block = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4);
+    const uint64_t vertex = static_cast<uint64_t>(row.vertex);
+    const uint32_t block = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4), high = static_cast<uint32_t>(vertex >> 32) | how.hop << 16;
     uint64_t word = 0, low = 0;
-    for (uint32_t attempt = 1; attempt <= kLastAttempt; ++attempt) {
-        const PhiloxWords drawn = philox4x32_10(
-            {{lanes.vertex_low[lane], lanes.vertex_high[lane] | how.hop << 16 | attempt << 24, block, lanes.batch_id[lane]}}, how.key);
+    for (; attempt <= kLastAttempt; ++attempt) {
+        const PhiloxWords drawn =
+            philox4x32_10({{static_cast<uint32_t>(vertex), high | attempt << 24, block, lanes.batch_id[lane]}}, how.key);
         word = Wide ? wide_word(drawn.w[2 * (draw % 2)], drawn.w[2 * (draw % 2) + 1]) : drawn.w[draw % 4];
         low = Wide ? word * row.total : static_cast<uint32_t>(word * row.total);
         if (low >= row.rejected_below) break;
