@@ -35,7 +35,7 @@ public:
         }
         wanted_.clear();
         runs_of_.resize(static_cast<size_t>(count));
-        if (end - first > kSparse * count) {
+        if (end - first > kSparse * count || count >> 32 != 0) {
             by_sorting();
         } else {
             by_counting(end - first);
@@ -85,9 +85,9 @@ private:
 
     void by_counting(int64_t num_rows) {
         next_.assign(static_cast<size_t>(num_rows), 0);
-        int64_t* const next = next_.data();
+        uint32_t* const next = next_.data();
         for_requests([next](uint32_t row, uint32_t) { ++next[row]; });
-        int64_t sum = 0;
+        uint32_t sum = 0;
         for (int64_t row = 0; row < num_rows; ++row) {
             if (next[row] == 0) continue;
             wanted_.push_back({static_cast<uint32_t>(row), sum});
@@ -113,7 +113,7 @@ private:
     int64_t base_ = 0, past_ = 0;        // the part's first row, and the one behind its last
     std::vector<Wanted> wanted_;     // and one more, which ends the last
     std::vector<uint32_t> runs_of_;  // of each request
-    std::vector<int64_t> next_;      // request, for each row
+    std::vector<uint32_t> next_;     // request, for each row
     std::vector<uint64_t> pairs_;
 };
 

@@ -113,14 +113,15 @@ private:
     void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
         for (int64_t i = 0; i < count;) {
             Group& group = kind.filling();
-            const int64_t stop = std::min<int64_t>(count, i + kTreeLanes - group.lanes.count);
-            for (int lane = group.lanes.count; i < stop; ++i, ++lane) {
-                group.out[lane] = outputs.take(runs[i], row.number);
-                prefetch_output(group.out[lane] + row.number - 1);
+            const int first = group.lanes.count;
+            const int number = static_cast<int>(std::min<int64_t>(count - i, kTreeLanes - first));
+            for (int lane = first; lane < first + number; ++lane, ++i) {
+                const int64_t out = group.out[lane] = outputs.take(runs[i], row.number);
+                prefetch_output(out + row.number - 1);
                 group.lanes.batch_id[lane] = outputs.batch_id_low(runs[i]);
                 group.lanes.row[lane] = &row;
-                ++group.lanes.count;
             }
+            group.lanes.count = first + number;
             group.far |= far;
             if (group.lanes.count == kTreeLanes) finish(kind);
         }

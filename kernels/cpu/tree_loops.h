@@ -267,7 +267,7 @@ SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, i
 // The units of `count` rejected draws of any lanes, up to 16, from their second words: which[i] = 16 draw + lane.
 template <bool Wide>
 SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, const uint32_t* which, int count, LaneUnits& drawn) {
-    LaneCounters counters;
+    LaneCounters counters{};
     for (int i = 0; i < count; ++i) {
         const uint32_t lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
         counters.words[0][i] = drawn.counters.words[0][lane];
