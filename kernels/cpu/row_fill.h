@@ -64,12 +64,13 @@ void for_rows(const SelectorView<Index>& Q, int64_t begin, int64_t end, Body&& b
     }
 }
 
-// The counts of all rows, count(vertex), as pointers per batch. O(m), in parallel over rows, but for the sums.
-template <class Index, class Count>
-void count_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count) {
+// The counts of all rows, count(vertex), as pointers per batch; ahead(vertex) asks for what a later count reads. O(m), in parallel
+// over rows, but for the sums.
+template <class Index, class Count, class Ahead>
+void count_rows(const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count, Ahead&& ahead) {
     parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
         for_rows(Q, begin, end, [&](int64_t r, int64_t i) {
-            if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
+            if (r + kAhead < end) ahead(Q.vertices[r + kAhead]);
             result.indptr[r + i + 1] = count(Q.vertices[r]);
         });
     });
@@ -82,8 +83,8 @@ void count_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResul
 }
 
 // The same in one pass, in parallel over batches.
-template <class Index, class Count>
-void count_batches(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count) {
+template <class Index, class Count, class Ahead>
+void count_batches(const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count, Ahead&& ahead) {
     parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
         const Index* vertices = Q.vertices + Q.batch_ptr[i];
         int64_t* pointers = result.indptr.data() + Q.batch_ptr[i] + i;
@@ -91,24 +92,25 @@ void count_batches(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsRe
         int64_t sum = 0;
         for (int64_t r = 0; r < rows; ++r) {
             pointers[r] = sum;
-            if (r + kAhead < rows) SPSAMPLE_PREFETCH(A.indptr + vertices[r + kAhead]);
+            if (r + kAhead < rows) ahead(vertices[r + kAhead]);
             sum = checked_sum(sum, count(vertices[r]));
         }
         pointers[rows] = sum;
     });
 }
 
-// Counts per row, count(vertex), as pointers per batch, and the arrays for the entries. O(m).
-template <class Index, class Count>
-RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions, Count&& count) {
+// Counts per row, count(vertex), as pointers per batch, and the arrays for the entries; ahead(vertex) asks for what a later count
+// reads. O(m).
+template <class Index, class Count, class Ahead>
+RowsResult<Index> laid_out(const SelectorView<Index>& Q, bool with_positions, Count&& count, Ahead&& ahead) {
     RowsResult<Index> result;
     result.with_positions = with_positions;
     result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
     result.entry_ptr = Buffer<int64_t>(Q.num_batches + 1);
     if (Q.num_batches >= thread_limit()) {
-        count_batches(A, Q, result, count);
+        count_batches(Q, result, count, ahead);
     } else {
-        count_rows(A, Q, result, count);
+        count_rows(Q, result, count, ahead);
     }
     result.entry_ptr[0] = 0;
     for (int64_t i = 0; i < Q.num_batches; ++i) {
@@ -117,6 +119,12 @@ RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q
     result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
     result.positions = Buffer<int64_t>(with_positions ? result.entry_ptr[Q.num_batches] : 0);
     return result;
+}
+
+// The same for counts that read row pointers of A.
+template <class Index, class Count>
+RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions, Count&& count) {
+    return laid_out(Q, with_positions, count, [&](int64_t vertex) { SPSAMPLE_PREFETCH(A.indptr + vertex); });
 }
 
 // Fills columns (and positions) with what `pick` draws: pick(scratch, vertex, batch_id, out) writes a row's positions in

@@ -165,9 +165,35 @@ private:
     // Size: the fanout where it is known to the compiler, else 0.
     template <int Size>
     void emit_lanes(Group& group) {
-        const int size = Size > 0 ? Size : how_.size;
-        for (int lane = 0; lane < group.lanes.count; ++lane) {
-            emit<kTreeLanes>(call_, group.lanes.row[lane]->begin, &group.lanes.positions[0][lane], size, group.out[lane], result_);
+        if (result_.rows.with_positions) emit_positions(group);
+        const Index* const indices = call_.A.indices;
+        Index* const columns = result_.rows.columns.data();
+        if (result_.with_weights) {
+            const Real* const data = call_.data;
+            Real* const weights = result_.weights.data();
+            copy<Size>(group, [=](int64_t out, int64_t entry) {
+                columns[out] = indices[entry];
+                weights[out] = data[entry];
+            });
+        } else {
+            copy<Size>(group, [=](int64_t out, int64_t entry) { columns[out] = indices[entry]; });
+        }
+    }
+
+    void emit_positions(const Group& group) {
+        int64_t* const positions = result_.rows.positions.data();
+        copy<0>(group, [=](int64_t out, int64_t entry) { positions[out] = entry; });
+    }
+
+    // Calls put(place, entry) for all entries of a group.
+    template <int Size, class Put>
+    void copy(const Group& group, Put&& put) const {
+        const int size = Size > 0 ? Size : how_.size, count = group.lanes.count;
+        for (int lane = 0; lane < count; ++lane) {
+            const uint32_t* const positions = &group.lanes.positions[0][lane];
+            const int64_t begin = group.lanes.row[lane]->begin, out = group.out[lane];
+#pragma GCC unroll 16
+            for (int j = 0; j < size; ++j) put(out + j, begin + positions[j * kTreeLanes]);
         }
     }
 

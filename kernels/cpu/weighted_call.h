@@ -79,6 +79,11 @@ public:
 
     int64_t of(int64_t vertex) const { return known_.size() > 0 ? known_[vertex] : count(vertex); }
 
+    // Asks for what of() reads.
+    void ask(int64_t vertex) const {
+        if (known_.size() == 0) SPSAMPLE_PREFETCH(call_.A.indptr + vertex);
+    }
+
     // Whether a row whose layout was not by its weights gives `number` entries.
     bool is_right(int64_t degree, int64_t number) const {
         return exact_ || degree <= call_.draw.size || number == drawn_count(degree, call_.draw.size, call_.draw.replace);

@@ -182,7 +182,8 @@ bool draw_rows(
     result.weights = Buffer<Real>();
     result.misplaced = false;
     const EntryCounts<Index, Real> counts(call, exact);
-    result.rows = laid_out(call.A, call.Q, positions, [&](int64_t vertex) { return counts.of(vertex); });
+    const auto count = [&](int64_t vertex) { return counts.of(vertex); };
+    result.rows = laid_out(call.Q, positions, count, [&](int64_t vertex) { counts.ask(vertex); });
     if (result.with_weights) result.weights = Buffer<Real>(result.rows.columns.size());
     if (result.rows.columns.size() == 0) return true;
     const Parts<Index> parts(call.A, call.Q.num_rows);
