@@ -1,6 +1,5 @@
-// Makes rows of A ready to be drawn from by weight: their trees of prefix sums (weight_tree.h), in memory that the second-level
-// cache
-// holds.
+// Makes rows of A ready to be drawn from by weight: their trees of prefix sums (weight_tree.h), in memory that the
+// second-level cache holds.
 #pragma once
 
 #include <algorithm>

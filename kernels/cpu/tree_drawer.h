@@ -69,17 +69,16 @@ inline TreeDraw tree_draw(const DrawArguments& draw) {
     return {draw.key, RoundKeys(draw.key), draw.hop, static_cast<int>(size), draw.replace};
 }
 
-// Draws are made 16 at a time, for 16 pairs of a row and a run; most often they share the row. Their entries are copied when the
-// next
-// 16 have been drawn; where they may be far from the processor, they are asked for before.
+// Draws are made 16 at a time, for 16 pairs of a row and a run; most often they share the row. Their entries are copied
+// when the next 16 have been drawn; where they may be far from the processor, they are asked for before.
 template <class Index, class Real>
 class TreeDrawer {
 public:
     TreeDrawer(const WeightedCall<Index, Real>& call, ReadyRows<Index, Real>& ready, WeightedResult<Index, Real>& result)
         : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {}
 
-    // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from the
-    // processor.
+    // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from
+    // the processor.
     void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
         if (row.kind == RowKind::kNarrow && in_lanes_) return draw_in_lanes(narrow_, row, runs, count, outputs, far);
         if (row.kind == RowKind::kWide && in_lanes_) return draw_in_lanes(wide_, row, runs, count, outputs, far);

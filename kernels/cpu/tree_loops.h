@@ -18,8 +18,7 @@ SPSAMPLE_LOOP int32_t exponent_of(int32_t bits) { return decompose_bits(static_c
 SPSAMPLE_LOOP int32_t exponent_of(int64_t bits) { return decompose_bits(static_cast<uint64_t>(bits), 52, 1022).exponent; }
 
 // Calls body(weights, first, count) for stretches of up to kSumsEvery weights, first the number of those before. count is a
-// multiple of
-// 16: the last block of a row is copied and filled up with zeros, so that no loop has a rest of single weights.
+// multiple of 16: the last block of a row is copied and filled up with zeros, so that no loop has a rest of single weights.
 template <class Real, class Body>
 SPSAMPLE_LOOP void for_stretches(const Real* weights, int64_t count, Body&& body) {
     const int64_t whole = count / kTreeLanes * kTreeLanes;
@@ -37,9 +36,8 @@ struct Register {
     typedef Bits Vector __attribute__((vector_size(kernel::kVectorBytes)));
 };
 
-// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are not
-// positive
-// is, unsigned, more than one less than any positive ones.
+// Largest and smallest of the positive weights seen, as bits, and their number, lane by lane. One less than bits that are
+// not positive is, unsigned, more than one less than any positive ones.
 template <class Real>
 struct RangeLanes {
     using Bits = decltype(ordered_bits(Real()));
@@ -84,9 +82,9 @@ SPSAMPLE_LOOP ExponentRange range_loop(const Real* weights, int64_t count) {
     return {exponent_of(largest), exponent_of(static_cast<typename Lanes::Bits>(smallest + 1)), positive};
 }
 
-// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52 to a
-// number
-// below 2^51 rounds it to an integer, half to even, and leaves that in the low bits; a wide number is rounded as 2^32 high + low.
+// Numerators of `count` weights, a multiple of 16, below 2^32 (narrow) or 2^62 once scaled by 2^shift = scale. Adding 2^52
+// to a number below 2^51 rounds it to an integer, half to even, and leaves that in the low bits; a wide number is rounded
+// as 2^32 high + low.
 template <bool Wide, class Real>
 SPSAMPLE_LOOP void numerators_loop(const Real* weights, int64_t count, double scale, uint64_t* numerators) {
     constexpr double upper = 4503599627370496.0, middle = 6755399441055744.0;  // 2^52, 2^52 + 2^51
@@ -119,8 +117,8 @@ SPSAMPLE_LOOP uint64_t cut_sums_loop(const uint64_t* numerators, int64_t count, 
     return sum;
 }
 
-// Prefix sums of the numerators of up to kSumsEvery weights, a multiple of 16, from `sum` on, cut; returns the last one. What an
-// instruction set may do better.
+// Prefix sums of the numerators of up to kSumsEvery weights, a multiple of 16, from `sum` on, cut; returns the last one.
+// What an instruction set may do better.
 struct PlainSums {
     template <bool Wide, class Real>
     SPSAMPLE_LOOP_MEMBER static uint64_t write(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
@@ -218,8 +216,7 @@ SPSAMPLE_LOOP uint32_t unit_of(uint64_t word, uint64_t total) {
 }
 
 // The units of one draw of all lanes, from its words. Bit l of the result: whether lane l's word is rejected. What an
-// instruction set
-// may do better.
+// instruction set may do better.
 struct PlainUnits {
     template <bool Wide>
     SPSAMPLE_LOOP_MEMBER static uint32_t write(const LaneWords* words, const LaneTotals& lanes, uint32_t* units) {

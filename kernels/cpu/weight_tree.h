@@ -1,12 +1,10 @@
 // Rows of A made ready to be drawn from by weight: the inclusive prefix sums of their numerators as trees.
 //
-// A tree holds the prefix sums P of a row, cut to their high bits (P >> cut), in blocks of 16, one cache line each. Level 0 is
-// the
-// sums, the last of them repeated to fill a block; element i of level l + 1 is the last one of block i of level l; the top level
-// is one block.
-// A search looks at one block per level. Narrow rows keep their sums whole (cut 0). Those of wide rows are cut to 32 bits; where
-// that
-// leaves a draw undecided (one in 2^27 / D or less, for D entries) its position is found by adding up numerators again.
+// A tree holds the prefix sums P of a row, cut to their high bits (P >> cut), in blocks of 16, one cache line each. Level 0
+// is the sums, the last of them repeated to fill a block; element i of level l + 1 is the last one of block i of level l;
+// the top level is one block. A search looks at one block per level. Narrow rows keep their sums whole (cut 0). Those of
+// wide rows are cut to 32 bits; where that leaves a draw undecided (one in 2^27 / D or less, for D entries) its position is
+// found by adding up numerators again.
 //
 // simd.h's instruction sets each have a `TreeSet`; all give equal bits.
 #pragma once
@@ -149,8 +147,7 @@ struct TreeFunctions {
     ExponentRange (*range)(const Real* weights, int64_t count);
 
     // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact
-    // sums; returns the total.
-    // -1000 < shift < 1000. O(count).
+    // sums; returns the total. -1000 < shift < 1000. O(count).
     uint64_t (*prefix_sums)(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums);
 };
 
@@ -158,9 +155,8 @@ struct TreeSet {
     TreeFunctions<float> of_float;
     TreeFunctions<double> of_double;
 
-    // The weighted row law: draws 0, 1, 2, ... of each lane until it has `size` positions, the draws made in lanes are used up,
-    // or one
-    // is undecided. O(draws log degree) per lane.
+    // The weighted row law: draws 0, 1, 2, ... of each lane until it has `size` positions, the draws made in lanes are used
+    // up, or one is undecided. O(draws log degree) per lane.
     void (*draw_narrow)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);
     void (*draw_wide)(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes);
 

@@ -25,8 +25,8 @@ struct WeightedResult {
     std::atomic<bool> misplaced{false};  // a row gave fewer entries than the layout says: it has weights of 0
 };
 
-// Writes the entries at positions[0], positions[Stride], ... within the row that begins at entry `begin` of A to `out` in the
-// result.
+// Writes the entries at positions[0], positions[Stride], ... within the row that begins at entry `begin` of A to `out` in
+// the result.
 template <int Stride, class Index, class Real, class Position>
 inline void emit(
     const WeightedCall<Index, Real>& call, int64_t begin, const Position* positions, int64_t number, int64_t out,
@@ -65,10 +65,9 @@ int64_t count_positive(const Real* weights, int64_t degree, int64_t enough) {
 template <class Index, class Real>
 class EntryCounts {
 public:
-    // Exact: by the positive weights of every row. Else rows of more than `size` entries are taken to have no weight of 0 that
-    // matters, and their weights are not looked at; in shorter rows, which are few, a single 0 matters. Where the rows asked for
-    // are
-    // as many as A's, all are counted now: O(A's rows) time, one byte each; else none is.
+    // Exact: by the positive weights of every row. Else rows of more than `size` entries are taken to have no weight of 0
+    // that matters, and their weights are not looked at; in shorter rows, which are few, a single 0 matters. Where the rows
+    // asked for are as many as A's, all are counted now: O(A's rows) time, one byte each; else none is.
     EntryCounts(const WeightedCall<Index, Real>& call, bool exact) : call_(call), exact_(exact) {
         if (call.Q.num_rows < call.A.num_rows || call.draw.size > 255) return;
         known_ = Buffer<uint8_t>(call.A.num_rows);
