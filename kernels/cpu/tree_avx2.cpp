@@ -79,8 +79,8 @@ SPSAMPLE_AVX2_INLINE uint32_t repeats(const TreeLanes& lanes, int size, uint32_t
 SPSAMPLE_AVX2_INLINE void philox(const LaneCounters& c, const TreeDraw& how, int, LaneWords* words) {
     for (int lane = 0; lane < kTreeLanes; lane += kHalf) {
         const avx2::PhiloxLanes drawn = avx2::philox(
-            {{avx2::words_of(load(c.words[0] + lane)), avx2::words_of(load(c.words[1] + lane)), avx2::words_of(load(c.words[2] + lane)),
-              avx2::words_of(load(c.words[3] + lane))}},
+            {{avx2::words_of(load(c.words[0] + lane)), avx2::words_of(load(c.words[1] + lane)),
+              avx2::words_of(load(c.words[2] + lane)), avx2::words_of(load(c.words[3] + lane))}},
             how.keys);
         for (int i = 0; i < 4; ++i) avx2::store(words[i] + lane, avx2::low_words(drawn.w[i]));
     }

@@ -263,25 +263,24 @@ SPSAMPLE_LOOP uint32_t later_unit(const TreeDraw& how, const TreeLanes& lanes, i
 
 // The units of `count` rejected draws of any lanes, up to 16, from their second words: which[i] = 16 draw + lane.
 template <bool Wide>
-SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, const uint32_t* which, int count, LaneUnits& drawn) {
+SPSAMPLE_LOOP void second_units(const TreeDraw& how, const TreeLanes& lanes, const int* which, int count, LaneUnits& drawn) {
     LaneCounters counters{};
     for (int i = 0; i < count; ++i) {
-        const uint32_t lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
+        const int lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
         counters.words[0][i] = drawn.counters.words[0][lane];
         counters.words[1][i] = drawn.counters.words[1][lane] | 1u << 24;
-        counters.words[2][i] = Wide ? draw / 2 : draw / 4;
+        counters.words[2][i] = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4);
         counters.words[3][i] = drawn.counters.words[3][lane];
     }
     alignas(64) LaneWords words[4];
     kernel::philox(counters, how, count, words);
     for (int i = 0; i < count; ++i) {
-        const uint32_t lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
+        const int lane = which[i] % kTreeLanes, draw = which[i] / kTreeLanes;
         const uint64_t total = drawn.all.totals[lane];
         const uint64_t word = Wide ? wide_word(words[draw % 2 * 2][i], words[draw % 2 * 2 + 1][i]) : words[draw % 4][i];
         const uint64_t low = Wide ? word * total : static_cast<uint32_t>(word * total);
-        uint32_t* unit = &drawn.units[draw][lane];
-        *unit = unit_of<Wide>(word, total);
-        if (low < drawn.all.rejected_below[lane]) *unit = later_unit<Wide>(how, lanes, static_cast<int>(lane), static_cast<int>(draw), 2);
+        const bool rejected = low < drawn.all.rejected_below[lane];
+        drawn.units[draw][lane] = rejected ? later_unit<Wide>(how, lanes, lane, draw, 2) : unit_of<Wide>(word, total);
     }
 }
 
@@ -299,11 +298,11 @@ SPSAMPLE_LOOP void first_units(const TreeDraw& how, const TreeLanes& lanes, Lane
         drawn.counters.words[3][lane] = lanes.batch_id[lane];
     }
     more_units<Wide, Units>(how, lanes, Wide ? (how.size + 1) / 2 : (how.size + 3) / 4, drawn);
-    uint32_t which[2 * kTreeLanes];
+    int which[2 * kTreeLanes];
     int count = 0;
     for (int draw = 0; draw < how.size; ++draw) {
         for (uint32_t rest = drawn.rejected[draw]; rest != 0; rest &= rest - 1) {
-            which[count++] = static_cast<uint32_t>(draw * kTreeLanes + __builtin_ctz(rest));
+            which[count++] = draw * kTreeLanes + __builtin_ctz(rest);
         }
         if (count < kTreeLanes) continue;
         second_units<Wide>(how, lanes, which, kTreeLanes, drawn);
@@ -325,7 +324,9 @@ SPSAMPLE_LOOP void draw_row_loop(
         for (; draw + kDrawsTogether <= size; draw += kDrawsTogether) {
             undecided |= find_some<Wide, kDrawsTogether>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
         }
-        for (; draw < size; ++draw) undecided |= find_some<Wide, 1>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
+        for (; draw < size; ++draw) {
+            undecided |= find_some<Wide, 1>(levels, &drawn.units[draw][lane], &lanes.positions[draw][lane]);
+        }
         lanes.found[lane] = lanes.next[lane] = undecided ? 0 : size;
     }
 }

@@ -69,7 +69,8 @@ uint32_t repeats(const TreeLanes& lanes, int size, uint32_t* repeated) {
 
 void philox(const LaneCounters& c, const TreeDraw& how, int count, LaneWords* words) {
     for (int lane = 0; lane < count; ++lane) {
-        const PhiloxWords drawn = philox4x32_10({{c.words[0][lane], c.words[1][lane], c.words[2][lane], c.words[3][lane]}}, how.key);
+        const PhiloxWords drawn =
+            philox4x32_10({{c.words[0][lane], c.words[1][lane], c.words[2][lane], c.words[3][lane]}}, how.key);
         for (int i = 0; i < 4; ++i) words[i][lane] = drawn.w[i];
     }
 }

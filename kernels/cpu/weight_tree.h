@@ -182,12 +182,14 @@ struct LaneCounters {
     alignas(64) LaneWords words[4];
 };
 
-// The word that a draw is made with where those of attempts before `attempt` were rejected: the first that is not, or the last there is.
+// The word that a draw is made with where those of attempts before `attempt` were rejected: the first that is not, or the
+// last there is.
 template <bool Wide>
 uint64_t later_word(const TreeDraw& how, const TreeLanes& lanes, int lane, int draw, uint32_t attempt) {
     const ReadyRow& row = *lanes.row[lane];
     const uint64_t vertex = static_cast<uint64_t>(row.vertex);
-    const uint32_t block = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4), high = static_cast<uint32_t>(vertex >> 32) | how.hop << 16;
+    const uint32_t high = static_cast<uint32_t>(vertex >> 32) | how.hop << 16;
+    const uint32_t block = static_cast<uint32_t>(Wide ? draw / 2 : draw / 4);
     uint64_t word = 0, low = 0;
     for (; attempt <= kLastAttempt; ++attempt) {
         const PhiloxWords drawn =

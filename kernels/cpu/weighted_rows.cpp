@@ -1,12 +1,12 @@
 // The row law over stacked rows, weighted: sample_rows_weighted (docs/law.md, section 3).
 //
-// To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves cost
-// little. So A is visited row by row, and a row is made ready (ready_rows.h) once for all batches that draw from it:
+// To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves
+// cost little. So A is visited row by row, and a row is made ready (ready_rows.h) once for all batches that draw from it:
 //   1. the stacked rows are put into ascending runs of one batch each (sorted_runs.h);
 //   2. rows are laid out in the result as if long rows had no weight of 0; where that is found to be wrong, positive weights are
 //      counted;
-//   3. threads take parts of A. A part's requests are sorted by row (row_requests.h); then each row asked for is made ready, drawn
-//      from by all runs that want it (tree_drawer.h), and forgotten, while the rows after it are fetched.
+//   3. threads take parts of A. A part's requests are sorted by row (row_requests.h); then each row asked for is made ready,
+//      drawn from by all runs that want it (tree_drawer.h), and forgotten, while the rows after it are fetched.
 // A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
 #include <algorithm>
 #include <memory>
