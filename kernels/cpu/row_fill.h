@@ -15,6 +15,7 @@ namespace spsample {
 constexpr int64_t kRowChunk = 1024;  // a smaller loop is not worth waking a thread for
 constexpr int64_t kGroup = 32;
 constexpr int64_t kAhead = 16;
+constexpr int64_t kCacheLine = 64;
 
 void bind_weighted_rows(nb::module_& m);
 
@@ -49,6 +50,15 @@ nb::tuple run(Sample&& sample) {
         result = sample();
     }
     return packed(std::move(result));
+}
+
+// --- reading ahead ------------------------------------------------------------------------------------------------------
+
+// Brings the bytes from `begin` up to `end` to the second-level cache. By loads: the processor drops prefetches that come
+// faster than the memory answers, and looks further ahead of loads that come in order.
+inline void read_through(const void* begin, const void* end) {
+    const volatile char* byte = static_cast<const volatile char*>(begin);
+    for (; byte < end; byte += kCacheLine) (void)*byte;
 }
 
 // --- walking stacked rows -----------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ namespace {
 
 constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
-constexpr int64_t kCacheLine = 64;
 constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
 constexpr int64_t kSegmentsPerThread = 4;
 constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a row and for each of its draws
@@ -215,12 +214,6 @@ int64_t first_at_least(const Index* vertices, int64_t row, int64_t end, int64_t 
     }
     while (row < end && vertices[row] < bound) ++row;
     return row;
-}
-
-// Brings the bytes from `begin` up to `end` to the second-level cache. By loads: the processor drops prefetches that come faster than the
-// memory answers, and looks further ahead of loads that come in order.
-void read_through(const char* begin, const char* end) {
-    for (const volatile char* byte = begin; byte < end; byte += kCacheLine) (void)*byte;
 }
 
 // Draws the pieces of a segment range by range; Near: each range is brought to the second-level cache first. Reads the segment's entries

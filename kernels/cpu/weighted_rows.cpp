@@ -6,7 +6,7 @@
 //   2. rows are laid out in the result as if long rows had no weight of 0; where that is found to be wrong, positive weights are
 //      counted;
 //   3. threads take parts of A. A part's requests are sorted by row (row_requests.h); then each row asked for is made ready,
-//      drawn from by all runs that want it (tree_drawer.h), and forgotten, while the rows after it are fetched.
+//      drawn from by all runs that want it (tree_drawer.h), and forgotten.
 // A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
 #include <algorithm>
 #include <memory>
@@ -58,63 +58,6 @@ private:
     int64_t count_;
 };
 
-// Asks for the entries of the rows to come, little by little.
-template <class Index, class Real>
-class Ahead {
-public:
-    Ahead(const WeightedCall<Index, Real>& call, const RowRequests<Index>& requests) : call_(call), requests_(requests) {}
-
-    // At the first row of a part.
-    void start() {
-        number_ = -1;
-        indices_ = indices_end_ = data_ = data_end_ = nullptr;
-    }
-
-    // Asks for about `lines` cache lines of rows after number `current`.
-    void step(int64_t current, int64_t lines) {
-        number_ = std::max(number_, current);
-        while (lines > 0) {
-            if (indices_ >= indices_end_ && data_ >= data_end_ && !next_row(current)) return;
-            lines -= ask(data_, data_end_, lines);
-            lines -= ask(indices_, indices_end_, lines);
-        }
-    }
-
-    // Whether so many runs draw so much from a row that its columns are fetched whole.
-    bool whole(int64_t degree, int64_t runs) const { return runs * call_.draw.size * kEntriesPerDraw >= degree; }
-
-private:
-    static constexpr int64_t kMostEntries = 8 << 10;  // that are asked for ahead
-    static constexpr int64_t kEntriesPerDraw = 8;
-    static constexpr int64_t kCacheLine = 64;
-
-    bool next_row(int64_t current) {
-        if (number_ + 1 >= requests_.num_rows()) return false;
-        const WantedRow row = requests_.row(number_ + 1);
-        const int64_t begin = call_.A.begin(row.vertex), degree = call_.A.degree(row.vertex);
-        if (number_ > current + 1 && asked_ - call_.A.begin(requests_.row(current).vertex) > kMostEntries) return false;
-        ++number_;
-        asked_ = begin + degree;
-        data_ = reinterpret_cast<const char*>(call_.data + begin);
-        data_end_ = reinterpret_cast<const char*>(call_.data + begin + degree);
-        indices_ = indices_end_ = reinterpret_cast<const char*>(call_.A.indices + begin);
-        if (whole(degree, row.count)) indices_end_ += degree * static_cast<int64_t>(sizeof(Index));
-        return true;
-    }
-
-    static int64_t ask(const char*& from, const char* end, int64_t most) {
-        int64_t lines = 0;
-        for (; from < end && lines < most; from += kCacheLine, ++lines) SPSAMPLE_PREFETCH_NEAR(from);
-        return lines;
-    }
-
-    const WeightedCall<Index, Real>& call_;
-    const RowRequests<Index>& requests_;
-    int64_t number_ = -1;  // of the row being asked for
-    int64_t asked_ = 0;    // where its entries end
-    const char *indices_ = nullptr, *indices_end_ = nullptr, *data_ = nullptr, *data_end_ = nullptr;
-};
-
 // One thread's work: all rows of a part of A, in order.
 template <class Index, class Real>
 class PartWorker {
@@ -123,21 +66,22 @@ public:
         const WeightedCall<Index, Real>& call, const std::vector<Run<Index>>& runs, const EntryCounts<Index, Real>& counts,
         WeightedResult<Index, Real>& result)
         : call_(call), counts_(counts), result_(result), requests_(runs), ready_(call), drawer_(call, ready_, result),
-          ahead_(call, requests_), outputs_(runs, call.Q, result.rows) {}
+          outputs_(runs, call.Q, result.rows) {}
 
     // Rows first .. end - 1 of A, fewer than 2^32.
     void work(int64_t first, int64_t end) {
         requests_.collect(first, end);
         if (requests_.num_rows() == 0) return;
         outputs_.start([&](size_t run) { return requests_.begin(run); });
-        ahead_.start();
         for (int64_t number = 0; number < requests_.num_rows() && !result_.misplaced; ++number) work_row(number);
         forget();
     }
 
 private:
-    static constexpr int64_t kAtATime = 16;  // runs
+    static constexpr int64_t kEntriesPerDraw = 8;
 
+    // The weights of rows come from far as they are made ready, in order. Where runs draw much from a row, its columns are read
+    // through, too, before they are drawn from.
     void work_row(int64_t number) {
         if (ready_.full()) forget();
         const WantedRow wanted = requests_.row(number);
@@ -146,12 +90,9 @@ private:
             result_.misplaced = true;
             return;
         }
-        const bool far = !ahead_.whole(row.degree, wanted.count);
-        ahead_.step(number, row.degree / 8 + 8);
-        for (int64_t i = 0; i < wanted.count; i += kAtATime) {
-            drawer_.draw(row, wanted.runs + i, std::min(kAtATime, wanted.count - i), outputs_, far);
-            ahead_.step(number, kAtATime);
-        }
+        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= row.degree;
+        if (near) read_through(call_.A.indices + row.begin, call_.A.indices + row.begin + row.degree);
+        drawer_.draw(row, wanted.runs, wanted.count, outputs_, !near);
     }
 
     void forget() {
@@ -165,7 +106,6 @@ private:
     RowRequests<Index> requests_;
     ReadyRows<Index, Real> ready_;
     TreeDrawer<Index, Real> drawer_;
-    Ahead<Index, Real> ahead_;
     RunOutputs<Index> outputs_;
 };
 
