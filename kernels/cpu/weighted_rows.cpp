@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    static constexpr int64_t kEntriesPerDraw = 8;
+    static constexpr int64_t kEntriesPerDraw = 16;
 
     // The weights of rows come from far as they are made ready, in order. Where runs draw much from a row, its columns are read
     // through, too, before they are drawn from.
