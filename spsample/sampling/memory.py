@@ -12,7 +12,7 @@ from spsample.store import Graph
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
-RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows of a batch that ascend go; a batch has a run for so many rows, and one
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 WHOLE = -1  # the fanout that takes whole rows
 COLUMN_BYTES = 8 * 15  # the sets that a source column is looked up in, its numerator and its weight
