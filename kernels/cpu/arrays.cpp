@@ -27,7 +27,9 @@ ElementType element_type(PyArrayObject* array) {
     return {PyArray_DESCR(array)->kind, static_cast<size_t>(PyArray_ITEMSIZE(array))};
 }
 
-bool is_in_order(PyArrayObject* array) { return PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISNOTSWAPPED(array); }
+bool is_in_order(PyArrayObject* array) {
+    return PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISALIGNED(array) && PyArray_ISNOTSWAPPED(array);
+}
 
 void look_at(PyArrayObject* array, ArrayView& view) {
     view.data = PyArray_DATA(array);

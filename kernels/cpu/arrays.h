@@ -27,7 +27,7 @@ struct ElementType {
     bool operator==(const ElementType& other) const { return kind == other.kind && bytes == other.bytes; }
 };
 
-// A contiguous array in native byte order, and what keeps it alive where it is a copy. Arguments are looked at, not owned: the caller
+// A contiguous, aligned array in native byte order, and what keeps it alive where it is a copy. Arguments are looked at, not owned: the caller
 // of a bound function holds them.
 struct ArrayView {
     void* data = nullptr;

@@ -106,6 +106,7 @@ BatchSample<Index> draw_batch(
     if (!is_dense(in, entries)) return draw_by_hash(in, batch, scratch);
     std::optional<BatchSample<Index>> sample;
     if (!in.rule.shifts) sample = draw_by_sums<uint16_t>(in, batch, entries, scratch, make_ranges);
+    if (!sample) scratch.counts.reset();  // its memory goes before more is taken
     if (!sample) sample = draw_by_sums<uint64_t>(in, batch, entries, scratch, make_ranges);
     return std::move(*sample);
 }

@@ -1,9 +1,9 @@
-// new_vertices.h with the bit instructions that come with AVX2. As in simd_avx2.cpp, only marked functions may use them.
+// new_vertices.h with the bit instructions that come with AVX2 (lanes_avx2.h says how such a file is compiled).
 #include "new_vertices_loops.h"
 
 #if SPSAMPLE_X86
 
-#define SPSAMPLE_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#include "lanes_avx2.h"
 
 namespace spsample {
 namespace {

@@ -1,47 +1,22 @@
-// new_vertices.h in AVX-512, 512 vertices at a time. As in simd_avx512.cpp, only marked functions may use its instructions.
+// new_vertices.h in AVX-512, 512 vertices at a time (lanes_avx512.h says how such a file is compiled).
 #include "new_vertices_loops.h"
 
 #if SPSAMPLE_X86
 
-#include <immintrin.h>
+#include "vertices_avx512.h"
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of _mm512_undefined_epi32 in its own headers
-#endif
-
-#define SPSAMPLE_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512vpopcntdq,avx2,bmi,bmi2,lzcnt,popcnt"
-#define SPSAMPLE_AVX512 __attribute__((target(SPSAMPLE_TARGET)))
-#define SPSAMPLE_AVX512_INLINE __attribute__((target(SPSAMPLE_TARGET), always_inline)) static inline
+// Beside what all AVX-512 files use: counting the bits of 16 words at a time.
+#define SPSAMPLE_COUNTING target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512vpopcntdq,avx2,bmi,bmi2,lzcnt,popcnt")
+#define SPSAMPLE_AVX512_COUNTING __attribute__((SPSAMPLE_COUNTING))
+#define SPSAMPLE_AVX512_COUNTING_INLINE __attribute__((SPSAMPLE_COUNTING, always_inline)) static inline
 
 namespace spsample {
 namespace {
 
-// The bytes 0, 1, ..., 63.
-SPSAMPLE_AVX512_INLINE __m512i counting_bytes() {
-    return _mm512_set_epi64(0x3F3E3D3C3B3A3938, 0x3736353433323130, 0x2F2E2D2C2B2A2928, 0x2726252423222120, 0x1F1E1D1C1B1A1918,
-                            0x1716151413121110, 0x0F0E0D0C0B0A0908, 0x0706050403020100);
-}
-
-// The vertices 64 w + i of the bits i of word w, ascending. Returns where the next go; writes up to kLanes vertices further.
-SPSAMPLE_AVX512_INLINE int32_t* write_vertices(uint64_t bits, int64_t w, int32_t* out) {
-    const __m512i first = _mm512_set1_epi32(static_cast<int>(64 * w));
-    const int count = __builtin_popcountll(bits);
-    __m512i left = _mm512_maskz_compress_epi8(bits, counting_bytes());
-    _mm512_storeu_si512(out, _mm512_add_epi32(first, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(left))));
-    for (int done = kLanes; done < count; done += kLanes) {
-        left = _mm512_alignr_epi64(left, left, 2);  // 16 bytes down
-        _mm512_storeu_si512(out + done, _mm512_add_epi32(first, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(left))));
-    }
-    return out + count;
-}
-
-SPSAMPLE_AVX512_INLINE int64_t* write_vertices(uint64_t bits, int64_t w, int64_t* out) {
-    for (; bits != 0; bits &= bits - 1) *out++ = 64 * w + lowest_bit(bits);
-    return out;
-}
+using avx512::write_vertices;
 
 // Sums of the lanes up to and with each.
-SPSAMPLE_AVX512_INLINE __m512i running_sums(__m512i lanes) {
+SPSAMPLE_AVX512_COUNTING_INLINE __m512i running_sums(__m512i lanes) {
     const __m512i zero = _mm512_setzero_si512();
     lanes = _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 15));
     lanes = _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 14));
@@ -50,7 +25,7 @@ SPSAMPLE_AVX512_INLINE __m512i running_sums(__m512i lanes) {
 }
 
 // Writes the places of 16 words of 32 bits; returns the next place.
-SPSAMPLE_AVX512_INLINE uint32_t write_places16(__m512i bits, RankedWord* places, uint32_t first) {
+SPSAMPLE_AVX512_COUNTING_INLINE uint32_t write_places16(__m512i bits, RankedWord* places, uint32_t first) {
     const __m512i counts = _mm512_popcnt_epi32(bits);
     const __m512i sums = running_sums(counts);
     const __m512i ranks = _mm512_add_epi32(_mm512_sub_epi32(sums, counts), _mm512_set1_epi32(static_cast<int>(first)));
@@ -62,7 +37,7 @@ SPSAMPLE_AVX512_INLINE uint32_t write_places16(__m512i bits, RankedWord* places,
 }
 
 template <class Index>
-SPSAMPLE_AVX512 int64_t take(const NewSet& set, Index* out, uint32_t first) {
+SPSAMPLE_AVX512_COUNTING int64_t take(const NewSet& set, Index* out, uint32_t first) {
     const Index* const begin = out;
     for (int64_t eight = 0; eight < set.num_words; eight += 8) {  // num_words is a multiple of 8
         const __m512i bits = _mm512_loadu_si512(set.bits + eight);
@@ -79,7 +54,7 @@ SPSAMPLE_AVX512 int64_t take(const NewSet& set, Index* out, uint32_t first) {
 }
 
 template <class Index>
-SPSAMPLE_AVX512 void relabel(
+SPSAMPLE_AVX512_COUNTING void relabel(
     const RankedWord* places, const HashMap<Index, Index>& targets, const Index* vertices, int64_t count, Index* local) {
     relabel_new_loop(places, targets, vertices, count, local);
 }

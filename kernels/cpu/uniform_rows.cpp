@@ -47,14 +47,16 @@ int64_t near_range() {
 
 enum class Order { kPieces, kFarRanges, kNearRanges };
 
-// By density: how often the rows of Q, together, may ask for each cache line of A, on average.
+// By density: how often the rows of Q, together, may ask for each cache line of A, on average. Near ranges need a row of each batch, too:
+// what a batch draws from several ranges at a time has left the cache.
 template <class Index>
 Order best_order(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_t size) {
     const int64_t bytes = A.num_entries * static_cast<int64_t>(sizeof(Index));
     if (bytes <= kFarRange) return Order::kPieces;
     const int64_t lines = bytes / kCacheLine;
     const int64_t requests = Q.num_rows * std::min(size, A.num_entries / A.num_rows + 1);
-    if (requests >= lines / 3 * 2) return Order::kNearRanges;  // here both take as long
+    const bool in_each_range = Q.num_rows >= bytes / near_range() * Q.num_batches;
+    if (requests >= lines / 3 * 2 && in_each_range) return Order::kNearRanges;  // here both take as long
     return requests >= lines / 8 ? Order::kFarRanges : Order::kPieces;
 }
 

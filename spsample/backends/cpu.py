@@ -185,8 +185,7 @@ class CpuBackend:
 
     def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
         """The same; `local` is the memory of `rows.columns`."""
-        own = rows.columns.flags.c_contiguous and rows.columns.flags.writeable
-        local = rows.columns if own else rows.columns.copy()
+        local = rows.columns if rows.columns.flags.carray else rows.columns.copy()
         src_ptr, src = _core.compact_in_place(Q.batch_ptr, Q.vertices, rows.entry_ptr, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
 

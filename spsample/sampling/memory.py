@@ -12,6 +12,8 @@ from spsample.store import Graph
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
+MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 WHOLE = -1  # the fanout that takes whole rows
 COLUMN_BYTES = 8 * 15  # the sets that a source column is looked up in, its numerator and its weight
 
@@ -45,11 +47,20 @@ def _per_thread(graph: Graph, bulk: BulkSample) -> int:
     """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
     largest = max((int(layer.src_ranges.size.max(initial=0)) for layer in bulk.layers), default=0)
     bytes_ = THREAD_BYTES + graph.num_nodes // 2 + 5 * largest
-    if isinstance(bulk.sampler, LADIES) and bulk.sampler.law == "squared_count":
-        bytes_ += (3 if graph.weighting == "unweighted" else 9) * graph.num_nodes
+    if isinstance(bulk.sampler, LADIES):
+        bytes_ += _dense_row(graph, bulk, bulk.sampler.law) * graph.num_nodes
     if graph.weighting == "weighted":
         bytes_ += graph.num_nodes + 5 * int(graph.in_degrees().max(initial=0))
+        bytes_ += RUN_BYTES * max((len(bulk) + len(layer.dst) // ROWS_PER_RUN for layer in bulk.layers), default=0)
     return bytes_
+
+
+def _dense_row(graph: Graph, bulk: BulkSample, law: str) -> int:
+    """Bytes a vertex of the sums by column that LADIES draws from under the column law, those of blocks included."""
+    if law == "norm" and graph.weighting != "weighted":
+        return 0  # the entry law sums nothing
+    largest = max((int(layer.dst_ranges.size.max(initial=0)) for layer in bulk.layers), default=0)
+    return 3 if graph.weighting == "unweighted" and largest < MOST_COUNTED else 9
 
 
 def _node_wise(graph: Graph, bulk: BulkSample) -> int:

@@ -427,7 +427,7 @@ class Graph:
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Make a contiguous, read-only view; copies only what is not contiguous."""
-    view = np.ascontiguousarray(array).view()
+    """Make a contiguous, aligned, read-only view; copies only what is not, once: kernels would at every call."""
+    view = np.require(array, requirements=["C", "A"]).view()
     view.flags.writeable = False
     return view

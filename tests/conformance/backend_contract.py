@@ -522,6 +522,14 @@ class BackendContract:
         np.testing.assert_array_equal(rows.columns, columns)
         np.testing.assert_array_equal(compaction.local, backend.compact(Q, rows, True).local)
 
+    def test_compact_owned_of_columns_between_the_words_of_memory(self, backend):
+        Q = selector()
+        rows = backend.take_rows(matrix(), Q, False)
+        off = np.ndarray(rows.columns.shape, rows.columns.dtype, np.zeros(rows.columns.nbytes + 1, np.uint8), offset=1)
+        off[...] = rows.columns
+        compaction = backend.compact_owned(Q, rows._replace(columns=off), True)
+        np.testing.assert_array_equal(compaction.local, backend.compact(Q, rows, True).local)
+
     # --- other forms ------------------------------------------------------------------------------------------------
     @index_types
     def test_edge_index(self, backend, index):

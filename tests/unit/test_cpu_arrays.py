@@ -18,6 +18,14 @@ def taken(index, indptr=INDPTR, vertices=VERTICES, batch_ptr=BATCH_PTR):
     return core.take_rows(indptr, indices, batch_ptr, vertices, BATCH_IDS, True)
 
 
+def misaligned(array):
+    """The same, one byte off."""
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    off = np.ndarray(array.shape, array.dtype, buffer=memory, offset=1)
+    off[...] = array
+    return off
+
+
 def as_lists(result):
     return [array.tolist() for array in result]
 
@@ -38,8 +46,17 @@ def test_arrays_of_any_layout():
     frozen.flags.writeable = False
     assert as_lists(taken(np.int64, strided, backwards, frozen)) == expected
     assert as_lists(taken(np.int64, list(INDPTR), VERTICES.tolist(), tuple(BATCH_PTR))) == expected
-    swapped = np.array([1, 2, 0], ">i8")
-    assert as_lists(core.take_rows(INDPTR, swapped, BATCH_PTR, VERTICES, BATCH_IDS, True)) == expected
+    for indices in (np.array([1, 2, 0], ">i8"), misaligned(np.array([1, 2, 0]))):
+        assert as_lists(core.take_rows(INDPTR, indices, BATCH_PTR, VERTICES, BATCH_IDS, True)) == expected
+
+
+def test_arrays_between_the_words_of_memory():
+    """What a kernel loads lies at a multiple of its size: such an array is copied, and none is written to in place."""
+    expected = as_lists(taken(np.int64))
+    assert as_lists(taken(np.int64, misaligned(INDPTR), misaligned(VERTICES), misaligned(BATCH_PTR))) == expected
+    columns = misaligned(np.array([2, 1, 2], np.int32))
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        core.compact_in_place(np.array([0, 1]), np.array([1], np.int32), np.array([0, 3]), columns, True)
 
 
 @pytest.mark.parametrize(

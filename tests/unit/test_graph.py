@@ -221,6 +221,21 @@ def test_strided_and_read_only_inputs():
     assert_same(Graph.from_edge_index(pairs.T), Graph.from_edge_index(pairs.T.copy()))
 
 
+def test_arrays_between_the_words_of_memory():
+    """Kernels would bring them into order at every call, so a graph does it once."""
+    indices, data = np.array([0, 1, 0], np.int32), np.ones(3)
+    records = np.zeros(3, dtype=[("pad", "u1"), ("column", "<i4"), ("weight", "<f8")])
+    records["column"], records["weight"] = indices, data
+    off = np.ndarray(3, np.int32, buffer=np.zeros(13, np.uint8), offset=1)
+    off[...] = indices
+    for column in (off, records["column"]):
+        assert not column.flags.aligned
+        graph = Graph([0, 2, 3], column, records["weight"])
+        assert graph.indices.flags.aligned
+        assert graph.data.flags.aligned
+        assert_same(graph, Graph([0, 2, 3], indices, data))
+
+
 def test_memory_mapped_arrays(tmp_path):
     np.save(tmp_path / "indices.npy", np.array([0, 1, 0], dtype=np.int32))
     mapped = np.load(tmp_path / "indices.npy", mmap_mode="r")

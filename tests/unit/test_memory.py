@@ -27,3 +27,38 @@ def test_the_pool_stays_within_the_result_and_the_stated_scratch(sampler: Any, e
         bulk = sp.bulk_sample(graph, np.arange(8192), sampler, batch_size=256, edge_ids=edge_ids, backend="cpu")
     output = sum(layer.nbytes for layer in bulk.layers)
     assert memory.peak_bytes <= 1.15 * output + scratch_bytes(graph, bulk, threads=64)
+
+
+@pytest.mark.parametrize("law", ["norm", "squared_count"])
+def test_the_sums_of_a_weighted_frontier_are_stated(law: Any) -> None:
+    """A hub of a weighted graph: the thread that draws for it adds up weights by column, 8 bytes for each vertex."""
+    n, degree = 1 << 21, 1 << 16
+    edges = np.stack([np.arange(degree), np.zeros(degree, np.int64)])
+    graph = sp.Graph.from_edge_index(edges, num_nodes=n, edge_weight=np.linspace(0.5, 1.0, degree, dtype=np.float32))
+    assert (peak := peak_beside_the_result(graph, sp.LADIES([16], law=law))) > 8 * n
+    assert peak <= scratch_of_one_thread(graph, sp.LADIES([16], law=law))
+
+
+def test_counts_above_16_bits_take_no_more_than_weights() -> None:
+    """More than 65535 parallel entries: counting starts again in 64 bits, and the first counts are let go of."""
+    n, degree = 1 << 21, 1 << 17
+    edges = np.zeros((2, degree), np.int64)
+    edges[0, -1] = 1
+    graph = sp.Graph.from_edge_index(edges, num_nodes=n)
+    most = (9 * n + n // 2 + (5 << 20)) * 9 // 8
+    assert peak_beside_the_result(graph, sp.LADIES([16], law="squared_count")) <= most
+
+
+def of_one_seed(graph: sp.Graph, sampler: Any) -> sp.BulkSample:
+    return sp.bulk_sample(graph, [0], sampler, batch_size=1, backend="cpu")
+
+
+def peak_beside_the_result(graph: sp.Graph, sampler: Any) -> int:
+    sp.clear_pool()
+    with measured_pool() as memory:
+        bulk = of_one_seed(graph, sampler)
+    return memory.peak_bytes - sum(layer.nbytes for layer in bulk.layers)
+
+
+def scratch_of_one_thread(graph: sp.Graph, sampler: Any) -> int:
+    return scratch_bytes(graph, of_one_seed(graph, sampler), threads=1)
