@@ -202,13 +202,11 @@ struct Search {
     }
 };
 
-// Entries of the selected rows, or, where the rows are many, as many as there are rows.
+// The selected rows and their entries, counted as far as it takes to know that threads are worth waking.
 template <class Index>
 int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
-    constexpr int64_t kMany = 1 << 16;
-    if (Q.num_rows >= kMany) return Q.num_rows;
     int64_t work = 0;
-    for (int64_t r = 0; r < Q.num_rows; ++r) work += A.degree(Q.vertices[r]);
+    for (int64_t r = 0; r < Q.num_rows && work < ThreadsFor::kWorthWaking; ++r) work += 1 + A.degree(Q.vertices[r]);
     return work;
 }
 

@@ -34,6 +34,8 @@ inline int thread_limit() {
 // worth waking others for.
 class ThreadsFor {
 public:
+    static constexpr int64_t kWorthWaking = 1 << 17;
+
     explicit ThreadsFor(int64_t work) {
 #ifdef _OPENMP
         if (work < kWorthWaking) {
@@ -53,7 +55,6 @@ public:
     }
 
 private:
-    static constexpr int64_t kWorthWaking = 1 << 17;
     int before_ = 0;
 };
 
