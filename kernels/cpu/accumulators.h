@@ -64,12 +64,11 @@ struct RowOutput {
     T* values;
 };
 
-// Very few products: the number of smaller columns is the place of each, unless two are of one column; then each is inserted among
-// those before it. O(products^2), without a branch that depends on distinct columns.
-template <class Index, class T>
-class PairsAccumulator {
+// Up to Most products, as they come.
+template <class Index, class T, int64_t Most>
+class FewProducts {
 public:
-    static constexpr int64_t kMost = 6;  // products
+    static constexpr int64_t kMost = Most;
 
     void begin() { count_ = 0; }
 
@@ -80,8 +79,22 @@ public:
         }
     }
 
+protected:
+    Index columns_[Most];
+    T values_[Most];
+    int64_t count_ = 0;
+};
+
+// Very few products: the number of smaller columns is the place of each, unless two are of one column; then each is inserted among
+// those before it. O(products^2), without a branch that depends on distinct columns.
+template <class Index, class T>
+class PairsAccumulator : public FewProducts<Index, T, 6> {
+    using Products = FewProducts<Index, T, 6>;
+    using Products::columns_, Products::count_, Products::values_;
+
+public:
     int64_t take(const RowOutput<Index, T>& out) {
-        int64_t places[kMost] = {}, sum = 0;
+        int64_t places[Products::kMost] = {}, sum = 0;
         for (int64_t i = 1; i < count_; ++i) {
             for (int64_t j = 0; j < i; ++j) {
                 const int64_t above = columns_[j] < columns_[i], below = columns_[i] < columns_[j];
@@ -116,33 +129,21 @@ private:
         }
         return count;
     }
-
-    Index columns_[kMost];
-    T values_[kMost];
-    int64_t count_ = 0;
 };
 
 // Few products: each goes to the place that is the number of smaller columns, found by comparing all with all without a branch;
 // equal columns meet there. O(products^2 / vector width).
 template <class Index, class T>
-class RankAccumulator {
+class RankAccumulator : public FewProducts<Index, T, 32> {
+    using Products = FewProducts<Index, T, 32>;
+    using Products::columns_, Products::count_, Products::values_;
+
 public:
-    static constexpr int64_t kMost = 32;  // products
-
-    void begin() { count_ = 0; }
-
-    void add_row(const ScaledRow<Index, T>& row) {
-        for (int64_t q = 0; q < row.count; ++q) {
-            columns_[count_] = row.columns[q];
-            values_[count_++] = multiply(row.scale, row.values[q]);
-        }
-    }
-
     int64_t take(const RowOutput<Index, T>& out) {
         const int64_t padded = (count_ + 7) / 8 * 8;
         std::fill(columns_ + count_, columns_ + padded, std::numeric_limits<Index>::max());
-        Index placed[kMost];
-        T sums[kMost];
+        Index placed[Products::kMost];
+        T sums[Products::kMost];
         std::fill(placed, placed + padded, Index(-1));
         std::fill(sums, sums + padded, additive_identity<T>());
         for (int64_t i = 0; i < count_; ++i) {
@@ -159,11 +160,6 @@ public:
         }
         return count;
     }
-
-private:
-    Index columns_[kMost];
-    T values_[kMost];
-    int64_t count_ = 0;
 };
 
 // A sum for every column of a range, and a byte that says whether it is in use; reading out visits them in ascending order.

@@ -15,19 +15,10 @@ namespace {
 
 using avx512::write_vertices;
 
-// Sums of the lanes up to and with each.
-SPSAMPLE_AVX512_COUNTING_INLINE __m512i running_sums(__m512i lanes) {
-    const __m512i zero = _mm512_setzero_si512();
-    lanes = _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 15));
-    lanes = _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 14));
-    lanes = _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 12));
-    return _mm512_add_epi32(lanes, _mm512_alignr_epi32(lanes, zero, 8));
-}
-
 // Writes the places of 16 words of 32 bits; returns the next place.
 SPSAMPLE_AVX512_COUNTING_INLINE uint32_t write_places16(__m512i bits, RankedWord* places, uint32_t first) {
     const __m512i counts = _mm512_popcnt_epi32(bits);
-    const __m512i sums = running_sums(counts);
+    const __m512i sums = avx512::prefix_sums(counts);
     const __m512i ranks = _mm512_add_epi32(_mm512_sub_epi32(sums, counts), _mm512_set1_epi32(static_cast<int>(first)));
     const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));

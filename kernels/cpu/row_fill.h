@@ -15,6 +15,7 @@ namespace spsample {
 constexpr int64_t kRowChunk = 1024;  // a smaller loop is not worth waking a thread for
 constexpr int64_t kGroup = 32;
 constexpr int64_t kAhead = 16;
+constexpr int64_t kPointersAtOnce = 1 << 14;  // rows
 constexpr int64_t kCacheLine = 64;
 
 void bind_weighted_rows(nb::module_& m);
@@ -74,8 +75,43 @@ void for_rows(const SelectorView<Index>& Q, int64_t begin, int64_t end, Body&& b
     }
 }
 
+// Room for the row pointers of all batches.
+template <class Index>
+RowsResult<Index> unfilled_pointers(const SelectorView<Index>& Q, bool with_positions) {
+    RowsResult<Index> result;
+    result.with_positions = with_positions;
+    result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
+    result.entry_ptr = Buffer<int64_t>(Q.num_batches + 1);
+    return result;
+}
+
+// Row pointers from row lengths, which stand in indptr[r + i + 1]; batches share nothing. O(m).
+template <class Index>
+void accumulate_pointers(const SelectorView<Index>& Q, RowsResult<Index>& result) {
+    const int64_t batches = std::max<int64_t>(1, kPointersAtOnce / (Q.num_rows / std::max<int64_t>(1, Q.num_batches) + 1));
+    parallel_chunks(Q.num_batches, batches, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            int64_t* const pointers = result.indptr.data() + Q.batch_ptr[i] + i;
+            const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
+            pointers[0] = 0;
+            for (int64_t r = 0; r < rows; ++r) pointers[r + 1] = checked_sum(pointers[r + 1], pointers[r]);
+        }
+    });
+}
+
+// The arrays for the entries that the row pointers tell of.
+template <class Index>
+void add_entries(const SelectorView<Index>& Q, RowsResult<Index>& result) {
+    result.entry_ptr[0] = 0;
+    for (int64_t i = 0; i < Q.num_batches; ++i) {
+        result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.indptr[Q.batch_ptr[i + 1] + i]);
+    }
+    result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
+    result.positions = Buffer<int64_t>(result.with_positions ? result.entry_ptr[Q.num_batches] : 0);
+}
+
 // The counts of all rows, count(vertex), as pointers per batch; ahead(vertex) asks for what a later count reads. O(m), in parallel
-// over rows, but for the sums.
+// over rows.
 template <class Index, class Count, class Ahead>
 void count_rows(const SelectorView<Index>& Q, RowsResult<Index>& result, Count&& count, Ahead&& ahead) {
     parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
@@ -84,12 +120,7 @@ void count_rows(const SelectorView<Index>& Q, RowsResult<Index>& result, Count&&
             result.indptr[r + i + 1] = count(Q.vertices[r]);
         });
     });
-    for (int64_t i = 0; i < Q.num_batches; ++i) {
-        int64_t* pointers = result.indptr.data() + Q.batch_ptr[i] + i;
-        const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
-        pointers[0] = 0;
-        for (int64_t r = 0; r < rows; ++r) pointers[r + 1] = checked_sum(pointers[r + 1], pointers[r]);
-    }
+    accumulate_pointers(Q, result);
 }
 
 // The same in one pass, in parallel over batches.
@@ -113,21 +144,13 @@ void count_batches(const SelectorView<Index>& Q, RowsResult<Index>& result, Coun
 // reads. O(m).
 template <class Index, class Count, class Ahead>
 RowsResult<Index> laid_out(const SelectorView<Index>& Q, bool with_positions, Count&& count, Ahead&& ahead) {
-    RowsResult<Index> result;
-    result.with_positions = with_positions;
-    result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
-    result.entry_ptr = Buffer<int64_t>(Q.num_batches + 1);
+    RowsResult<Index> result = unfilled_pointers(Q, with_positions);
     if (Q.num_batches >= thread_limit()) {
         count_batches(Q, result, count, ahead);
     } else {
         count_rows(Q, result, count, ahead);
     }
-    result.entry_ptr[0] = 0;
-    for (int64_t i = 0; i < Q.num_batches; ++i) {
-        result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.indptr[Q.batch_ptr[i + 1] + i]);
-    }
-    result.columns = Buffer<Index>(result.entry_ptr[Q.num_batches]);
-    result.positions = Buffer<int64_t>(with_positions ? result.entry_ptr[Q.num_batches] : 0);
+    add_entries(Q, result);
     return result;
 }
 

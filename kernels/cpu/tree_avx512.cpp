@@ -106,13 +106,6 @@ SPSAMPLE_AVX512_INLINE __m512i prefix_sums8(__m512i x) {
     x = _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 6));
     return _mm512_add_epi64(x, _mm512_alignr_epi64(x, zero, 4));
 }
-SPSAMPLE_AVX512_INLINE __m512i prefix_sums16(__m512i x) {
-    const __m512i zero = _mm512_setzero_si512();
-    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 15));
-    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 14));
-    x = _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 12));
-    return _mm512_add_epi32(x, _mm512_alignr_epi32(x, zero, 8));
-}
 
 // What PlainSums of tree_loops.h does, but that a narrow sum of 2^32 may come out as 0.
 struct Sums {
@@ -127,7 +120,7 @@ struct Sums {
         __m512i before = _mm512_set1_epi32(static_cast<int>(sum));
         for (int64_t e = 0; e < count; e += kTreeLanes) {
             const __m512i first = numerators8(load8(weights + e), scales), second = numerators8(load8(weights + e + 8), scales);
-            const __m512i sums = prefix_sums16(low_halves(first, second));
+            const __m512i sums = avx512::prefix_sums(low_halves(first, second));
             _mm512_store_si512(out + e, _mm512_add_epi32(sums, before));
             before = _mm512_add_epi32(before, _mm512_permutexvar_epi32(_mm512_set1_epi32(15), sums));
         }
@@ -171,8 +164,7 @@ struct Units {
         const avx512::Words by = avx512::words_of(totals);
         const avx512::Words products{_mm512_mul_epu32(words.even, by.even), _mm512_mul_epu32(words.odd, by.odd)};
         const __m512i below = kernel::low_halves(_mm512_load_si512(lanes.rejected_below), _mm512_load_si512(lanes.rejected_below + 8));
-        const __m512i high = _mm512_mask_mov_epi32(_mm512_srli_epi64(products.even, 32), avx512::kOddLanes, products.odd);
-        _mm512_store_si512(units, _mm512_add_epi32(high, _mm512_set1_epi32(1)));
+        _mm512_store_si512(units, _mm512_add_epi32(avx512::high_words(products), _mm512_set1_epi32(1)));
         return _mm512_cmplt_epu32_mask(avx512::low_words(products), below);
     }
 

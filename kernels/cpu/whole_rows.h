@@ -11,7 +11,6 @@ namespace spsample {
 constexpr int64_t kFetchedRows = 16;           // rows ahead of the present one whose beginnings are asked for
 constexpr int64_t kFetchedBytes = 1 << 10;     // of a row; the processor sees by itself how a longer one goes on
 constexpr int64_t kCopiedAtOnce = 1 << 16;     // entries
-constexpr int64_t kPointersAtOnce = 1 << 14;   // rows
 
 // Result arrays of the rows of Q, and where each row begins in A.
 template <class Index>
@@ -20,31 +19,11 @@ struct WholeRows {
     Buffer<int64_t> starts;  // m
 };
 
-// Row pointers from row lengths, which stand in indptr[r + i + 1]; batches share nothing. O(m).
-template <class Index>
-void accumulate_pointers(const SelectorView<Index>& Q, RowsResult<Index>& result) {
-    const int64_t batches = std::max<int64_t>(1, kPointersAtOnce / (Q.num_rows / std::max<int64_t>(1, Q.num_batches) + 1));
-    parallel_chunks(Q.num_batches, batches, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            int64_t* const pointers = result.indptr.data() + Q.batch_ptr[i] + i;
-            const int64_t rows = Q.batch_ptr[i + 1] - Q.batch_ptr[i];
-            pointers[0] = 0;
-            for (int64_t r = 0; r < rows; ++r) pointers[r + 1] = checked_sum(pointers[r + 1], pointers[r]);
-            result.entry_ptr[i + 1] = pointers[rows];
-        }
-    });
-    result.entry_ptr[0] = 0;
-    for (int64_t i = 0; i < Q.num_batches; ++i) result.entry_ptr[i + 1] = checked_sum(result.entry_ptr[i], result.entry_ptr[i + 1]);
-}
-
 // The arrays with all but the entries. A's row pointers are read once, in Q's order. O(m).
 template <class Index>
 WholeRows<Index> laid_out_whole(const CsrView<Index>& A, const SelectorView<Index>& Q, bool with_positions) {
-    WholeRows<Index> rows{{}, Buffer<int64_t>(Q.num_rows)};
+    WholeRows<Index> rows{unfilled_pointers(Q, with_positions), Buffer<int64_t>(Q.num_rows)};
     RowsResult<Index>& result = rows.result;
-    result.with_positions = with_positions;
-    result.indptr = Buffer<int64_t>(checked_sum(Q.num_rows, Q.num_batches));
-    result.entry_ptr = Buffer<int64_t>(Q.num_batches + 1);
     parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
         for_rows(Q, begin, end, [&](int64_t r, int64_t i) {
             if (r + kAhead < end) SPSAMPLE_PREFETCH(A.indptr + Q.vertices[r + kAhead]);
@@ -53,9 +32,7 @@ WholeRows<Index> laid_out_whole(const CsrView<Index>& A, const SelectorView<Inde
         });
     });
     accumulate_pointers(Q, result);
-    const int64_t num_entries = result.entry_ptr[Q.num_batches];
-    result.columns = Buffer<Index>(num_entries);
-    result.positions = Buffer<int64_t>(with_positions ? num_entries : 0);
+    add_entries(Q, result);
     return rows;
 }
 
@@ -90,15 +67,10 @@ struct BatchRows {
 private:
     // Asks for the first lines of a row.
     void fetch(int64_t r) const {
-#if defined(__GNUC__) || defined(__clang__)
         const char* const begin = reinterpret_cast<const char*>(indices + starts[r]);
         const int64_t bytes = std::min((pointers[r + 1] - pointers[r]) * static_cast<int64_t>(sizeof(Index)), kFetchedBytes);
-        for (int64_t at = -static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin) % 64); at < bytes; at += 64) {
-            __builtin_prefetch(begin + at, 0, 2);
-        }
-#else
-        (void)r;
-#endif
+        const int64_t line = -static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin) % kCacheLine);  // where the first one begins
+        for (int64_t at = line; at < bytes; at += kCacheLine) SPSAMPLE_PREFETCH_NEAR(begin + at);
     }
 };
 

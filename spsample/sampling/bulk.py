@@ -17,7 +17,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.sampling import adapters
 from spsample.sampling.arguments import SupportsSampling, check_arguments
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.graphsage import GraphSAGE
+from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
 from spsample.sparse import LAW_VERSION, derive_key
@@ -58,10 +58,6 @@ class Layer:
     dst_nodes: IntArray
     src_nodes: IntArray
     edge_ids: Int64Array | None
-
-
-def _makes_subgraphs(sampler: Sampler) -> bool:
-    return isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph"
 
 
 class MiniBatch:
@@ -120,7 +116,7 @@ class MiniBatch:
 
     def _subgraph_layers(self, name: str) -> list[Layer]:
         sampler = self._bulk.sampler
-        if _makes_subgraphs(sampler):
+        if makes_subgraphs(sampler):
             return self.layers
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
@@ -160,7 +156,7 @@ class MiniBatch:
         """
         self._require_targets("to_pyg")
         sampler = self._bulk.sampler
-        if isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph":
+        if makes_subgraphs(sampler):
             return adapters.to_pyg_data(self)
         return adapters.to_pyg_blocks(self)
 
@@ -242,7 +238,7 @@ class BulkSample:
     @property
     def num_edges(self) -> int:
         """Sampled edges of all batches, each once: in the subgraph layout, layer 1 has those of all hops."""
-        layers = self.layers[:1] if _makes_subgraphs(self.sampler) else self.layers
+        layers = self.layers[:1] if makes_subgraphs(self.sampler) else self.layers
         return sum(layer.entry_ranges.total for layer in layers)
 
     def __repr__(self) -> str:

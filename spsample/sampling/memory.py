@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.graphsage import GraphSAGE
+from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.store import Graph
@@ -69,7 +69,7 @@ def _node_wise(graph: Graph, bulk: BulkSample) -> int:
     new = max(itemsize * int((one.src_ranges.size - one.dst_ranges.size).sum()) for one in bulk.layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * int(one.dst_ranges.size.sum()) for one in bulk.layers)
     rows = 8 * max(int(one.dst_ranges.size.sum()) for one in bulk.layers) if WHOLE in bulk.sampler.sizes else 0
-    united = isinstance(bulk.sampler, GraphSAGE) and bulk.sampler.layout == "subgraph"
+    united = makes_subgraphs(bulk.sampler)
     return graph.num_nodes + weights + rows + (max(new, _longest_array(bulk.layers[0])) if united else new)
 
 

@@ -165,6 +165,17 @@ def batch_rows(A, Q, draw, i):
 # --- compact --------------------------------------------------------------------------------------------------------
 
 
+def assert_compacts(name, targets, columns, index, include_targets):
+    """As the reference does, of the targets and the columns of each batch."""
+    Q = StackedSelector(
+        pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(len(targets))
+    )
+    entries = pointers([len(x) for x in columns])
+    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
+    with instruction_set(name):
+        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+
+
 @each_set
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("include_targets", [False, True])
@@ -175,11 +186,7 @@ def test_compact(name, index, include_targets, largest):
     ids = np.unique(np.append(rng.integers(0, largest + 1, 3000), largest))
     targets = [rng.permutation(ids)[: len(ids) // d] for d in (7, 1, 2, 3)] + [ids[:0]]
     columns = [rng.choice(ids, c) for c in (4000, 300, 0)] + [ids, ids[:0]]
-    Q = StackedSelector(pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(5))
-    entries = pointers([len(x) for x in columns])
-    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
-    with instruction_set(name):
-        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+    assert_compacts(name, targets, columns, index, include_targets)
 
 
 @each_set
@@ -194,11 +201,7 @@ def test_compact_with_few_targets(name, index, include_targets):
     targets = [np.append(columns[0][:3], [n - 1, 0]), np.unique(columns[1])[::9], rng.permutation(n)[:250]]
     targets = [np.unique(part)[::-1] for part in targets]
     assert all(32 * len(t) <= len(c) for t, c in zip(targets, columns, strict=True))
-    Q = StackedSelector(pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(3))
-    entries = pointers([len(x) for x in columns])
-    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
-    with instruction_set(name):
-        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+    assert_compacts(name, targets, columns, index, include_targets)
 
 
 @each_set
