@@ -13,7 +13,7 @@
 
 namespace spsample {
 
-// What an element is (bool, uint8, 32 or 64 bits), in the words of NumPy: 'b' bool, 'i' signed, 'u' unsigned, 'f' floating, and its bytes.
+// What an element is (bool, uint8, 16, 32 or 64 bits), in the words of NumPy: 'b' bool, 'i' signed, 'u' unsigned, 'f' floating, and its bytes.
 struct ElementType {
     char kind;
     size_t bytes;

@@ -73,14 +73,29 @@ private:
     void fill(ReadyRow& row) {
         const Real* weights = call_.data + row.begin;
         if (!call_.draw.replace && row.degree <= call_.draw.size) return take(row, weights);
-        const ExponentRange range = functions_.range(weights, row.degree);
-        if (range.positive == 0) return;  // empty
-        if (!call_.draw.replace && range.positive <= call_.draw.size) return take(row, weights);
+        RowRule rule;
+        if (!call_.rules.find(row.vertex, rule)) {
+            const ExponentRange range = functions_.range(weights, row.degree);
+            if (range.positive == 0) return;  // empty
+            if (!call_.draw.replace && range.positive <= call_.draw.size) return take(row, weights);
+            rule = new_rule(row, weights, range);
+        }
         row.number = static_cast<int32_t>(call_.draw.size);
-        const int64_t shift = row_shift(weights, row.degree, range);
-        row.shift = static_cast<int16_t>(shift);
+        row.shift = rule.shift;
         row.kind = RowKind::kPlain;
-        if (shift > -1000 && shift < 1000 && row.degree < (int64_t(1) << 31)) grow_tree(row, weights, is_wide(range, shift));
+        if (is_moderate(row.degree, rule)) grow_tree(row, weights, rule.wide);
+    }
+
+    RowRule new_rule(const ReadyRow& row, const Real* weights, const ExponentRange& range) {
+        const int64_t shift = row_shift(weights, row.degree, range);
+        const RowRule rule{static_cast<int16_t>(shift), is_wide(range, shift)};
+        if (range.positive == row.degree && is_moderate(row.degree, rule)) call_.rules.keep(row.vertex, rule);
+        return rule;
+    }
+
+    // Whether such a row can have a tree.
+    static bool is_moderate(int64_t degree, RowRule rule) {
+        return rule.shift > -1000 && rule.shift < 1000 && degree < (int64_t(1) << 31);
     }
 
     // Takes all positive entries of the row.

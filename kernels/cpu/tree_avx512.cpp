@@ -86,9 +86,14 @@ SPSAMPLE_AVX512_INLINE void philox(const LaneCounters& c, const TreeDraw& how, i
 SPSAMPLE_AVX512_INLINE __m512d load8(const float* weights) { return _mm512_cvtps_pd(_mm256_loadu_ps(weights)); }
 SPSAMPLE_AVX512_INLINE __m512d load8(const double* weights) { return _mm512_loadu_pd(weights); }
 
+// rint(w scale) of eight weights w.
+SPSAMPLE_AVX512_INLINE __m512i rounded8(__m512d weights, __m512d scale) {
+    return _mm512_cvt_roundpd_epi64(_mm512_mul_pd(weights, scale), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
 // max(1, rint(w scale)) of eight positive weights w, 0 for 0.
 SPSAMPLE_AVX512_INLINE __m512i numerators8(__m512d weights, __m512d scale) {
-    const __m512i rounded = _mm512_cvt_roundpd_epi64(_mm512_mul_pd(weights, scale), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512i rounded = rounded8(weights, scale);
     const __mmask8 positive = _mm512_cmpgt_epi64_mask(_mm512_castpd_si512(weights), _mm512_setzero_si512());
     return _mm512_mask_max_epi64(rounded, positive, rounded, _mm512_set1_epi64(1));
 }
@@ -98,6 +103,39 @@ SPSAMPLE_AVX512_INLINE __m512i low_halves(__m512i first, __m512i second) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     return _mm512_permutex2var_epi32(first, even, second);
 }
+
+// Low halves of the numerators of 16 weights of a narrow row. None of a positive weight is rounded to 0, for each is at least 2^11
+// or an integer.
+template <class Real>
+class NarrowScale;
+
+template <>
+class NarrowScale<double> {
+public:
+    SPSAMPLE_AVX512_MEMBER explicit NarrowScale(double scale) : scale_(_mm512_set1_pd(scale)) {}
+
+    SPSAMPLE_AVX512_MEMBER __m512i numerators(const double* weights) const { return low_halves(rounded(weights), rounded(weights + 8)); }
+
+private:
+    SPSAMPLE_AVX512_MEMBER __m512i rounded(const double* weights) const { return rounded8(load8(weights), scale_); }
+
+    __m512d scale_;
+};
+
+// Scaling by a power of two is exact in floats, too; their numerators are below 2^32.
+template <>
+class NarrowScale<float> {
+public:
+    SPSAMPLE_AVX512_MEMBER explicit NarrowScale(double scale)
+        : exponent_(_mm512_set1_ps(static_cast<float>(static_cast<int>(double_bits(scale) >> 52) - 1023))) {}
+
+    SPSAMPLE_AVX512_MEMBER __m512i numerators(const float* weights) const {
+        return _mm512_cvt_roundps_epu32(_mm512_scalef_ps(_mm512_loadu_ps(weights), exponent_), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    }
+
+private:
+    __m512 exponent_;
+};
 
 // Inclusive prefix sums within a register.
 SPSAMPLE_AVX512_INLINE __m512i prefix_sums8(__m512i x) {
@@ -116,11 +154,10 @@ struct Sums {
 
     template <class Real>
     SPSAMPLE_LOOP_LAMBDA static uint64_t narrow(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
-        const __m512d scales = _mm512_set1_pd(scale);
+        const NarrowScale<Real> scales(scale);
         __m512i before = _mm512_set1_epi32(static_cast<int>(sum));
         for (int64_t e = 0; e < count; e += kTreeLanes) {
-            const __m512i first = numerators8(load8(weights + e), scales), second = numerators8(load8(weights + e + 8), scales);
-            const __m512i sums = avx512::prefix_sums(low_halves(first, second));
+            const __m512i sums = avx512::prefix_sums(scales.numerators(weights + e));
             _mm512_store_si512(out + e, _mm512_add_epi32(sums, before));
             before = _mm512_add_epi32(before, _mm512_permutexvar_epi32(_mm512_set1_epi32(15), sums));
         }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "row_fill.h"
+#include "row_rules.h"
 #include "spsample/quantize.h"
 #include "spsample/row_law.h"
 
@@ -15,6 +16,7 @@ struct WeightedCall {
     const Real* data;
     SelectorView<Index> Q;
     DrawArguments draw;
+    RowRules rules;
 };
 
 template <class Index, class Real>

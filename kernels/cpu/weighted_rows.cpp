@@ -10,6 +10,7 @@
 // A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -142,16 +143,19 @@ void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, Weight
 
 // (entry_ptr, indptr, columns, positions or None, weights or None). O(entries of distinct rows + m size log d) expected time.
 // Memory: n bytes where m >= n; 16 bytes for each row that is out of order. Per thread: about 2 MB, 5 bytes for each entry of the
-// largest row, 8 bytes for each row and 4 for each request of a part, and 64 for each run.
+// largest row, 8 bytes for each row and 4 for each request of a part, and 64 for each run. rules: of A's rows, found so far
+// (row_rules.h); those that this call finds are written to it.
 template <class Index, class Real>
 nb::tuple sample_rows_weighted(
     const In<int64_t>& indptr, const In<Index>& indices, const In<Real>& data, const In<int64_t>& batch_ptr,
     const In<Index>& vertices, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
-    bool replace, bool positions, bool weights) {
+    bool replace, bool positions, bool weights, const std::optional<InOut<int16_t>>& rules) {
     require(data.size() == indices.size(), "data", "needs one element per entry");
+    require(!rules || rules->size() + 1 == indptr.size(), "rules", "needs one element per row");
     const CsrView<Index> A = csr_view(indptr, indices);
     const WeightedCall<Index, Real> call{
-        A, data.data(), selector_view(batch_ptr, vertices, batch_ids, A.num_rows), draw_arguments(key0, key1, hop, size, replace)};
+        A, data.data(), selector_view(batch_ptr, vertices, batch_ids, A.num_rows), draw_arguments(key0, key1, hop, size, replace),
+        RowRules(rules ? rules->data() : nullptr)};
     WeightedResult<Index, Real> result;
     result.with_weights = weights;
     {
@@ -168,7 +172,7 @@ void bind_for(nb::module_& m) {
     m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("batch_ptr"), nb::arg("vertices"),
           nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
-          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false);
+          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false, nb::arg("rules") = nb::none());
 }
 
 }  // namespace

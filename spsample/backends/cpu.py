@@ -117,10 +117,16 @@ class CpuBackend:
         )
 
     def sample_rows_weighted(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        draw: Draw,
+        positions: bool,
+        weights: bool = False,
+        rules: NDArray[np.int16] | None = None,
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
-        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights))
+        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules)
         return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

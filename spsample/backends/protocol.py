@@ -1,9 +1,9 @@
 """What a backend is: the kernels of the sampling algebra over plain arrays.
 
-A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions, and
-all backends return equal bits (`docs/law.md`). Shapes: n vertices, k batches stacked, m stacked rows (the vertices of
-all k frontiers, batch by batch). Index type: int32 or int64, that of `Matrix.indices`; pointers int64; numerators
-uint64.
+A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions
+(what `sample_rows_weighted` notes in `rules` changes no result), and all backends return equal bits (`docs/law.md`).
+Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k frontiers, batch by batch). Index type:
+int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ FloatArray = NDArray[np.floating]
 
 NO_EXPONENT = -(2**31)
 """Row exponent of a row without positive entries."""
+
+UNKNOWN_RULE = -(2**15)
+"""In an array of row rules: none is known."""
 
 
 class Matrix(NamedTuple):
@@ -155,9 +158,19 @@ class Backend(Protocol):
         ...
 
     def sample_rows_weighted(
-        self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        draw: Draw,
+        positions: bool,
+        weights: bool = False,
+        rules: NDArray[np.int16] | None = None,
     ) -> StackedRows:
-        """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked."""
+        """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked.
+
+        `rules` (n,) is the caller's to keep with A, `UNKNOWN_RULE` everywhere at first: a backend may note there what
+        it finds out about rows, in its own way, and read it in the next call. It changes no result.
+        """
         ...
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

@@ -18,7 +18,7 @@ from spsample.backends import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, GraphOperand, Numbering, RowRule, RowTotals, Weighting
 from spsample.sparse.probability import graph_rule
 
@@ -81,7 +81,7 @@ class LocalOperand(GraphOperand):
         if rule == "whole":
             rows = self.backend.take_rows(self.matrix, Q, positions)
         elif rule == "weighted":
-            rows = self.backend.sample_rows_weighted(self.matrix, Q, draw, edge_ids, weights=True)
+            rows = self.backend.sample_rows_weighted(self.matrix, Q, draw, edge_ids, True, self._row_rules)
         else:
             rows = self.backend.sample_rows_uniform(self.matrix, Q, draw, positions)
         return self._entries(rows, Q, edge_ids)
@@ -133,14 +133,20 @@ class LocalOperand(GraphOperand):
         """Bytes of what is derived from the whole graph, made on first use and kept.
 
         For FastGCN 8 (n + 1) of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table that
-        leads to them; 4 n of row exponents where weights or squared counts ask for them.
+        leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of their
+        rules, as far as they are known.
         """
-        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_cumulative", "_guide"))
+        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_row_rules", "_cumulative", "_guide"))
         return sum(array.nbytes for array in kept if array is not None)
 
     @cached_property
     def _row_exponents(self) -> NDArray[np.int32]:
         return self.backend.row_exponents(self.matrix)
+
+    @cached_property
+    def _row_rules(self) -> NDArray[np.int16]:
+        """For the backend, which fills it as rows are drawn from."""
+        return np.full(self.num_nodes, UNKNOWN_RULE, np.int16)
 
     @cached_property
     def _cumulative(self) -> UInt64Array:

@@ -248,7 +248,7 @@ class Graph:
         """Bytes kept for samplers beyond the arrays of the graph, made on first use.
 
         FastGCN keeps prefix sums and a guide table, 12 bytes per vertex (16 from 2**31 vertices on); LADIES and FastGCN
-        keep 4 bytes per vertex where weights or squared counts ask for them.
+        keep 4 bytes per vertex where weights or squared counts ask for them; weighted GraphSAGE keeps 2.
 
         Examples
         --------

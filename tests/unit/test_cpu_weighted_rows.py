@@ -8,7 +8,7 @@ import pytest
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
+from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 pytestmark = pytest.mark.sanitize
@@ -36,6 +36,8 @@ WEIGHTS = {
     "exponential": lambda rng, count: rng.exponential(size=count),
     "zeros": lambda rng, count: rng.exponential(size=count) * (rng.random(count) < 0.4),
     "magnitudes": lambda rng, count: 10.0 ** rng.uniform(-18, 18, count),
+    "least": lambda rng, count: rng.integers(1, 9, count) * float(np.finfo(np.float32).smallest_subnormal),
+    "largest": lambda rng, count: rng.uniform(0.1, 1, count) * float(np.finfo(np.float32).max),
     "two": lambda rng, count: np.where(rng.random(count) < 0.05, 1.0, 1e-12),
 }
 
@@ -59,9 +61,14 @@ def assert_rows_equal(one: StackedRows, other: StackedRows) -> None:
             np.testing.assert_array_equal(a, b, err_msg=field)
 
 
+def unknown_rules(A) -> np.ndarray:
+    return np.full(len(A.indptr) - 1, UNKNOWN_RULE, np.int16)
+
+
 def check(A, Q, draw, positions=True, threads=()) -> None:
-    """Compares with the reference, drawn once, on each instruction set and number of threads."""
+    """Compares with the reference, drawn once, on each instruction set and number of threads, rules known or not."""
     expected = REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights=True)
+    rules = unknown_rules(A)
     for name in ("portable", "avx2", "avx512"):
         if not core.set_instruction_set(name):
             continue
@@ -69,6 +76,7 @@ def check(A, Q, draw, positions=True, threads=()) -> None:
             core.set_num_threads(number)
             assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, weights=True), expected)
             assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions), expected._replace(weights=None))
+            assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, positions, True, rules), expected)
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
@@ -179,3 +187,40 @@ def test_rows_that_repeat_most_draws():
     batches = [rng.permutation(300) for _ in range(5)]
     for size in (5, 6, 10, 16, 39, 64):
         check(A, selector(batches), Draw(KEY, 2, size, False))
+
+
+# --- row rules kept from call to call ------------------------------------------------------------------------------
+
+
+def test_rules_are_noted_for_rows_without_zeros_that_are_drawn_from():
+    """Row 0 is narrow (K = 32 - 1 - 2), row 1 wide (K = 62 - 1 - 2); row 2 holds a 0, row 3 is taken whole."""
+    rows = [[1.0, 1.0, 1.0], [1.0, 1.0, 1e-9], [1.0, 1.0, 0.0, 1.0], [1.0], [1.0, 1.0, 1.0]]
+    A = Matrix(pointers([len(r) for r in rows]), np.zeros(14, np.int32), np.concatenate(rows))
+    rules = unknown_rules(A)
+    CPU.sample_rows_weighted(A, selector([[0, 1], [2, 3]]), Draw(KEY, 0, 2), False, False, rules)
+    assert rules.tolist() == [2 * 29, 2 * 59 + 1, UNKNOWN_RULE, UNKNOWN_RULE, UNKNOWN_RULE]
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_rules_serve_other_fanouts(replace):
+    """Rules noted while many entries were drawn, or few, serve the other fanout."""
+    rng = np.random.default_rng(5)
+    A = graph(rng, rng.integers(0, 60, 200), "magnitudes", value=np.float64)
+    Q = selector([rng.permutation(200)[:150], np.arange(200)])
+    for sizes in ((25, 3), (3, 25)):
+        rules = unknown_rules(A)
+        for size in sizes:
+            draw = Draw(KEY, 1, size, replace)
+            expected = REFERENCE.sample_rows_weighted(A, Q, draw, True, True)
+            assert_rows_equal(CPU.sample_rows_weighted(A, Q, draw, True, True, rules), expected)
+        assert (rules != UNKNOWN_RULE).any()
+
+
+def test_rules_of_another_length_or_type_are_refused():
+    A = graph(np.random.default_rng(6), [3, 4], "ones")
+    for rules in (np.zeros(3, np.int16), np.zeros(1, np.int16)):
+        with pytest.raises(ValueError, match="rules"):
+            CPU.sample_rows_weighted(A, selector([[0]]), Draw(KEY, 0, 2), True, True, rules)
+    for rules in (np.zeros(2, np.int32), np.zeros(4, np.int16)[::2]):
+        with pytest.raises(TypeError):
+            CPU.sample_rows_weighted(A, selector([[0]]), Draw(KEY, 0, 2), True, True, rules)

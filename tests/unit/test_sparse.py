@@ -300,4 +300,7 @@ def test_bytes_kept_for_samplers():
     assert graph.kept_nbytes == 8 * (n + 1) + 4 * (n + 1)
     weighted = sp.Graph(np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n))
     sp.bulk_sample(weighted, [0], sp.FastGCN([2]), batch_size=1)
-    assert 8 * (n + 1) + 4 * n < weighted.kept_nbytes <= 12 * (n + 1) + 4 * n
+    kept = weighted.kept_nbytes
+    assert 8 * (n + 1) + 4 * n < kept <= 12 * (n + 1) + 4 * n
+    sp.bulk_sample(weighted, [0], sp.GraphSAGE([2]), batch_size=1)
+    assert weighted.kept_nbytes == kept + 2 * n

@@ -27,9 +27,14 @@ def sample_rows_uniform(A: Matrix, Q: StackedSelector, draw: Draw, positions: bo
 
 
 def sample_rows_weighted(
-    A: Matrix, Q: StackedSelector, draw: Draw, positions: bool, weights: bool = False
+    A: Matrix,
+    Q: StackedSelector,
+    draw: Draw,
+    positions: bool,
+    weights: bool = False,
+    rules: NDArray[np.int16] | None = None,
 ) -> StackedRows:
-    """Row law, weighted: ITS over the row's entries."""
+    """Row law, weighted: ITS over the row's entries. `rules` is left alone."""
     data = cast("FloatArray", A.data)
     stream, _ = _row_streams(A, Q, draw)
     offsets = []
