@@ -45,14 +45,15 @@ public:
     // Whether no further row should be made before clear().
     bool full() const { return rows_.size() == kMostRows || trees_.used() >= kMostElements; }
 
-    // Makes a row ready, which stays where it is until clear(). O(degree).
-    const ReadyRow& make(int64_t vertex) {
+    // Makes a row ready, which stays where it is until clear(). near: whether to ask for all of its columns, too. O(degree).
+    const ReadyRow& make(int64_t vertex, bool near) {
         ReadyRow& row = rows_.emplace_back();
         row.vertex = vertex;
         row.begin = call_.A.begin(vertex);
         row.degree = call_.A.degree(vertex);
         row.kind = RowKind::kEmpty;
         row.number = 0;
+        row.near = near;
         fill(row);
         return row;
     }
@@ -117,7 +118,8 @@ private:
         row.sums = static_cast<int64_t>(sums_.size());
         if (wide) sums_.resize(sums_.size() + static_cast<size_t>((row.degree - 1) / kSumsEvery + 1));
         uint32_t* level = trees_.data() + row.tree;
-        row.total = functions_.prefix_sums(weights, row.degree, row.shift, level, wide ? sums_.data() + row.sums : nullptr);
+        uint64_t* const sums = wide ? sums_.data() + row.sums : nullptr;
+        row.total = functions_.prefix_sums(weights, row.degree, row.shift, level, sums, columns(row));
         for (int64_t blocks = tree_blocks(row.degree); blocks > 1; blocks = tree_blocks(blocks)) level = next_level(level, blocks);
         if (wide && row.total > kNarrowLimit && row.total >> kWideCut < kNarrowLimit) {
             row.kind = RowKind::kWide;
@@ -126,6 +128,11 @@ private:
             row.kind = RowKind::kNarrow;
             row.rejected_below = static_cast<uint32_t>(kNarrowLimit - row.total) % static_cast<uint32_t>(row.total);
         }
+    }
+
+    Alongside columns(const ReadyRow& row) const {
+        if (!row.near) return {};
+        return {reinterpret_cast<uintptr_t>(call_.A.indices + row.begin), static_cast<int64_t>(sizeof(Index))};
     }
 
     // Writes the level above one of `blocks` blocks. Returns it.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "row_fill.h"
 #include "sorted_runs.h"
 
 namespace spsample {
@@ -29,6 +30,7 @@ public:
         past_ = end;
         int64_t count = 0;
         for (size_t i = 0; i < runs_.size(); ++i) {
+            if (i + kRunsAhead < runs_.size()) ask(i + kRunsAhead);
             begin_[i] = position_of(runs_[i], end_[i], first);
             end_[i] = position_of(runs_[i], begin_[i], end);
             count += end_[i] - begin_[i];
@@ -58,10 +60,19 @@ public:
 private:
     static constexpr int64_t kSparse = 8;  // rows for each request, from which on requests are sorted by comparing
 
+    static constexpr size_t kRunsAhead = 2;
+
     struct Wanted {
         uint32_t row;   // within the part
         int64_t first;  // request
     };
+
+    // Asks for vertices of a run that are likely in the part: as many as in the part before, and a line.
+    void ask(size_t run) const {
+        constexpr int64_t line = kCacheLine / static_cast<int64_t>(sizeof(Index));
+        const int64_t stop = std::min(runs_[run].count, end_[run] + (end_[run] - begin_[run]) + line);
+        for (int64_t i = end_[run]; i < stop; i += line) SPSAMPLE_PREFETCH_NEAR(runs_[run].vertices + i);
+    }
 
     // The number of a run's first vertex from number `from` on that is not below `row`. O(log of the distance).
     static int64_t position_of(const Run<Index>& run, int64_t from, int64_t row) {

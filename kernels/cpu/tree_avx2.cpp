@@ -96,8 +96,9 @@ SPSAMPLE_AVX2 ExponentRange range(const Real* weights, int64_t count) {
 }
 
 template <class Real>
-SPSAMPLE_AVX2 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums);
+SPSAMPLE_AVX2 uint64_t prefix_sums(
+    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside) {
+    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums, alongside);
 }
 
 template <bool Wide>

@@ -91,13 +91,6 @@ SPSAMPLE_AVX512_INLINE __m512i rounded8(__m512d weights, __m512d scale) {
     return _mm512_cvt_roundpd_epi64(_mm512_mul_pd(weights, scale), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-// max(1, rint(w scale)) of eight positive weights w, 0 for 0.
-SPSAMPLE_AVX512_INLINE __m512i numerators8(__m512d weights, __m512d scale) {
-    const __m512i rounded = rounded8(weights, scale);
-    const __mmask8 positive = _mm512_cmpgt_epi64_mask(_mm512_castpd_si512(weights), _mm512_setzero_si512());
-    return _mm512_mask_max_epi64(rounded, positive, rounded, _mm512_set1_epi64(1));
-}
-
 // The low halves of 16 integers.
 SPSAMPLE_AVX512_INLINE __m512i low_halves(__m512i first, __m512i second) {
     const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
@@ -137,6 +130,61 @@ private:
     __m512 exponent_;
 };
 
+// Numerators of 16 weights of a wide row, as those of 8 pairs of neighbours: max(1, rint(w scale)) of a positive weight w, 0 for 0.
+struct Pairs {
+    __m512i first, second;
+};
+
+SPSAMPLE_AVX512_INLINE __m512i at_least_1(__m512i rounded, __mmask8 positive) {
+    return _mm512_mask_max_epi64(rounded, positive, rounded, _mm512_set1_epi64(1));
+}
+
+template <class Real>
+class WideScale;
+
+template <>
+class WideScale<double> {
+public:
+    SPSAMPLE_AVX512_MEMBER explicit WideScale(double scale) : scale_(_mm512_set1_pd(scale)) {}
+
+    SPSAMPLE_AVX512_MEMBER Pairs numerators(const double* weights) const {
+        const __m512d low = _mm512_loadu_pd(weights), high = _mm512_loadu_pd(weights + 8);
+        const __m512i even = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0), odd = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
+        return {numerators8(_mm512_permutex2var_pd(low, even, high)), numerators8(_mm512_permutex2var_pd(low, odd, high))};
+    }
+
+private:
+    SPSAMPLE_AVX512_MEMBER __m512i numerators8(__m512d weights) const {
+        return at_least_1(rounded8(weights, scale_), _mm512_cmpgt_epi64_mask(_mm512_castpd_si512(weights), _mm512_setzero_si512()));
+    }
+
+    __m512d scale_;
+};
+
+// Scaling by a power of two is exact in floats, too, but for numbers that are rounded to 0 either way.
+template <>
+class WideScale<float> {
+public:
+    SPSAMPLE_AVX512_MEMBER explicit WideScale(double scale)
+        : exponent_(_mm512_set1_ps(static_cast<float>(static_cast<int>(double_bits(scale) >> 52) - 1023))) {}
+
+    SPSAMPLE_AVX512_MEMBER Pairs numerators(const float* weights) const {
+        const __m512i even_odd = _mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
+        const __m512 sorted = _mm512_permutexvar_ps(even_odd, _mm512_loadu_ps(weights));
+        const __m512 scaled = _mm512_scalef_ps(sorted, exponent_);
+        const uint32_t positive = _mm512_cmpgt_epi32_mask(_mm512_castps_si512(sorted), _mm512_setzero_si512());
+        return {at_least_1(rounded8(_mm512_castps512_ps256(scaled)), static_cast<__mmask8>(positive)),
+                at_least_1(rounded8(_mm512_extractf32x8_ps(scaled, 1)), static_cast<__mmask8>(positive >> 8))};
+    }
+
+private:
+    SPSAMPLE_AVX512_MEMBER static __m512i rounded8(__m256 numbers) {
+        return _mm512_cvt_roundps_epi64(numbers, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    }
+
+    __m512 exponent_;
+};
+
 // Inclusive prefix sums within a register.
 SPSAMPLE_AVX512_INLINE __m512i prefix_sums8(__m512i x) {
     const __m512i zero = _mm512_setzero_si512();
@@ -165,19 +213,20 @@ struct Sums {
         return sum + static_cast<uint32_t>(low - static_cast<uint32_t>(sum));
     }
 
+    // The sum of each pair of neighbours is added up; the first of a pair has the sum up to its end less the second.
     template <class Real>
     SPSAMPLE_LOOP_LAMBDA static uint64_t wide(const Real* weights, int64_t count, double scale, uint64_t sum, uint32_t* out) {
-        const __m512d scales = _mm512_set1_pd(scale);
+        const WideScale<Real> scales(scale);
         const __m512i last = _mm512_set1_epi64(7);
         __m512i before = _mm512_set1_epi64(static_cast<int64_t>(sum));
         for (int64_t e = 0; e < count; e += kTreeLanes) {
-            const __m512i first = prefix_sums8(numerators8(load8(weights + e), scales));
-            __m512i second = prefix_sums8(numerators8(load8(weights + e + 8), scales));
-            second = _mm512_add_epi64(second, _mm512_permutexvar_epi64(last, first));
-            const __m512i cut_first = _mm512_srli_epi64(_mm512_add_epi64(first, before), kWideCut);
-            const __m512i cut_second = _mm512_srli_epi64(_mm512_add_epi64(second, before), kWideCut);
-            _mm512_store_si512(out + e, low_halves(cut_first, cut_second));
-            before = _mm512_add_epi64(before, _mm512_permutexvar_epi64(last, second));
+            const Pairs numerators = scales.numerators(weights + e);
+            const __m512i sums = prefix_sums8(_mm512_add_epi64(numerators.first, numerators.second));
+            const __m512i second = _mm512_add_epi64(sums, before);
+            const __m512i first = _mm512_sub_epi64(second, numerators.second);
+            const __m512i cut_first = _mm512_srli_epi64(first, kWideCut), cut_second = _mm512_slli_epi64(second, 32 - kWideCut);
+            _mm512_store_si512(out + e, _mm512_mask_mov_epi32(cut_first, avx512::kOddLanes, cut_second));
+            before = _mm512_add_epi64(before, _mm512_permutexvar_epi64(last, sums));
         }
         return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(before)));
     }
@@ -231,8 +280,9 @@ SPSAMPLE_AVX512 ExponentRange range(const Real* weights, int64_t count) {
 }
 
 template <class Real>
-SPSAMPLE_AVX512 uint64_t prefix_sums(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums) {
-    return prefix_sums_loop<kernel::Sums>(weights, count, shift, level0, sums);
+SPSAMPLE_AVX512 uint64_t prefix_sums(
+    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside) {
+    return prefix_sums_loop<kernel::Sums>(weights, count, shift, level0, sums, alongside);
 }
 
 template <bool Wide>

@@ -77,11 +77,10 @@ public:
     TreeDrawer(const WeightedCall<Index, Real>& call, ReadyRows<Index, Real>& ready, WeightedResult<Index, Real>& result)
         : call_(call), ready_(ready), result_(result), how_(tree_draw(call.draw)), in_lanes_(call.draw.size <= kMostTreeDraws) {}
 
-    // Draws from a row for runs[0 .. count - 1]. The row must stay until flush(). far: whether its entries may be far from
-    // the processor.
-    void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
-        if (row.kind == RowKind::kNarrow && in_lanes_) return draw_in_lanes(narrow_, row, runs, count, outputs, far);
-        if (row.kind == RowKind::kWide && in_lanes_) return draw_in_lanes(wide_, row, runs, count, outputs, far);
+    // Draws from a row for runs[0 .. count - 1]. The row must stay until flush().
+    void draw(const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs) {
+        if (row.kind == RowKind::kNarrow && in_lanes_) return draw_in_lanes(narrow_, row, runs, count, outputs);
+        if (row.kind == RowKind::kWide && in_lanes_) return draw_in_lanes(wide_, row, runs, count, outputs);
         for (int64_t i = 0; i < count; ++i) draw_alone(row, runs[i], outputs);
     }
 
@@ -109,7 +108,7 @@ private:
         Group& drawn() { return groups[turn ^ 1]; }
     };
 
-    void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs, bool far) {
+    void draw_in_lanes(Kind& kind, const ReadyRow& row, const uint32_t* runs, int64_t count, RunOutputs<Index>& outputs) {
         for (int64_t i = 0; i < count;) {
             Group& group = kind.filling();
             const int first = group.lanes.count;
@@ -121,7 +120,7 @@ private:
                 group.lanes.row[lane] = &row;
             }
             group.lanes.count = first + number;
-            group.far |= far;
+            group.far |= !row.near;
             if (group.lanes.count == kTreeLanes) finish(kind);
         }
     }

@@ -46,6 +46,7 @@ struct ReadyRow {
     int16_t shift;            // K of the row rule
     RowKind kind;
     uint8_t levels;
+    bool near;                // whether all of its columns were asked for
 };
 
 // The blocks of a level, from the number of elements below it (the row's entries for level 0).
@@ -141,14 +142,30 @@ struct TreeLanes {
     int count = 0;
 };
 
+// Memory that is asked for while the weights of a row are passed over, in step with them: `bytes` for each weight, from address
+// `begin` on, or none.
+struct Alongside {
+    uintptr_t begin = 0;
+    int64_t bytes = 0;
+
+    // Asks for the lines of weights first .. first + number - 1.
+    void ask(int64_t first, int64_t number) const {
+        constexpr uintptr_t line = 64;
+        const uintptr_t end = begin + static_cast<uintptr_t>((first + number) * bytes);
+        uintptr_t at = (begin + static_cast<uintptr_t>(first * bytes)) / line * line;
+        for (; at < end; at += line) SPSAMPLE_PREFETCH_NEAR(reinterpret_cast<const void*>(at));
+    }
+};
+
 template <class Real>
 struct TreeFunctions {
     // Largest and smallest exponent of the positive weights, and their number. O(count).
     ExponentRange (*range)(const Real* weights, int64_t count);
 
     // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact
-    // sums; returns the total. -1000 < shift < 1000. O(count).
-    uint64_t (*prefix_sums)(const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums);
+    // sums; returns the total. -1000 < shift < 1000. Asks for what lies alongside. O(count).
+    uint64_t (*prefix_sums)(
+        const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside);
 };
 
 struct TreeSet {

@@ -81,19 +81,18 @@ public:
 private:
     static constexpr int64_t kEntriesPerDraw = 16;
 
-    // The weights of rows come from far as they are made ready, in order. Where runs draw much from a row, its columns are read
-    // through, too, before they are drawn from.
+    // The weights of rows come from far as they are made ready, in order. Where runs draw much from a row, its columns are asked
+    // for meanwhile.
     void work_row(int64_t number) {
         if (ready_.full()) forget();
         const WantedRow wanted = requests_.row(number);
-        const ReadyRow& row = ready_.make(wanted.vertex);
+        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(wanted.vertex);
+        const ReadyRow& row = ready_.make(wanted.vertex, near);
         if (!counts_.is_right(row.degree, row.number)) {
             result_.misplaced = true;
             return;
         }
-        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= row.degree;
-        if (near) read_through(call_.A.indices + row.begin, call_.A.indices + row.begin + row.degree);
-        drawer_.draw(row, wanted.runs, wanted.count, outputs_, !near);
+        drawer_.draw(row, wanted.runs, wanted.count, outputs_);
     }
 
     void forget() {
