@@ -68,4 +68,4 @@ def _pieces(arrays: Iterable[tuple[str, NDArray[Any]]]) -> Iterator[tuple[str, i
 
 
 def _checksum(name: str, chunk: int, piece: NDArray[np.uint8]) -> Checksum:
-    return Checksum(name, chunk, piece.nbytes, hashlib.sha256(memoryview(piece)).hexdigest())
+    return Checksum(name, chunk, piece.nbytes, hashlib.sha256(piece.data).hexdigest())
