@@ -26,10 +26,11 @@ Weighting = Literal["unweighted", "row", "weighted"]
 
 
 class StoreOrigin(NamedTuple):
-    """The store that a graph's arrays are maps of: its absolute path and the digest of its graph."""
+    """The store that a graph's arrays are maps of: its absolute path, the digest of its graph, how it is accessed."""
 
     path: str
     digest: str
+    access: str
 
 
 class Graph:
@@ -184,7 +185,7 @@ class Graph:
         return graph
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Graph:
+    def open(cls, path: str | os.PathLike[str], *, access: str = "normal") -> Graph:
         """Open the graph of a store by memory maps: nothing is read but headers, whatever its size.
 
         Pages are read from the disk when samplers touch them, and the system may drop them again. Such a graph pickles
@@ -195,9 +196,15 @@ class Graph:
         ----------
         path : path-like
             The folder of a store, as `save`, `spsample.store.StoreWriter` or ``spsample convert`` make it.
+        access : "normal", "random", "sequential" or "willneed", optional
+            What the system is told about pages that are not in memory: to read ahead as it does by default; to read
+            only pages that are touched; to read far ahead; to read the whole files now, in the background. The default
+            was the fastest where it was measured.
 
         Raises
         ------
+        InputError
+            If `access` is none of these.
         DataError
             As `spsample.store.GraphStore.open`.
 
@@ -212,7 +219,7 @@ class Graph:
         """
         from spsample.store.reader import GraphStore
 
-        return GraphStore.open(path).graph()
+        return GraphStore.open(path).graph(access)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.
@@ -514,9 +521,9 @@ class Graph:
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
 
 
-def _reopened(path: str, digest: str, weighting: Weighting) -> Graph:
+def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:
     """Open the store of a pickled graph, if it still holds the same one."""
-    graph = Graph.open(path)
+    graph = Graph.open(path, access=access)
     if graph.digest != digest:
         given = f"a graph with digest {graph.digest}"
         expected = f"the one that was pickled, with digest {digest}"

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from spsample.errors import DataError, InputError
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.mapping import check_file, open_map
+from spsample.store.mapping import ACCESS, check_file, open_map
+from spsample.store.validation import require_choice
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]
@@ -103,8 +104,8 @@ class GraphStore:
     def __contains__(self, name: object) -> bool:
         return name in self._specs
 
-    def array(self, name: str) -> NDArray[Any]:
-        """Return an array as a read-only memory map.
+    def array(self, name: str, access: str = "normal") -> NDArray[Any]:
+        """Return an array as a read-only memory map; `access` as in `Graph.open`.
 
         Raises
         ------
@@ -115,14 +116,15 @@ class GraphStore:
         """
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
-        return open_map(self.path / array_file(name), self._specs[name])
+        require_choice("access", access, ACCESS)
+        return open_map(self.path / array_file(name), self._specs[name], access)
 
-    def graph(self) -> Graph:
-        """Return the graph over the maps: nothing is read, copied or checked."""
-        indptr, indices = self.array("indptr"), self.array("indices")
-        data = self.array("data") if "data" in self else None
-        ids = self.array("edge_ids") if "edge_ids" in self else None
-        origin = StoreOrigin(str(self.path), self.digest)
+    def graph(self, access: str = "normal") -> Graph:
+        """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        indptr, indices = self.array("indptr", access), self.array("indices", access)
+        data = self.array("data", access) if "data" in self else None
+        ids = self.array("edge_ids", access) if "edge_ids" in self else None
+        origin = StoreOrigin(str(self.path), self.digest, access)
         return Graph._from_parts(indptr, indices, data, ids, self._meta["weighting"], origin)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> None:
