@@ -93,7 +93,7 @@ class FeatureStore:
         array([[3., 4.]], dtype=float32)
         >>> folder.cleanup()
         """
-        store = cls(_stored(GraphStore.open(path), name))
+        store = cls(GraphStore.open(path).features(name))
         store._mapped = True
         return store
 
@@ -136,20 +136,6 @@ class FeatureStore:
         kind = "sparse" if sparse.issparse(self._x) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
         return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
-
-
-def _stored(store: GraphStore, name: str) -> Any:
-    """The array or CSR matrix of a store that holds the features `name`."""
-    meta = store.meta
-    known = [*meta.get("node_features", []), *meta.get("edge_features", [])]
-    if name == "x" and "x_data" in store:
-        return sparse_features(store)
-    if name in store and name in {"x", *known}:
-        array = store.array(name)
-        return array[:, None] if array.ndim == 1 else array
-    have = list(dict.fromkeys((["x"] if "x" in store or "x_data" in store else []) + known))
-    expected = "one of " + ", ".join(map(repr, have)) if have else "a store with features, which this one has not"
-    raise InputError(argument="name", given=repr(name), expected=expected)
 
 
 def _touch(x: NDArray[Any], ids: NDArray[np.int64]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -18,6 +18,9 @@ from spsample.store import construction
 from spsample.store.normalization import divided, row_sums
 from spsample.store.sorting import targets
 from spsample.store.validation import require_choice
+
+if TYPE_CHECKING:
+    from spsample.store.writer import StoreWriter
 
 __all__ = ["Graph", "StoreOrigin", "Weighting"]
 
@@ -239,10 +242,10 @@ class Graph:
         from spsample.store.writer import StoreWriter
 
         with StoreWriter(path, overwrite=overwrite) as writer:
-            self._write(writer)
+            self.write_to(writer)
 
-    def _write(self, writer: Any) -> None:
-        """Hand the arrays to a `StoreWriter`."""
+    def write_to(self, writer: StoreWriter) -> None:
+        """Hand the arrays of this graph to a `spsample.store.StoreWriter`, which other arrays may go to as well."""
         arrays = {"indptr": self._indptr, "indices": self._indices, "data": self._data, "edge_ids": self._edge_ids}
         for name, array in arrays.items():
             if array is not None:

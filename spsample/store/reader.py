@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from scipy import sparse
 
 from spsample.errors import DataError, InputError
 from spsample.store.graph import Graph, StoreOrigin
@@ -118,6 +119,46 @@ class GraphStore:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
         require_choice("access", access, ACCESS)
         return open_map(self.path / array_file(name), self._specs[name], access)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names that `features` takes: ``"x"``, and those that ``meta.json`` lists."""
+        own = ["x"] if "x" in self or "x_data" in self else []
+        listed = [*self._meta.get("node_features", []), *self._meta.get("edge_features", [])]
+        return tuple(dict.fromkeys(own + listed))
+
+    def features(self, name: str = "x") -> Any:
+        """Return a feature array of two dimensions as a read-only map; ``"x"`` may also be a SciPy CSR matrix.
+
+        Raises
+        ------
+        InputError
+            If the store has no features of that name.
+        DataError
+            As `array`, and if a sparse matrix is broken.
+        """
+        if name not in self.feature_names:
+            have = ", ".join(map(repr, self.feature_names))
+            expected = f"one of {have}" if have else "a store with features, which this one has not"
+            raise InputError(argument="name", given=repr(name), expected=expected)
+        if name not in self._specs:
+            return self._sparse_features()
+        array = self.array(name)
+        return array[:, None] if array.ndim == 1 else array
+
+    def _sparse_features(self) -> sparse.csr_array:
+        try:
+            data, indices, indptr = (self.array(f"x_{part}") for part in ("data", "indices", "indptr"))
+            matrix = sparse.csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
+            matrix.check_format(full_check=True)
+            if matrix.shape[0] != self._meta["num_nodes"]:
+                raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
+            raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
+        return matrix
 
     def graph(self, access: str = "normal") -> Graph:
         """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""

@@ -29,7 +29,7 @@ GRAPH = Graph([0, 2, 3, 3, 6], [3, 1, 0, 2, 0, 3], data=[1, 2, 3, 4, 5, 6])
 def store(tmp_path):
     path = tmp_path / "store"
     with StoreWriter(path) as w:
-        GRAPH._write(w)
+        GRAPH.write_to(w)
         w.write("x", np.arange(8, dtype=np.float32).reshape(4, 2))
         w.write("train_idx", np.array([0, 3]))
         w.set(name="small", node_features=["x"])
@@ -377,9 +377,9 @@ def test_an_exception_leaves_nothing(tmp_path):
         (lambda w: w.write("indptr", np.array([0, 1])), "at least indptr and indices"),
         (lambda w: (w.write("indptr", np.array([0, 1])), w.write("indices", np.array([0, 0]))), "indptr from 0 to 1"),
         (lambda w: (w.write("indptr", [0, 1]), w.write("indices", [0.5])), "indices of dtype float64"),
-        (lambda w: (GRAPH._write(w), w.write("x", np.zeros(3))), "x of shape"),
-        (lambda w: (GRAPH._write(w), w.set(node_features=["z"])), "node_features"),
-        (lambda w: (GRAPH._write(w), w.set(weighting="unweighted")), "weighting"),
+        (lambda w: (GRAPH.write_to(w), w.write("x", np.zeros(3))), "x of shape"),
+        (lambda w: (GRAPH.write_to(w), w.set(node_features=["z"])), "node_features"),
+        (lambda w: (GRAPH.write_to(w), w.set(weighting="unweighted")), "weighting"),
     ],
 )
 def test_what_is_no_store_is_not_made(fill, message, tmp_path):
@@ -408,7 +408,7 @@ def test_bad_calls_of_the_writer(tmp_path):
             with pytest.raises(InputError, match="fact: got"):
                 w.set(fact=value)
         w.set(count=np.int64(3), sizes=np.arange(2), source=Path("a"))
-        GRAPH._write(w)
+        GRAPH.write_to(w)
     meta = GraphStore.open(tmp_path / "s").meta
     assert (meta["count"], meta["sizes"], meta["source"]) == (3, [0, 1], "a")
     assert GraphStore.open(tmp_path / "s").array("x").shape == (4, 0)
@@ -458,9 +458,9 @@ def test_links_are_followed(store, tmp_path):
 
 def test_two_writers(tmp_path):
     first = StoreWriter(tmp_path / "s").__enter__()
-    GRAPH._write(first)
+    GRAPH.write_to(first)
     with StoreWriter(tmp_path / "s") as second:
-        Graph([0, 1], [0])._write(second)
+        Graph([0, 1], [0]).write_to(second)
     with pytest.raises(DataError, match="a store there already"):
         first.__exit__(None, None, None)
     assert Graph.open(tmp_path / "s").num_nodes == 1
@@ -470,7 +470,7 @@ def test_two_writers(tmp_path):
 def test_many_writers_at_once(tmp_path):
     def write(number):
         with StoreWriter(tmp_path / "s", overwrite=True) as w:
-            Graph(np.arange(number + 2), np.zeros(number + 1, np.int64))._write(w)
+            Graph(np.arange(number + 2), np.zeros(number + 1, np.int64)).write_to(w)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     for thread in threads:
