@@ -88,8 +88,8 @@ def _make_store(name: str, path: Path) -> None:
             argument="dataset",
             given=f"{name!r}, which could not be fetched into {downloads} ({type(error).__name__}: {error})",
             expected="a network, or the files in that folder already",
-            hint=f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. ogb asks before "
-            "it downloads more than 1 GB, which needs a terminal.",
+            hint=f"Without a network, copy the store {path}, or {downloads}, from a machine that has one. ogb asks "
+            "before it downloads more than 1 GB, which needs a terminal.",
         ) from error
     try:
         save_dataset(dataset, path)
