@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from spsample.data.dataset import Dataset
 from spsample.data.digits import digits
+from spsample.data.named import NAMED, named_dataset
 from spsample.data.npz import load_npz
 from spsample.data.planted import planted
 from spsample.data.rmat import rmat
+from spsample.data.stored import is_store, load_store
 from spsample.errors import DTypeError, InputError
 from spsample.store.validation import require_int
 
@@ -43,45 +47,68 @@ _GENERATORS = {
         words={"num_nodes": "NODES", "degree": "DEGREE", "num_classes": "CLASSES", "noise": "NOISE"},
     ),
 }
-_FORMS = "'digits', a path ending in .npz, " + " or ".join(g.form for g in _GENERATORS.values())
+_FORMS = (
+    "'digits', the folder of a store, a path ending in .npz, "
+    + ", ".join(g.form for g in _GENERATORS.values())
+    + f" or one of {', '.join(NAMED)}"
+)
 
 
-def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
-    """Load or generate a data set.
+def load_dataset(
+    spec: str | os.PathLike[str],
+    *,
+    split: int = 0,
+    random_seed: int = 0,
+    root: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """Load, generate or fetch a data set.
 
     Parameters
     ----------
     spec
-        ``"digits"``; a path that ends in ``.npz`` (`load_npz` has its form); ``"rmat:SCALE,EDGE_FACTOR"`` (`rmat`);
-        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (`planted`).
+        ``"digits"``; the folder of a graph store (`spsample.data.stored.load_store` has its form; it is opened, not
+        read); a path that ends in ``.npz`` (`load_npz` has its form); ``"rmat:SCALE,EDGE_FACTOR"`` (`rmat`);
+        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (`planted`); or a published data set: ``"cora"``, ``"citeseer"``,
+        ``"pubmed"``, ``"reddit"``, ``"flickr"`` (through PyG), ``"ogbn-arxiv"``, ``"ogbn-products"``,
+        ``"ogbn-papers100M"`` (through ogb), ``"protein"`` (a file of HipMCL), which is fetched and made a store the
+        first time. A name comes before a folder that is called the same: write ``./cora`` for that.
     split
-        Which of a file's published splits; the others have one, number 0.
+        Which of the published splits of a store or file; the others have one, number 0.
     random_seed
-        Seed of the generators; files and the digits do not depend on it.
+        Seed of the generators; all others do not depend on it.
+    root
+        Folder of published data sets; by default ``SPSAMPLE_DATA_ROOT`` or the user's cache folder.
 
     Raises
     ------
     InputError
         If the name or an argument is not understood, or there is no such split.
     DataError
-        If a file cannot be used.
+        If a file or store cannot be used, or a published data set cannot be fetched.
     MissingDependencyError
-        If the digits are wanted and scikit-learn is not installed.
+        If a package is not installed: scikit-learn for the digits, torch_geometric or ogb for a published data set.
 
     Examples
     --------
     >>> load_dataset("planted:300,5,3")
     Dataset('planted', 300 vertices, 1,500 edges, 3 features, 3 classes, split 180/60/60)
     """
+    spec = os.fspath(spec) if isinstance(spec, os.PathLike) else spec
     if not isinstance(spec, str):
         raise DTypeError(argument="dataset", given=f"an object of type {type(spec).__name__}", expected=_FORMS)
     if spec.endswith(".npz"):
         return load_npz(spec, split)
+    if spec not in NAMED and is_store(spec):
+        return load_store(spec, split)
     if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
         return digits()
+    if spec in NAMED:
+        return named_dataset(spec, root=root)
     name, _, arguments = spec.partition(":")
+    if spec and name not in _GENERATORS and Path(spec).is_dir():
+        return load_store(spec)  # which says what is missing there
     if name not in _GENERATORS:
         raise InputError(argument="dataset", given=repr(spec), expected=_FORMS)
     generator = _GENERATORS[name]

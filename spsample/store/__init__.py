@@ -1,7 +1,9 @@
-"""Graphs in memory: `Graph`, and checks of what users hand in (`spsample.store.validation`)."""
+"""Graphs in memory and on disk, as stores of memory maps; checks of what is handed in (`spsample.store.validation`)."""
 
 from __future__ import annotations
 
 from spsample.store.graph import Graph
+from spsample.store.reader import GraphStore
+from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "GraphStore", "StoreWriter"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import os
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
+from spsample.errors import DataError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
@@ -17,10 +19,21 @@ from spsample.store.normalization import divided, row_sums
 from spsample.store.sorting import targets
 from spsample.store.validation import require_choice
 
-__all__ = ["Graph", "Weighting"]
+if TYPE_CHECKING:
+    from spsample.store.writer import StoreWriter
+
+__all__ = ["Graph", "StoreOrigin", "Weighting"]
 
 Weighting = Literal["unweighted", "row", "weighted"]
 """What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
+
+
+class StoreOrigin(NamedTuple):
+    """The store that a graph's arrays are maps of: its absolute path, the digest of its graph, how it is accessed."""
+
+    path: str
+    digest: str
+    access: str
 
 
 class Graph:
@@ -69,13 +82,14 @@ class Graph:
     (array([1, 2, 0]), array([1, 0, 2]))
     """
 
-    __slots__ = ("__weakref__", "_data", "_edge_ids", "_indices", "_indptr", "_operands", "_weighting")
+    __slots__ = ("__weakref__", "_data", "_edge_ids", "_indices", "_indptr", "_operands", "_origin", "_weighting")
 
     _indptr: NDArray[np.int64]
     _indices: NDArray[Any]
     _data: NDArray[Any] | None
     _edge_ids: NDArray[np.int64] | None
     _weighting: Weighting
+    _origin: StoreOrigin | None
 
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
@@ -165,11 +179,78 @@ class Graph:
         data: NDArray[Any] | None,
         edge_ids: NDArray[np.int64] | None,
         weighting: Weighting,
+        origin: StoreOrigin | None = None,
     ) -> Graph:
-        """Make a graph of arrays that are known to be right."""
+        """Make a graph of arrays that are known to be right; `origin` where they are maps of a store's."""
         graph = cls.__new__(cls)
         graph._set(indptr, indices, data, edge_ids, weighting)
+        graph._origin = origin
         return graph
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, access: str = "normal") -> Graph:
+        """Open the graph of a store by memory maps: nothing is read but headers, whatever its size.
+
+        Pages are read from the disk when samplers touch them, and the system may drop them again. Such a graph pickles
+        as the path of its store: where it is unpickled the store is opened again, and refused if its graph is another
+        one by then. The files must not be changed while they are open; replacing the whole store is safe.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder of a store, as `save`, `spsample.store.StoreWriter` or ``spsample convert`` make it.
+        access : "normal", "random", "sequential" or "willneed", optional
+            What the system is told about pages that are not in memory: to read ahead as it does by default; to read
+            only pages that are touched; to read far ahead; to read the whole files now, in the background. The default
+            was the fastest where it was measured.
+
+        Raises
+        ------
+        InputError
+            If `access` is none of these.
+        DataError
+            As `spsample.store.GraphStore.open`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> Graph([0, 2, 3], [0, 1, 0]).save(f"{folder.name}/small")
+        >>> Graph.open(f"{folder.name}/small").indices
+        array([0, 1, 0])
+        >>> folder.cleanup()
+        """
+        from spsample.store.reader import GraphStore
+
+        return GraphStore.open(path).graph(access)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write a store with the arrays of this graph: all of it or nothing.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder to make.
+        overwrite : bool, optional
+            Replace a store that is there.
+
+        Raises
+        ------
+        DataError
+            As `spsample.store.StoreWriter`.
+        """
+        from spsample.store.writer import StoreWriter
+
+        with StoreWriter(path, overwrite=overwrite) as writer:
+            self.write_to(writer)
+
+    def write_to(self, writer: StoreWriter) -> None:
+        """Hand the arrays of this graph to a `spsample.store.StoreWriter`, which other arrays may go to as well."""
+        arrays = {"indptr": self._indptr, "indices": self._indices, "data": self._data, "edge_ids": self._edge_ids}
+        for name, array in arrays.items():
+            if array is not None:
+                writer.write(name, array)
+        writer.set(weighting=self._weighting)
 
     def _set(
         self,
@@ -184,9 +265,12 @@ class Graph:
         self._data = None if data is None else _frozen(data)
         self._edge_ids = None if edge_ids is None else _frozen(edge_ids.astype(np.int64, copy=False))
         self._weighting = weighting
+        self._origin = None
         self._operands: dict[str, LocalOperand] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._origin is not None:
+            return _reopened, (*self._origin, self._weighting)
         return Graph._from_parts, (self._indptr, self._indices, self._data, self._edge_ids, self._weighting)
 
     # --------------------------------------------------------------------------------------------- properties
@@ -225,6 +309,20 @@ class Graph:
     def weighting(self) -> Weighting:
         """What the values are: "unweighted" (1), "row" (1 / entries of the row) or "weighted" (``data``)."""
         return self._weighting
+
+    @property
+    def digest(self) -> str | None:
+        """What tells the arrays of this graph from others: a SHA-256 where they are a store's, else None.
+
+        Two graphs with one digest and one `weighting` give the same samples. It comes from the checksums in
+        ``meta.json``, not from the contents.
+
+        Examples
+        --------
+        >>> Graph([0, 1], [0]).digest is None
+        True
+        """
+        return None if self._origin is None else self._origin.digest
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -347,7 +445,7 @@ class Graph:
         if require_choice("kind", kind, ("row", "sym")) == "sym":
             return self._normalized_sym()
         if self._data is None:  # rows of a "row" graph sum to 1 already
-            return self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row")
+            return self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row", self._origin)
         divisor = self._spread(self._row_sums(self._data))
         return self._divided(self._data, divisor)
 
@@ -424,6 +522,16 @@ class Graph:
         """
         arrays = (self._values(), self._indices, self._indptr)
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
+
+
+def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:
+    """Open the store of a pickled graph, if it still holds the same one."""
+    graph = Graph.open(path, access=access)
+    if graph.digest != digest:
+        given = f"a graph with digest {graph.digest}"
+        expected = f"the one that was pickled, with digest {digest}"
+        raise DataError(argument=path, given=given, expected=expected, hint="The store was replaced since.")
+    return graph.normalized("row") if weighting == "row" and graph.weighting == "unweighted" else graph
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,179 @@
+"""Folders that appear whole or not at all: hidden partial folders, locks, and one rename."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spsample.errors import DataError
+
+__all__ = ["PartialFolder", "system_errors"]
+
+LOCK_FILE = ".lock"
+_LONGEST_NAME = 255 - len("..partial-01234567")
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+@contextmanager
+def system_errors(path: str | Path, expected: str) -> Iterator[None]:
+    """Turn errors of the system (full disk, no permission) into `DataError`.
+
+    Examples
+    --------
+    >>> with system_errors("store", "a folder that can be written to"):
+    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DataError: store: got No space left on device; expected a folder that can be written to. Free ...
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.filename and os.fsdecode(error.filename) != os.fsdecode(path):
+            reason = f"{reason} ({os.fsdecode(error.filename)})"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free space or choose another disk; nothing was left behind." if full else ""
+        raise DataError(argument=os.fsdecode(path), given=reason, expected=expected, hint=hint) from error
+
+
+class PartialFolder:
+    """A hidden folder ``.NAME.partial-XXXX`` beside `target`, which becomes `target` by one rename.
+
+    While its maker lives it holds a lock on a file in it. A folder whose lock can be taken was left behind by a run
+    that was killed: the next one made for the same `target` removes it.
+
+    Parameters
+    ----------
+    target : Path
+        What the folder is to become; links are followed. It may exist as an empty folder, or be replaced by `publish`.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = Path(os.path.realpath(target))
+        if len(os.fsencode(self.target.name)) > _LONGEST_NAME:
+            given = f"a name of {len(os.fsencode(self.target.name))} bytes"
+            raise DataError(argument=str(target), given=given, expected=f"at most {_LONGEST_NAME} bytes")
+        with system_errors(self.target, "a folder that can be made and written to"):
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(self.target)
+            self.path, self._lock = _make_locked(self.target)
+
+    def publish(self, *, overwrite: bool) -> None:
+        """Give the folder the name of `target`; all of it must be on the disk already.
+
+        A folder of that name is exchanged with this one in one step and removed then, where the system can do so; else
+        it is moved aside first. Readers that have it open go on reading what they opened.
+
+        Raises
+        ------
+        DataError
+            If `target` exists and `overwrite` is False, or the system refuses.
+        """
+        with system_errors(self.target, "a path that does not exist, or an empty folder"):
+            _sync_folder(self.path)
+            if overwrite and self.target.is_dir():
+                self._replace()
+            else:
+                os.rename(self.path, self.target)
+            _sync_folder(self.target.parent)
+        (self.target / LOCK_FILE).unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    def _replace(self) -> None:
+        if _exchange(self.path, self.target):
+            shutil.rmtree(self.path, ignore_errors=True)
+            return
+        aside = _hidden_name(self.target)
+        os.rename(self.target, aside)
+        try:
+            os.rename(self.path, self.target)
+        except OSError:
+            os.rename(aside, self.target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove the partial folders of `target` that no living process holds the lock of."""
+    prefix = f".{target.name}.partial-"
+    for entry in os.scandir(target.parent):
+        if not entry.name.startswith(prefix) or not entry.is_dir(follow_symlinks=False):
+            continue
+        lock = _lock(Path(entry.path))
+        if lock is not None:
+            shutil.rmtree(entry.path, ignore_errors=True)
+            os.close(lock)
+
+
+def _hidden_name(target: Path) -> Path:
+    return target.parent / f".{target.name}.partial-{secrets.token_hex(4)}"
+
+
+def _make_locked(target: Path) -> tuple[Path, int]:
+    """Make a partial folder and lock it; one that another process takes for a leftover meanwhile is given up."""
+    while True:
+        path = _hidden_name(target)
+        path.mkdir()
+        lock = _lock(path, unsupported=True)
+        if lock is not None and path.is_dir():
+            return path, lock
+
+
+def _lock(folder: Path, *, unsupported: bool = False) -> int | None:
+    """Take the lock of a folder without waiting: the descriptor, or None where another process has it.
+
+    Where the file system has no locks, the descriptor if `unsupported` is set, else None.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        if unsupported and folder.is_dir():
+            raise
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except OSError as error:
+        if unsupported and error.errno != errno.EWOULDBLOCK:
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two folders in one step; False where the system cannot."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return False
+    if function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _UNSUPPORTED:
+        return False
+    raise OSError(code, os.strerror(code), str(second))
+
+
+def _sync_folder(path: Path) -> None:
+    """Write the names in a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,219 @@
+"""The form of a store: a folder with ``meta.json`` and one ``.npy`` file per array.
+
+``meta.json`` is a JSON object::
+
+    {"format": "spsample graph", "version": 1,
+     "num_nodes": n, "num_edges": m, "weighting": "unweighted" | "row" | "weighted",
+     "arrays": {name: {"file": "name.npy", "dtype": "<i8", "shape": [n + 1], "sha256": [one per 64 MiB]}},
+     ...facts about the graph}
+
+The checksums are of the bytes of the array, without the header of its file, in pieces of 64 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spsample.errors import DataError
+from spsample.store.validation import INT32_NODES, MAX_NODES
+
+__all__ = ["CHUNK_BYTES", "FORMAT", "META_FILE", "VERSION", "ArraySpec", "array_file", "check_layout", "parse_meta"]
+
+FORMAT = "spsample graph"
+VERSION = 1
+META_FILE = "meta.json"
+CHUNK_BYTES = 64 * 2**20
+"""Bytes of an array that share a checksum; the last piece of an array may be shorter."""
+
+LARGEST_META = 64 * 2**20
+ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+OWN_KEYS = ("format", "version", "arrays")
+"""Keys of ``meta.json`` that are no facts about the graph."""
+
+_KINDS = "biuf"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_WEIGHTINGS = ("unweighted", "row", "weighted")
+
+
+class ArraySpec(NamedTuple):
+    """What ``meta.json`` says about one array."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    sha256: tuple[str, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array, without the header of its file."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count * int(self.dtype.itemsize)
+
+    @property
+    def num_chunks(self) -> int:
+        """How many checksums it has."""
+        return -(-self.nbytes // CHUNK_BYTES)
+
+
+def array_file(name: str) -> str:
+    """Return the name of an array's file."""
+    return f"{name}.npy"
+
+
+def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpec]]:
+    """Return the facts of a ``meta.json`` and its arrays.
+
+    Raises
+    ------
+    DataError
+        If it is no JSON object of the format above, names a file other than ``NAME.npy``, or has a version that this
+        release does not know.
+    """
+    try:
+        meta = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(argument=path, given=f"no JSON ({error})", expected="the meta.json of a store") from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
+        raise DataError(argument=path, given=f"format {found!r}", expected=f'a JSON object with "format": "{FORMAT}"')
+    _check_version(path, meta.get("version"))
+    arrays = meta.get("arrays")
+    if not isinstance(arrays, dict):
+        raise DataError(argument=path, given="no table of arrays", expected='a JSON object "arrays"')
+    return meta, {name: _parse_spec(path, name, entry) for name, entry in arrays.items()}
+
+
+def _check_version(path: str, version: Any) -> None:
+    if type(version) is int and version == VERSION:
+        return
+    newer = type(version) is int and version > VERSION
+    raise DataError(
+        argument=path,
+        given=f"format version {version!r}",
+        expected=f"version {VERSION}, which this release of spsample reads",
+        hint="The store was written by a newer release: upgrade spsample." if newer else "",
+    )
+
+
+def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
+    """Check and return what is said about one array."""
+    if ARRAY_NAME.fullmatch(name) is None:
+        given = f"an array named {name!r}"
+        raise DataError(argument=path, given=given, expected="names of letters, digits and _, a letter first")
+    if not isinstance(entry, dict) or entry.get("file") != array_file(name):
+        found = entry.get("file") if isinstance(entry, dict) else entry
+        given = f"the file {found!r} for the array {name}"
+        raise DataError(argument=path, given=given, expected=f"{array_file(name)!r}, in the folder of the store")
+    shape, sums = entry.get("shape"), entry.get("sha256")
+    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
+        raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected="a list of integers of at least 0")
+    if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
+        raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
+    spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
+    if len(sums) != spec.num_chunks:
+        given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"
+        raise DataError(argument=path, given=given, expected=f"{spec.num_chunks}, one per 64 MiB")
+    return spec
+
+
+def _parse_dtype(path: str, name: str, text: Any) -> np.dtype[Any]:
+    """Return the dtype of an array, of this machine's byte order."""
+    try:
+        dtype = np.dtype(text) if isinstance(text, str) else None
+    except (TypeError, ValueError, SyntaxError):
+        dtype = None
+    if dtype is None or dtype.kind not in _KINDS or dtype.str != text:
+        given = f"dtype {text!r} of {name}"
+        raise DataError(argument=path, given=given, expected="bools, integers or floats, such as '<i8' or '<f4'")
+    if not dtype.isnative:
+        raise DataError(
+            argument=path,
+            given=f"dtype {text!r} of {name}, which is of another machine's byte order",
+            expected=f"{dtype.newbyteorder('=').str!r}",
+            hint="Convert the graph again on a machine of this byte order: maps cannot swap bytes.",
+        )
+    return dtype
+
+
+def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -> None:
+    """Check that the arrays of a store fit each other, by their dtypes and shapes alone.
+
+    Raises
+    ------
+    DataError
+        Naming the array that does not fit.
+    """
+    for name in ("indptr", "indices"):
+        if name not in specs:
+            raise DataError(argument=path, given=f"no array {name}", expected="the arrays indptr and indices")
+    n, m = _size(path, meta, "num_nodes", 1, MAX_NODES), _size(path, meta, "num_edges", 0, 2**63 - 1)
+    weighting = meta.get("weighting")
+    if weighting not in _WEIGHTINGS or (weighting == "weighted") != ("data" in specs):
+        given = f"weighting {weighting!r} and {'an' if 'data' in specs else 'no'} array data"
+        raise DataError(argument=path, given=given, expected="'weighted' with data, 'unweighted' or 'row' without")
+    ids = (np.int64, np.int32) if n <= INT32_NODES else (np.int64,)
+    integers, floats = (np.int64, np.int32), (np.float16, np.float32, np.float64)
+    _check_array(path, specs, "indptr", (np.int64,), (n + 1,))
+    _check_array(path, specs, "indices", ids, (m,))
+    _check_array(path, specs, "data", floats[1:], (m,))
+    _check_array(path, specs, "edge_ids", (np.int64,), (m,))
+    _check_array(path, specs, "original_ids", (np.int64,), (n,))
+    _check_array(path, specs, "names_ptr", (np.int64,), (n + 1,))
+    _check_array(path, specs, "names_data", (np.uint8,), (None,))
+    for part in ("train", "val", "test"):
+        _check_array(path, specs, f"{part}_idx", integers, (None,))
+        _check_array(path, specs, f"{part}_masks", (np.bool_,), (None, n))
+    _check_rows(path, specs, "y", n)
+    _check_rows(path, specs, "x", n)
+    for name in _feature_names(path, meta, specs, "node_features"):
+        _check_rows(path, specs, name, n)
+    for name in _feature_names(path, meta, specs, "edge_features"):
+        _check_rows(path, specs, name, None)
+
+
+def _size(path: str, meta: dict[str, Any], key: str, least: int, most: int) -> int:
+    value = meta.get(key)
+    if type(value) is not int or not least <= value <= most:
+        raise DataError(argument=path, given=f"{key} {value!r}", expected=f"an integer in [{least}, {most}]")
+    return value
+
+
+def _check_array(
+    path: str, specs: dict[str, ArraySpec], name: str, dtypes: tuple[Any, ...], shape: tuple[int | None, ...]
+) -> None:
+    """Check dtype and shape of an array, if it is there; None in `shape` is any length."""
+    if name not in specs:
+        return
+    spec = specs[name]
+    fits = len(spec.shape) == len(shape) and all(
+        want is None or want == size for want, size in zip(shape, spec.shape, strict=True)
+    )
+    if spec.dtype in dtypes and fits:
+        return
+    kinds = " or ".join(np.dtype(dtype).name for dtype in dtypes)
+    wanted = ", ".join("any" if size is None else str(size) for size in shape)
+    given = f"{name} of dtype {spec.dtype} and shape {spec.shape}"
+    raise DataError(argument=path, given=given, expected=f"{name} of {kinds} and shape ({wanted})")
+
+
+def _check_rows(path: str, specs: dict[str, ArraySpec], name: str, rows: int | None) -> None:
+    """Check that an array, if it is there, has one or two dimensions, and so many rows."""
+    if name not in specs:
+        return
+    shape = specs[name].shape
+    if len(shape) not in (1, 2) or (rows is not None and shape[0] != rows):
+        wanted = "any number of" if rows is None else str(rows)
+        given = f"{name} of shape {shape}"
+        raise DataError(argument=path, given=given, expected=f"{name} of {wanted} rows and one or two dimensions")
+
+
+def _feature_names(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], key: str) -> list[str]:
+    names = meta.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in specs for name in names):
+        raise DataError(argument=path, given=f"{key} {names!r}", expected="a list of names of arrays of the store")
+    return names

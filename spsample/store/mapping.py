@@ -1,0 +1,119 @@
+"""Memory maps of ``.npy`` files: made with their room on the disk reserved, opened after a check of their headers."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.errors import DataError
+from spsample.store.layout import ArraySpec
+
+__all__ = ["ACCESS", "check_file", "create_map", "open_map"]
+
+ACCESS = ("normal", "random", "sequential", "willneed")
+"""Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
+
+_LARGEST_HEADER = 4096
+
+
+def create_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Make an ``.npy`` file of zeros and map it for writing.
+
+    Its room on the disk is reserved first: where that fails there is an OSError now, and not a killed process when the
+    pages are written.
+    """
+    size = ArraySpec(dtype, shape, ()).nbytes
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        offset = file.tell()
+        file.flush()
+        _reserve(file.fileno(), offset + size)
+    if size == 0:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:  # macOS
+        os.truncate(descriptor, size)
+
+
+def check_file(path: Path, spec: ArraySpec) -> None:
+    """Check that a file is the ``.npy`` file that `spec` describes: header and size. Reads no contents."""
+    descriptor, _ = _open(path, spec)
+    os.close(descriptor)
+
+
+def open_map(path: Path, spec: ArraySpec, access: str = "normal") -> NDArray[Any]:
+    """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
+
+    `access` is one of `ACCESS`, what the system is told about the use of its pages.
+    """
+    descriptor, offset = _open(path, spec)
+    try:
+        if spec.nbytes == 0:
+            array: NDArray[Any] = np.zeros(spec.shape, spec.dtype)
+            array.flags.writeable = False
+            return array
+        pages = mmap.mmap(descriptor, offset + spec.nbytes, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _refusal(path, f"a file that cannot be mapped ({error.strerror})", "a memory map") from error
+    finally:
+        os.close(descriptor)
+    _advise(pages, access)
+    return np.frombuffer(pages, spec.dtype, spec.nbytes // spec.dtype.itemsize, offset).reshape(spec.shape)
+
+
+def _advise(pages: mmap.mmap, access: str) -> None:
+    """Tell the system how pages will be used, where it listens."""
+    advice = getattr(mmap, f"MADV_{access.upper()}", None)
+    if advice is not None:
+        pages.madvise(advice)
+
+
+def _open(path: Path, spec: ArraySpec) -> tuple[int, int]:
+    """Open and check a file; its descriptor and where its contents begin."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error), "a readable .npy file, as meta.json says") from error
+    try:
+        return descriptor, _checked(path, descriptor, spec)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _refusal(path, "no regular file", "an .npy file")
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        try:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("another version of the form .npy")
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
+        except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
+            raise _refusal(path, f"a damaged header ({error})", "an .npy file of version 1.0") from error
+        offset = file.tell()
+    if (shape, dtype.str, fortran) != (spec.shape, spec.dtype.str, False):
+        given = f"dtype {dtype.str!r} and shape {shape}{', columns first' if fortran else ''}"
+        raise _refusal(path, given, f"dtype {spec.dtype.str!r} and shape {spec.shape}, as meta.json says")
+    if status.st_size != offset + spec.nbytes:
+        raise _refusal(path, f"{status.st_size} bytes", f"{offset + spec.nbytes} bytes for its dtype and shape")
+    if offset % spec.dtype.itemsize:
+        raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
+    return offset
+
+
+def _refusal(path: Path, given: str, expected: str) -> DataError:
+    hint = "The store is damaged or incomplete: copy or convert it again."
+    return DataError(argument=str(path), given=given, expected=expected, hint=hint)

@@ -1,0 +1,226 @@
+"""`GraphStore`: a store on disk, opened by memory maps."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spsample.errors import DataError, InputError
+from spsample.store.graph import Graph, StoreOrigin
+from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
+from spsample.store.mapping import ACCESS, check_file, open_map
+from spsample.store.validation import require_choice
+from spsample.store.verification import verify_checksums, verify_structure
+
+__all__ = ["GraphStore"]
+
+_GRAPH_ARRAYS = ("indptr", "indices", "data", "edge_ids")
+
+
+class GraphStore:
+    """A graph store: a folder with ``meta.json`` and ``.npy`` files, which are mapped, not read.
+
+    `GraphStore.open` makes one. Opening reads ``meta.json`` and the headers of the files: names, dtypes, shapes and
+    sizes are checked, contents are not, so that it takes the same time whatever the size of the graph. `verify` reads
+    everything; use it on stores that others made, or that were copied: what is sampled from damaged contents is
+    undefined.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> Graph([0, 1, 2], [1, 0]).save(f"{folder.name}/pair")
+    >>> store = GraphStore.open(f"{folder.name}/pair")
+    >>> store.names, store.meta["num_edges"]
+    (('indptr', 'indices'), 2)
+    >>> store.verify()
+    >>> store.graph()
+    Graph(num_nodes=2, num_edges=2, weighting='unweighted', indices=int64)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: Path, meta: dict[str, Any], specs: dict[str, ArraySpec]) -> None:
+        self.path = path
+        self._meta = meta
+        self._specs = specs
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> GraphStore:
+        """Open the store at `path`.
+
+        Raises
+        ------
+        DataError
+            If there is none, it was written by a newer release, ``meta.json`` is damaged, or a file is missing,
+            truncated, exchanged for another one or not readable. The message names the file.
+        """
+        folder = Path(os.path.abspath(path))
+        meta_path = folder / META_FILE
+        meta, specs = parse_meta(str(meta_path), _read_meta(folder, meta_path))
+        check_layout(str(meta_path), meta, specs)
+        store = cls(folder, meta, specs)
+        for name, spec in specs.items():
+            check_file(folder / array_file(name), spec)
+        store._check_ends()
+        return store
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The facts of ``meta.json``, the table of arrays included; a copy."""
+        return copy.deepcopy(self._meta)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(self._specs)
+
+    @property
+    def specs(self) -> dict[str, ArraySpec]:
+        """Dtype, shape and checksums of each array."""
+        return dict(self._specs)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(spec.nbytes for spec in self._specs.values())
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 that tells graphs apart: of the checksums of indptr, indices, data and edge_ids."""
+        parts = {
+            name: [spec.dtype.str, spec.shape, spec.sha256]
+            for name, spec in self._specs.items()
+            if name in _GRAPH_ARRAYS
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._specs
+
+    def array(self, name: str, access: str = "normal") -> NDArray[Any]:
+        """Return an array as a read-only memory map; `access` as in `Graph.open`.
+
+        Raises
+        ------
+        InputError
+            If the store has no array of that name.
+        DataError
+            If its file is not the one that was there when the store was opened.
+        """
+        if name not in self._specs:
+            raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
+        require_choice("access", access, ACCESS)
+        return open_map(self.path / array_file(name), self._specs[name], access)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names that `features` takes: ``"x"``, and those that ``meta.json`` lists."""
+        own = ["x"] if "x" in self or "x_data" in self else []
+        listed = [*self._meta.get("node_features", []), *self._meta.get("edge_features", [])]
+        return tuple(dict.fromkeys(own + listed))
+
+    def features(self, name: str = "x") -> Any:
+        """Return a feature array of two dimensions as a read-only map; ``"x"`` may also be a SciPy CSR matrix.
+
+        Raises
+        ------
+        InputError
+            If the store has no features of that name.
+        DataError
+            As `array`, and if a sparse matrix is broken.
+        """
+        if name not in self.feature_names:
+            have = ", ".join(map(repr, self.feature_names))
+            expected = f"one of {have}" if have else "a store with features, which this one has not"
+            raise InputError(argument="name", given=repr(name), expected=expected)
+        if name not in self._specs:
+            return self._sparse_features()
+        array = self.array(name)
+        return array[:, None] if array.ndim == 1 else array
+
+    def _sparse_features(self) -> sparse.csr_array:
+        try:
+            data, indices, indptr = (self.array(f"x_{part}") for part in ("data", "indices", "indptr"))
+            matrix = sparse.csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
+            matrix.check_format(full_check=True)
+            if matrix.shape[0] != self._meta["num_nodes"]:
+                raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
+            raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
+        return matrix
+
+    def graph(self, access: str = "normal") -> Graph:
+        """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        indptr, indices = self.array("indptr", access), self.array("indices", access)
+        data = self.array("data", access) if "data" in self else None
+        ids = self.array("edge_ids", access) if "edge_ids" in self else None
+        origin = StoreOrigin(str(self.path), self.digest, access)
+        return Graph._from_parts(indptr, indices, data, ids, self._meta["weighting"], origin)
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.
+
+        The rows' starts never fall and end at the number of edges; ids are in range; sources ascend within each row;
+        weights are finite and at least 0; edge ids are at least 0 and lead to rows of the edge features; splits hold
+        vertices.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(done, total)`` with bytes; checksums and structure are half of the total each.
+
+        Raises
+        ------
+        DataError
+            Naming the file, and the piece of 64 MiB or the position.
+        """
+        total = 2 * self.nbytes
+
+        def report(done: int) -> None:
+            if progress is not None:
+                progress(done, total)
+
+        arrays = {name: self.array(name) for name in self._specs}
+        verify_checksums(self.path, arrays, self._specs, report)
+        verify_structure(self.path, arrays, self._meta, lambda done: report(self.nbytes + done))
+        report(total)
+
+    def _check_ends(self) -> None:
+        """Check the first and the last row start: the only contents that are read on opening."""
+        starts, edges = self.array("indptr"), self._meta["num_edges"]
+        if int(starts[0]) != 0 or int(starts[-1]) != edges:
+            given = f"rows from {starts[0]} to {starts[-1]}"
+            argument = str(self.path / array_file("indptr"))
+            raise DataError(argument=argument, given=given, expected=f"from 0 to the number of edges, {edges}")
+
+    def __repr__(self) -> str:
+        return f"GraphStore({str(self.path)!r}, arrays={', '.join(self._specs)})"
+
+
+def _read_meta(folder: Path, path: Path) -> str:
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "nothing there"
+        raise DataError(argument=str(folder), given=what, expected="the folder of a store, with meta.json in it")
+    try:
+        if not path.is_file():
+            hint = "A conversion that was interrupted leaves no store: run it again."
+            raise DataError(argument=str(folder), given="a folder without meta.json", expected="a store", hint=hint)
+        if path.stat().st_size > LARGEST_META:
+            raise DataError(argument=str(path), given=f"{path.stat().st_size} bytes", expected="at most 64 MiB")
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(argument=str(path), given=f"no UTF-8 ({error})", expected="the meta.json of a store") from None
+    except PermissionError as error:
+        given = error.strerror or "no permission"
+        raise DataError(argument=str(path), given=given, expected="a store that can be read") from error

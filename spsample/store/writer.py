@@ -1,0 +1,249 @@
+"""`StoreWriter`: a store appears on the disk whole, with its checksums, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.errors import DataError, DTypeError, InputError
+from spsample.store.checksums import checksums
+from spsample.store.folder import PartialFolder, system_errors
+from spsample.store.layout import (
+    ARRAY_NAME,
+    FORMAT,
+    META_FILE,
+    OWN_KEYS,
+    VERSION,
+    array_file,
+    check_layout,
+    parse_meta,
+)
+from spsample.store.mapping import create_map
+
+__all__ = ["StoreWriter"]
+
+_WRITABLE = "a folder that can be written to"
+
+
+class StoreWriter:
+    """Write a graph store: a context manager that makes the folder `path` when its block ends without an exception.
+
+    Arrays are written in a hidden folder ``.NAME.partial-XXXX`` beside `path`. At the end of the block their checksums
+    are computed, ``meta.json`` is written, all is flushed to the disk, and one rename makes it `path`. An exception
+    removes the hidden folder; one that a killed process left is no store, and the next writer to `path` removes it.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to make; links are followed, missing parent folders are made. It must not exist, unless it is an
+        empty folder or a store and `overwrite` is set.
+    overwrite : bool, optional
+        Replace the store at `path`. It stays as it is until the new one is complete; processes that have it open keep
+        reading the old one.
+
+    Raises
+    ------
+    DataError
+        If something else than that is at `path`, it cannot be written to, the disk is full, or at the end the arrays
+        do not make a store. Nothing is left behind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with StoreWriter(f"{folder.name}/pair") as writer:
+    ...     writer.write("indptr", np.array([0, 1, 2]))
+    ...     indices = writer.create("indices", np.int32, 2)
+    ...     indices[:] = [1, 0]
+    ...     writer.set(name="pair")
+    >>> from spsample.store import GraphStore
+    >>> GraphStore.open(f"{folder.name}/pair").graph().indices
+    array([1, 0], dtype=int32)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self._overwrite = overwrite
+        self._folder: PartialFolder | None = None
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._facts: dict[str, Any] = {}
+
+    def __enter__(self) -> StoreWriter:
+        """Make the hidden folder."""
+        with system_errors(self.path, _WRITABLE):
+            _check_free(self.path, overwrite=self._overwrite)
+        self._folder = PartialFolder(self.path)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Complete the store, or remove what there is of it."""
+        folder = self._open_folder()
+        self._folder = None
+        try:
+            if error is None:
+                with system_errors(self.path, _WRITABLE):
+                    self._complete(folder.path)
+                    _check_free(folder.target, overwrite=self._overwrite)
+                folder.publish(overwrite=self._overwrite)
+                return
+        except BaseException:
+            folder.remove()
+            raise
+        finally:
+            self._arrays.clear()
+        folder.remove()
+
+    @property
+    def folder(self) -> Path:
+        """The hidden folder, where a writer may also keep temporary files, which it must remove itself."""
+        return self._open_folder().path
+
+    def create(self, name: str, dtype: Any, shape: int | tuple[int, ...]) -> NDArray[Any]:
+        """Make the array `name` of zeros and return it as a writable map of its file; room on the disk is reserved.
+
+        Parameters
+        ----------
+        name : str
+            Letters, digits and ``_``; `spsample.store.layout` lists the names that have a meaning.
+        dtype : dtype
+            Of bools, integers or floats; it is stored in this machine's byte order.
+        shape : int or tuple of int
+
+        Raises
+        ------
+        InputError
+            If there is an array of that name already, or the name cannot be one.
+        DTypeError
+            If the dtype is of objects, strings, dates or complex numbers.
+        DataError
+            If the disk is full.
+        """
+        folder = self._open_folder()
+        if ARRAY_NAME.fullmatch(name) is None:
+            expected = "letters, digits and _, a letter first, at most 100"
+            raise InputError(argument="name", given=repr(name), expected=expected)
+        if name in self._arrays:
+            raise InputError(argument="name", given=repr(name), expected="a name that is not in use yet")
+        kind = np.dtype(dtype).newbyteorder("=")
+        if kind.kind not in "biuf" or kind.itemsize > 8:
+            given = f"dtype {kind} for {name}"
+            raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
+        lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        with system_errors(self.path, _WRITABLE):
+            self._arrays[name] = create_map(folder.path / array_file(name), kind, tuple(int(s) for s in lengths))
+        return self._arrays[name]
+
+    def write(self, name: str, array: Any) -> None:
+        """Write a whole array under the name `name`; errors as `create`."""
+        values = np.asarray(array)
+        self.create(name, values.dtype, values.shape)[...] = values
+
+    def set(self, **facts: Any) -> None:
+        """Put facts into ``meta.json``: anything that JSON can hold; NumPy numbers become plain ones.
+
+        ``num_nodes``, ``num_edges`` and ``weighting`` need not be given: the arrays tell them.
+
+        Raises
+        ------
+        InputError
+            If JSON cannot hold a value, or the name is one that the format uses itself.
+        """
+        for name, value in facts.items():
+            if name in OWN_KEYS:
+                raise InputError(argument=name, given=repr(value), expected="another name: the format uses this one")
+            try:
+                self._facts[name] = json.loads(json.dumps(value, default=_plain, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                given = f"a {type(value).__name__} ({error})"
+                raise InputError(argument=name, given=given, expected="a value that JSON can hold") from None
+
+    def _open_folder(self) -> PartialFolder:
+        if self._folder is None:
+            given = "a writer outside of its with block"
+            raise InputError(argument="writer", given=given, expected="with StoreWriter(path) as writer: ...")
+        return self._folder
+
+    def _complete(self, folder: Path) -> None:
+        """Write the arrays to the disk, then their checksums."""
+        sums: dict[str, list[str]] = {name: [] for name in self._arrays}
+        for piece in checksums(self._arrays):
+            sums[piece.name].append(piece.sha256)
+        meta = {"format": FORMAT, "version": VERSION, **self._sizes(), **self._facts}
+        meta["arrays"] = {
+            name: {
+                "file": array_file(name),
+                "dtype": array.dtype.str,
+                "shape": list(array.shape),
+                "sha256": sums[name],
+            }
+            for name, array in self._arrays.items()
+        }
+        text = json.dumps(meta, indent=1)
+        check_layout(str(self.path), *parse_meta(str(self.path), text))
+        self._check_ends(meta["num_edges"])
+        for name, array in self._arrays.items():
+            if isinstance(array, np.memmap):
+                array.flush()
+            _sync_file(folder / array_file(name))
+        (folder / META_FILE).write_text(text, encoding="utf-8")
+        _sync_file(folder / META_FILE)
+
+    def _sizes(self) -> dict[str, Any]:
+        """What the arrays themselves tell."""
+        if "indptr" not in self._arrays or "indices" not in self._arrays:
+            given = f"the arrays {', '.join(self._arrays) or '(none)'}"
+            raise DataError(argument=str(self.path), given=given, expected="at least indptr and indices")
+        return {
+            "num_nodes": len(self._arrays["indptr"]) - 1,
+            "num_edges": len(self._arrays["indices"]),
+            "weighting": "weighted" if "data" in self._arrays else "unweighted",
+        }
+
+    def _check_ends(self, num_edges: int) -> None:
+        first, last = int(self._arrays["indptr"][0]), int(self._arrays["indptr"][-1])
+        if (first, last) != (0, num_edges):
+            given = f"indptr from {first} to {last}"
+            raise DataError(
+                argument=str(self.path), given=given, expected=f"from 0 to the number of edges, {num_edges}"
+            )
+
+
+def _check_free(path: Path, *, overwrite: bool) -> None:
+    """Check that a store may be made at `path`."""
+    if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
+        return
+    is_store = (path / META_FILE).is_file()
+    if is_store and overwrite:
+        return
+    given = "a store" if is_store else "a folder that is no store" if path.is_dir() else "a file, or a link to nothing"
+    hint = "Pass overwrite=True (on the command line --overwrite) to replace it." if is_store else ""
+    expected = "a path that does not exist, or an empty folder"
+    raise DataError(argument=str(path), given=f"{given} there already", expected=expected, hint=hint)
+
+
+def _plain(value: Any) -> Any:
+    """Turn what NumPy and pathlib make into what JSON holds."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
