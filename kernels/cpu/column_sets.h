@@ -22,6 +22,7 @@ public:
             word_ptr_[i + 1] = word_ptr_[i] + (int64_t(1) << filter_bits(ptr[i + 1] - ptr[i])) / 32;
         }
         words_ = Buffer<uint32_t>(word_ptr_[num_batches]);
+        const ThreadsFor threads(kColumnWork * ptr[num_batches]);
         const auto make_scratch = [] { return std::vector<Numbered<Index>>(); };
         parallel_chunks(num_batches, 1, make_scratch, [&](std::vector<Numbered<Index>>& order, int64_t i, int64_t) {
             fill_filter(filter(i), src + ptr[i], ptr[i + 1] - ptr[i]);
@@ -37,6 +38,8 @@ public:
     SortedColumns<Index> sorted(int64_t i) const { return {columns_.data() + ptr_[i], places_.data() + ptr_[i], size(i)}; }
 
 private:
+    static constexpr int64_t kColumnWork = 16;  // as elements of a loop
+
     int64_t size(int64_t i) const { return ptr_[i + 1] - ptr_[i]; }
 
     void fill_filter(KeyFilter filter, const Index* src, int64_t count) {

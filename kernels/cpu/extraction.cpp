@@ -38,6 +38,7 @@ struct Extraction {
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
 constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+constexpr int64_t kRowWork = 32;  // of finding or placing a row, as entries read
 constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
 
 // Those of a set of columns that are at least `first` and at most `last`. O(log columns).
@@ -188,6 +189,16 @@ struct Search {
         found[static_cast<size_t>(begin / kRowChunk)] = finder.kept();
     }
 
+    void find_all(int64_t work, bool positions) {
+        const ThreadsFor threads(work);
+        const int64_t chunks_of_thread = Q.num_rows / (kRowChunk * thread_limit()) + 1;
+        const auto make_finder = [&] { return Finder<Index>(chunks_of_thread, positions); };
+        parallel_chunks(Q.num_rows, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
+            find_chunk(begin, end, finder);
+        });
+        sets.reset();
+    }
+
     // Moves them to their rows' places in the result.
     void place_chunk(int64_t begin, int64_t end, Extraction<Index>& result) {
         const Found<Index> chunk = std::move(found[static_cast<size_t>(begin / kRowChunk)]);
@@ -200,34 +211,36 @@ struct Search {
             from += counts[row];
         }
     }
+
+    void place_all(Extraction<Index>& result) {
+        const ThreadsFor threads(kRowWork * Q.num_rows + result.columns.size());
+        parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) { place_chunk(begin, end, result); });
+    }
 };
 
-// The selected rows and their entries, counted as far as it takes to know that threads are worth waking.
+// Of finding the entries: a long row costs what its search does. Counted as far as it takes to know that threads are worth waking.
 template <class Index>
-int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
+int64_t work_of_finding(const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr) {
     int64_t work = 0;
-    for (int64_t r = 0; r < Q.num_rows && work < ThreadsFor::kWorthWaking; ++r) work += 1 + A.degree(Q.vertices[r]);
+    for (int64_t batch = 0; batch < Q.num_batches && work < ThreadsFor::kWorthWaking; ++batch) {
+        const int64_t most = kSearchRatio * (src_ptr[batch + 1] - src_ptr[batch]);
+        for (int64_t r = Q.batch_ptr[batch]; r < Q.batch_ptr[batch + 1]; ++r) work += kRowWork + std::min(A.degree(Q.vertices[r]), most);
+    }
     return work;
 }
 
-// The entries of the selected rows whose columns are in their batch's src.
+// The entries of the selected rows whose columns are in their batch's src. Each step decides by its own work whether to wake threads.
 // O(src + sum over rows of min(degree, columns log degree)). Memory beside the result: its entries once more, and the
 // column sets.
 template <class Index>
 Extraction<Index> extract_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const int64_t* src_ptr, const Index* src, bool positions) {
-    const ThreadsFor threads(work_of_rows(A, Q));
     Search<Index> search(A, Q, src_ptr, src);
-    const int64_t chunks_of_thread = Q.num_rows / (kRowChunk * thread_limit()) + 1;
-    const auto make_finder = [&] { return Finder<Index>(chunks_of_thread, positions); };
-    parallel_chunks(Q.num_rows, kRowChunk, make_finder, [&](Finder<Index>& finder, int64_t begin, int64_t end) {
-        search.find_chunk(begin, end, finder);
-    });
-    search.sets.reset();
+    search.find_all(work_of_finding(A, Q, src_ptr), positions);
     Extraction<Index> result{stacked_pointers(Q.batch_ptr, Q.num_batches, search.counts.data()), {}, {}};
     result.columns = Buffer<Index>(result.pointers.entry_ptr[Q.num_batches]);
     if (positions) result.positions = Buffer<int64_t>(result.pointers.entry_ptr[Q.num_batches]);
-    parallel_chunks(Q.num_rows, kRowChunk, [&](int64_t begin, int64_t end) { search.place_chunk(begin, end, result); });
+    search.place_all(result);
     return result;
 }
 
@@ -264,6 +277,14 @@ std::optional<BatchTables<Index>> excluded_tables(
     require_pointers(*column_ptr, static_cast<int64_t>(columns->size()), "exclude");
     require_ids(*columns, "exclude");
     return BatchTables<Index>(column_ptr->data(), columns->data(), Q.num_batches);
+}
+
+// The selected rows and their entries, counted as far as it takes to know that threads are worth waking.
+template <class Index>
+int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
+    int64_t work = 0;
+    for (int64_t r = 0; r < Q.num_rows && work < ThreadsFor::kWorthWaking; ++r) work += 1 + A.degree(Q.vertices[r]);
+    return work;
 }
 
 // totals: one per stacked row. O(rows), or O(excluded + entries of the rows).

@@ -109,6 +109,7 @@ public:
         }
         slot_keys_ = Buffer<Key>(offsets_[num_batches]);
         slot_values_ = Buffer<Key>(offsets_[num_batches]);
+        const ThreadsFor threads(kKeyWork * ptr[num_batches]);
         parallel_chunks(num_batches, 1, [&](int64_t i, int64_t) {
             HashMap<Key, Key> map = batch(i);
             map.clear();
@@ -122,6 +123,8 @@ public:
     }
 
 private:
+    static constexpr int64_t kKeyWork = 16;  // as elements of a loop
+
     Buffer<int64_t> offsets_;
     Buffer<Key> slot_keys_, slot_values_;
 };
