@@ -55,6 +55,7 @@ class FeatureStore:
             raise DTypeError(argument="x", given=f"dtype {self._x.dtype}", expected="a real dtype")
 
         self._mapped = self._waited = False
+        self._origin: tuple[str, str] | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], name: str = "x") -> FeatureStore:
@@ -94,9 +95,17 @@ class FeatureStore:
         array([[3., 4.]], dtype=float32)
         >>> folder.cleanup()
         """
-        store = cls(GraphStore.open(path).features(name))
+        stored = GraphStore.open(path)
+        store = cls(stored.features(name))
         store._mapped = store._waited = True
+        store._origin = (str(stored.path), name)
         return store
+
+    def __reduce__(self) -> Any:
+        """Pickle features of a store as its path, so that worker processes open it themselves."""
+        if self._origin is None:
+            return super().__reduce__()
+        return FeatureStore.open, self._origin
 
     @property
     def num_rows(self) -> int:
