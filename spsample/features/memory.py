@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,8 @@ class FeatureStore:
         if self._x.dtype.kind not in "fiub":
             raise DTypeError(argument="x", given=f"dtype {self._x.dtype}", expected="a real dtype")
 
-        self._mapped = False
+        self._mapped = self._waited = False
+        self._origin: tuple[str, str] | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], name: str = "x") -> FeatureStore:
@@ -76,9 +78,9 @@ class FeatureStore:
 
         Notes
         -----
-        Rows that are not in memory are read in the order of the file, whatever the order of the ids: `gather` touches
-        their pages so before it copies rows. In the order of ids that a sampler gives, that is a few passes over
-        the file for each minibatch instead.
+        Where the last `gather` had to wait for the disk, the next one first touches the pages of its rows in the order
+        of the file, and copies the rows then, in the order of the ids; a sampler's ids go through the file once per
+        hop. Rows that are in memory are copied at once.
 
         Examples
         --------
@@ -93,9 +95,17 @@ class FeatureStore:
         array([[3., 4.]], dtype=float32)
         >>> folder.cleanup()
         """
-        store = cls(GraphStore.open(path).features(name))
-        store._mapped = True
+        stored = GraphStore.open(path)
+        store = cls(stored.features(name))
+        store._mapped = store._waited = True
+        store._origin = (str(stored.path), name)
         return store
+
+    def __reduce__(self) -> Any:
+        """Pickle features of a store as its path, so that worker processes open it themselves."""
+        if self._origin is None:
+            return super().__reduce__()
+        return FeatureStore.open, self._origin
 
     @property
     def num_rows(self) -> int:
@@ -126,9 +136,11 @@ class FeatureStore:
             If ``ids`` are no integers in one dimension, or out of range.
         """
         wanted = validate_seeds(ids, self.num_rows, argument="ids")
-        if self._mapped and not sparse.issparse(self._x):
+        faults = _major_faults()
+        if self._waited and not sparse.issparse(self._x):
             _touch(self._x, wanted)
         rows = self._x[wanted]
+        self._waited = self._mapped and _major_faults() > faults
         dense = rows.toarray() if sparse.issparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=np.float32)
 
@@ -136,6 +148,11 @@ class FeatureStore:
         kind = "sparse" if sparse.issparse(self._x) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
         return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
+
+
+def _major_faults() -> int:
+    """How often this process has waited for pages from a disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 def _touch(x: NDArray[Any], ids: NDArray[np.int64]) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 
 from spsample.errors import DataError
 
-__all__ = ["PartialFolder", "system_errors"]
+__all__ = ["PartialFolder", "is_partial", "system_errors"]
 
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255 - len("..partial-01234567")
+_PARTIAL = re.compile(r"\..*\.partial-[0-9a-f]{8}", re.DOTALL)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -109,6 +111,17 @@ class PartialFolder:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def is_partial(path: Path) -> bool:
+    """Whether a folder is one that is being written, or was left behind, by its name.
+
+    Examples
+    --------
+    >>> is_partial(Path("graphs/.products.partial-0123abcd")), is_partial(Path("graphs/products"))
+    (True, False)
+    """
+    return _PARTIAL.fullmatch(path.name) is not None
+
+
 def remove_leftovers(target: Path) -> None:
     """Remove the partial folders of `target` that no living process holds the lock of."""
     prefix = f".{target.name}.partial-"
@@ -175,5 +188,8 @@ def _sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:  # some file systems cannot do so for folders
+            raise
     finally:
         os.close(descriptor)

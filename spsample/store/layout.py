@@ -110,8 +110,10 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
         given = f"the file {found!r} for the array {name}"
         raise DataError(argument=path, given=given, expected=f"{array_file(name)!r}, in the folder of the store")
     shape, sums = entry.get("shape"), entry.get("sha256")
-    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
-        raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected="a list of integers of at least 0")
+    if not isinstance(shape, list) or not shape or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
+        raise DataError(
+            argument=path, given=f"shape {shape!r} of {name}", expected="one or more integers of at least 0"
+        )
     if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
         raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
     spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
@@ -170,6 +172,9 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
         _check_array(path, specs, f"{part}_masks", (np.bool_,), (None, n))
     _check_rows(path, specs, "y", n)
     _check_rows(path, specs, "x", n)
+    if ("names_ptr" in specs) != ("names_data" in specs):
+        given = "one of names_ptr and names_data"
+        raise DataError(argument=path, given=given, expected="both or neither")
     for name in _feature_names(path, meta, specs, "node_features"):
         _check_rows(path, specs, name, n)
     for name in _feature_names(path, meta, specs, "edge_features"):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.errors import DataError, InputError
+from spsample.store.folder import is_partial
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, check_file, open_map
@@ -212,6 +213,9 @@ def _read_meta(folder: Path, path: Path) -> str:
     if not folder.is_dir():
         what = "a file" if folder.exists() else "nothing there"
         raise DataError(argument=str(folder), given=what, expected="the folder of a store, with meta.json in it")
+    if is_partial(folder):
+        given = "the hidden folder of a store that is being written, or was left behind"
+        raise DataError(argument=str(folder), given=given, expected="a store")
     try:
         if not path.is_file():
             hint = "A conversion that was interrupted leaves no store: run it again."

@@ -137,6 +137,8 @@ class StoreWriter:
         if kind.kind not in "biuf" or kind.itemsize > 8:
             given = f"dtype {kind} for {name}"
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
+        if isinstance(shape, tuple) and not shape:
+            raise InputError(argument="shape", given="()", expected="at least one dimension")
         lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = create_map(folder.path / array_file(name), kind, tuple(int(s) for s in lengths))

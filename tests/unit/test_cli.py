@@ -166,7 +166,7 @@ def test_settings_give_the_same_run_again():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["cora"], "dataset: got 'cora'"),
+        (["karate"], "dataset: got 'karate'"),
         (["none.npz"], "dataset: got 'none.npz', which does not exist; expected "),
         (["planted:9"], "planted:NODES: got 9"),
         (["rmat:0,4"], "rmat:SCALE: got 0"),

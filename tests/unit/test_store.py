@@ -197,10 +197,12 @@ def set_array(name, **values):
         (lambda m: m.update(num_edges=2.5), "num_edges 2.5"),
         (lambda m: m.update(weighting="row"), "weighting 'row' and an array data"),
         (lambda m: m.update(node_features=["nope"]), "node_features"),
+        (lambda m: m["arrays"].update(names_ptr={**m["arrays"]["indptr"], "file": "names_ptr.npy"}), "both or neither"),
         (set_array("x", file="../x.npy"), "the file '../x.npy'"),
         (set_array("x", file="/etc/passwd"), "the file '/etc/passwd'"),
         (lambda m: m["arrays"].update({"../x": m["arrays"].pop("x")}), "an array named '../x'"),
         (set_array("x", shape=[3, 2]), "x of shape \\(3, 2\\)"),
+        (set_array("x", shape=[]), "shape \\[\\] of x"),
         (set_array("x", shape=[-4, 2]), "shape \\[-4, 2\\] of x"),
         (set_array("x", dtype="<f8"), "dtype '<f4' and shape"),
         (set_array("x", dtype="|O"), "dtype '|O' of x"),
@@ -400,6 +402,8 @@ def test_bad_calls_of_the_writer(tmp_path):
             with pytest.raises(DTypeError, match="dtype: got"):
                 w.create("x", dtype, 3)
         w.create("x", np.float32, (4, 0))
+        with pytest.raises(InputError, match="at least one dimension"):
+            w.write("scalar", 3.0)
         with pytest.raises(InputError, match="not in use yet"):
             w.create("x", np.float32, 3)
         with pytest.raises(InputError, match="arrays: got"):
@@ -533,6 +537,15 @@ def test_a_parent_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match=r"File exists|Not a directory"):
         GRAPH.save(tmp_path / "file" / "s")
+
+
+def test_a_complete_folder_that_was_not_renamed_does_not_open(store, tmp_path):
+    left = tmp_path / ".other.partial-0123abcd"
+    store.rename(left)
+    with pytest.raises(DataError, match="left behind"):
+        Graph.open(left)
+    GRAPH.save(tmp_path / "other")
+    assert entries(tmp_path) == ["other"]
 
 
 def test_missing_parents_are_made(tmp_path):

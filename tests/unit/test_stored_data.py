@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -135,6 +136,8 @@ def test_features_of_a_store(dtype, tmp_path):
     assert features.gather(ids).dtype == np.float32
     assert features.gather([]).shape == (0, 5000)
     assert "memory-mapped" in repr(features)
+    assert len(pickle.dumps(features)) < 1000
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(features)).gather(ids), x[ids].astype(np.float32))
     np.testing.assert_array_equal(FeatureStore.open(path, "rank").gather([0, 2]), [[3], [2]])
     np.testing.assert_array_equal(FeatureStore.open(path, name="edge_x").gather([1]), [[2, 3]])
     for name in ("indices", "z", "y"):
