@@ -15,7 +15,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
-from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, MiniBatch, Sampler, bulk_sample
+from spsample.sampling import (
+    LADIES,
+    BulkPlan,
+    BulkSample,
+    FastGCN,
+    GraphSAGE,
+    MiniBatch,
+    Sampler,
+    bulk_sample,
+    plan_bulk,
+)
 from spsample.sparse import CSRMatrix, clear_pool, set_num_threads, shuffle
 from spsample.sparse.keys import LAW_VERSION
 from spsample.store import Graph
@@ -46,6 +56,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "LADIES",
     "BulkLoader",
+    "BulkPlan",
     "BulkSample",
     "CSRMatrix",
     "Dataset",
@@ -60,6 +71,7 @@ __all__ = [
     "clear_pool",
     "law_version",
     "load_dataset",
+    "plan_bulk",
     "set_num_threads",
     "shuffle",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from spsample.loading.loader import Batch, BulkLoader
+from spsample.loading.batch import Batch
+from spsample.loading.loader import BulkLoader
+from spsample.loading.pyg import PygLoader
 
-__all__ = ["Batch", "BulkLoader"]
+__all__ = ["Batch", "BulkLoader", "PygLoader"]
