@@ -33,7 +33,7 @@ from spsample.store import Graph
 if TYPE_CHECKING:
     from spsample.data import Dataset, load_dataset
     from spsample.features import FeatureStore
-    from spsample.loading import BulkLoader
+    from spsample.loading import BulkLoader, load_bulk
 
 __version__ = "0.1.0.dev0"
 law_version = LAW_VERSION
@@ -42,6 +42,7 @@ _LAZY = {
     "BulkLoader": "spsample.loading",
     "Dataset": "spsample.data",
     "FeatureStore": "spsample.features",
+    "load_bulk": "spsample.loading",
     "load_dataset": "spsample.data",
 }
 """Names imported on first use, so that `import spsample` stays quick."""
@@ -70,6 +71,7 @@ __all__ = [
     "bulk_sample",
     "clear_pool",
     "law_version",
+    "load_bulk",
     "load_dataset",
     "plan_bulk",
     "set_num_threads",

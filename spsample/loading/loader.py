@@ -31,6 +31,12 @@ __all__ = ["BulkLoader"]
 FEATURES_AHEAD = 2
 """Batches whose features may be gathered before they are asked for."""
 
+BULKS_PER_EPOCH = 8
+"""At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
+
+RAMP = 8
+"""With prefetch a pass begins with a bulk of a so many-th of the size, so that the loop has something to do soon."""
+
 MOST_AHEAD = 64
 """Bulks: each is kept in memory."""
 
@@ -59,14 +65,15 @@ class BulkLoader:
     batch_size
         Seeds per minibatch; the last one of an epoch may be smaller.
     bulk_size
-        Minibatches per call of `bulk_sample`, at least 1; ``"auto"``: as many as the memory budget allows.
+        Minibatches per call of `bulk_sample`, at least 1, and fewer in the first calls of a pass with prefetch; ``"auto"``:
+        as many as the memory budget allows, and with prefetch no more than an eighth of an epoch.
     memory_budget
-        Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the features
-        themselves left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that is
-        available now, else no limit.
+        Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
+        features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
+        is available now, else no limit.
     prefetch
-        Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything when it
-        is asked for.
+        Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
+        when it is asked for.
     features
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix.
     labels
@@ -85,8 +92,8 @@ class BulkLoader:
     plan : BulkPlan or None
         What memory was planned with, where there is a budget.
     seconds : dict
-        Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent ``waiting``
-        for what threads prepare.
+        Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
+        ``waiting`` for what threads prepare.
 
     Raises
     ------
@@ -104,7 +111,7 @@ class BulkLoader:
     [(0, [0, 1, 2]), (1, [3])]
     """
 
-    def __init__(  # the public face: design, section 5
+    def __init__(  # noqa: PLR0913  (the public face)
         self,
         graph: Graph,
         seeds: ArrayLike,
@@ -211,6 +218,14 @@ class BulkLoader:
         self._next_batch = next_batch
         self._resume = True
 
+    def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
+        """The bulks of an epoch from batch ``first`` on, without features; leaves the loader where it stands.
+
+        Nothing is sampled ahead, though the first bulks are as small as with prefetch.
+        """
+        require_int("first", first, minimum=0, maximum=len(self))
+        yield from self._bulks(order.positions(self, require_word("epoch", epoch)), epoch, first)
+
     def batches(self, complete: _Complete) -> Iterator[Any]:
         """One pass, in which ``complete(minibatch, positions)`` makes what is delivered.
 
@@ -263,9 +278,8 @@ class BulkLoader:
             del bulk
 
     def _bulks(self, positions: NDArray[np.int64], epoch: int, first: int) -> Generator[BulkSample, None, None]:
-        for begin in range(first, len(self), self.bulk_size):
-            start = begin * self.batch_size
-            seeds = self.seeds[positions[start : start + self.bulk_size * self.batch_size]]
+        for begin, end in _cuts(first, len(self), self.bulk_size, 1 if self.prefetch == 0 else RAMP):
+            seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             parts = sample_within(
                 self.plan,
                 self.graph,
@@ -294,7 +308,8 @@ class BulkLoader:
                 return int(bulk_size)
         self.plan = plan_for(self, memory_budget)
         if bulk_size == "auto":
-            return self.plan.bulk_size
+            most = self.plan.bulk_size
+            return most if self.prefetch == 0 else min(most, max(-(-len(self) // BULKS_PER_EPOCH), 1))
         self.plan.require(min(bulk_size, max(len(self), 1)))
         return int(bulk_size)
 
@@ -303,6 +318,15 @@ class BulkLoader:
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
+
+
+def _cuts(first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
+    """Where bulks begin and end: of `size` batches, the first ones smaller: `size // ramp`, twice that, ..."""
+    ahead = max(size // ramp, 1)
+    while first < last:
+        yield first, min(first + ahead, last)
+        first += ahead
+        ahead = min(2 * ahead, size)
 
 
 class _Item(NamedTuple):

@@ -65,9 +65,7 @@ class Stage(Generic[T]):
     def __next__(self) -> T:
         """Wait for the next item."""
         if self._channel.process != os.getpid():
-            raise BackendError(
-                "a pass with prefetch cannot go on in a forked process, which has none of its threads: begin another pass there"
-            )
+            raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
         item = self._channel.items.get()
         if not isinstance(item, _End):
             return item  # type: ignore[no-any-return]

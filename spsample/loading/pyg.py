@@ -24,8 +24,9 @@ class PygLoader:
     """A view of a `BulkLoader` that gives `torch_geometric.data.Data`; made by `BulkLoader.pyg`.
 
     Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
-    ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id`` where
-    the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch are merged.
+    ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id``
+    where the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch
+    are merged.
 
     Order, epochs and state are those of ``loader``.
     """

@@ -36,8 +36,8 @@ class CappedGraph:
 class CappedOperand(GraphOperand):
     """Another operand that refuses to make more entries than are left.
 
-    Entries drawn from rows are counted before they are drawn: at most the size of the draw for each row, or exactly where
-    that bound would pass. Those of an extraction are counted once they are made.
+    Entries drawn from rows are counted before they are drawn: at most the size of the draw for each row, or exactly
+    where that bound would pass. Those of an extraction are counted once they are made.
     """
 
     def __init__(self, inner: GraphOperand, most_entries: int) -> None:

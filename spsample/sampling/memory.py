@@ -16,18 +16,19 @@ from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
 
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
+UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 WHOLE = -1  # the fanout that takes whole rows
-COLUMN_BYTES = 8 * 15  # the sets that a source column is looked up in, its numerator and its weight
+COLUMN_BYTES = 8 * 10  # the sets that a source column is looked up in, its numerator and its weight
 POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 
 
 @dataclass(frozen=True)
 class LayerCounts:
-    """Rows, sources and entries of one layer of all batches, the most of one batch, and bytes of an entry's value and id."""
+    """Rows, sources and entries of one layer of all batches, the most of one batch; bytes of an entry's value and id."""
 
     rows: int
     sources: int
@@ -131,9 +132,10 @@ def _per_call(graph: Any, counts: BulkCounts) -> int:
 def _per_thread(graph: Any, counts: BulkCounts) -> int:
     """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
     layers = counts.layers
-    bytes_ = THREAD_BYTES + graph.num_nodes // 2 + 5 * max((one.largest_sources for one in layers), default=0)
-    if isinstance(counts.sampler, LADIES):
-        bytes_ += _dense_row(graph, layers, counts.sampler.law) * graph.num_nodes
+    dense = _dense_row(graph, layers, counts.sampler.law) if isinstance(counts.sampler, LADIES) else 0
+    bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
+    bytes_ += graph.num_nodes // 2 + 5 * max((one.largest_sources for one in layers), default=0)
+    bytes_ += dense * graph.num_nodes
     if graph.weighting == "weighted":
         bytes_ += graph.num_nodes + 5 * int(graph.in_degrees().max(initial=0))
         bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["BulkPlan", "default_budget", "plan_bulk", "sample_within"]
 
 AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
-PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 25, 2, 32  # a batch in so many of an epoch
-MODEL_MARGIN = 0.04  # for blocks of memory that are a little larger than their arrays
-DEVIATIONS = 2.0  # of the mean of the batches, from what the pilots show
+PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # a batch in so many of an epoch
+MODEL_MARGIN = 0.19  # blocks of memory are up to an eighth larger than their arrays, and some are kept
+DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
+CALL_BYTES = 4 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed: in the order given, as ids, sorted, and its place
 MOST_BATCHES = 1 << 24
 
@@ -85,7 +86,7 @@ class BulkPlan:
     @property
     def fixed_bytes(self) -> int:
         """What does not grow with k: scratch of the threads, features, what is kept with the graph."""
-        return scratch_of(self.graph, self.counts.scaled(0), self.threads) + self.feature_bytes + self.kept_bytes
+        return self.scratch_bytes(0) + CALL_BYTES + self.feature_bytes + self.kept_bytes
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Beside the arrays, while a bulk of so many batches is made."""
@@ -100,9 +101,16 @@ class BulkPlan:
 
         One is made while `held` finished ones exist.
         """
-        seeds = SEED_BYTES * self.batch_size * bulk_size
-        bulks = (self.held + 1) * (self.result_bytes(bulk_size) + seeds) + self.scratch_bytes(bulk_size)
-        return bulks + self.feature_bytes + self.kept_bytes
+        result = self.result_bytes(bulk_size) + SEED_BYTES * self.batch_size * bulk_size
+        held = result * self._held_batches(bulk_size) // max(bulk_size, 1)
+        return result + held + self.scratch_bytes(bulk_size) + CALL_BYTES + self.feature_bytes + self.kept_bytes
+
+    def _held_batches(self, bulk_size: int) -> int:
+        """Of finished bulks while one is made; bulks of more than half an epoch meet the rest of it."""
+        k = min(bulk_size, self.num_batches)
+        if self.held == 1 and k < self.num_batches < 2 * k:
+            return self.num_batches - k
+        return self.held * bulk_size
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
@@ -174,7 +182,7 @@ def plan_bulk(
 ) -> BulkPlan:
     """Predict what bulks take, from a few batches that are sampled for it.
 
-    The pilots are one batch in 25 of an epoch, at least 2 and at most 32: the first ones of a fixed order, or evenly
+    The pilots are one batch in 16 of an epoch, at least 2 and at most 32: the first ones of a fixed order, or evenly
     spaced ones where seeds come in the order given. They decide nothing but sizes, and equal calls give equal plans.
 
     Parameters
