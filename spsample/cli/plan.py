@@ -36,9 +36,7 @@ def plan(
     seeds: sampling.Seeds = "auto",
     edge_ids: sampling.EdgeIds = False,
     memory_budget: sampling.MemoryBudget = None,
-    bulk_size: Annotated[
-        int | None, typer.Option(help="Also predict bulks of so many batches; exit 2 if too many.")
-    ] = None,
+    bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of so many batches.")] = None,
     prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -61,7 +59,7 @@ def plan(
         features=dataset.x,
         edge_ids=edge_ids,
     )
-    facts = _facts(loader.plan, loader.bulk_size)  # type: ignore[arg-type]  # there is a budget, so there is a plan
+    facts = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
     facts = {"source": source, "sampler": repr(loader.sampler), **facts}
     if as_json:
         print(json.dumps(facts, indent=2))

@@ -52,18 +52,18 @@ EdgeIds = Annotated[
 Seeds = Annotated[
     str,
     typer.Option(
-        help="train, val or test vertices, or all; train where there is a split, else all.", rich_help_panel=_PANEL
+        help="train, val, test or all vertices; train where there is a split, else all.", rich_help_panel=_PANEL
     ),
 ]
 MemoryBudget = Annotated[
     str | None,
-    typer.Option(help="For bulks, as in 2GiB; half of what is available, by default.", rich_help_panel=_PANEL),
+    typer.Option(help="For bulks, as in 2GiB; by default half of what is available.", rich_help_panel=_PANEL),
 ]
 
 _FANOUTS, _LAYER_SIZES = "15,10", "512,512"
 
 
-def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout: str = "blocks") -> Sampler:
+def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout: Any = "blocks") -> Sampler:
     """The sampler that the options describe; an option that it has no use for is refused."""
     from spsample.sampling import LADIES, FastGCN, GraphSAGE
 
@@ -71,7 +71,7 @@ def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout
         raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(_SAMPLERS))
     if name == "graphsage":
         _refuse("layer_sizes", layer_sizes, name, "--fanouts")
-        return GraphSAGE(_sizes("fanouts", fanouts or _FANOUTS), layout=layout)  # type: ignore[arg-type]
+        return GraphSAGE(_sizes("fanouts", fanouts or _FANOUTS), layout=layout)
     _refuse("fanouts", fanouts, name, "--layer-sizes")
     if layout != "blocks":
         raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
@@ -82,17 +82,17 @@ def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:
     """The vertices that `--seeds` names."""
     import numpy as np
 
-    parts: dict[str, Any] = {name: getattr(dataset, f"{name}_idx") for name in ("train", "val", "test")}
+    parts: dict[str, NDArray[np.int64]] = {name: getattr(dataset, f"{name}_idx") for name in ("train", "val", "test")}
     everything = np.arange(dataset.graph.num_nodes)
     if which == "auto":
-        return parts["train"] if len(parts["train"]) else everything  # type: ignore[no-any-return]
+        return parts["train"] if len(parts["train"]) else everything
     if which == "all":
         return everything
     if which not in parts:
         raise InputError(argument="seeds", given=repr(which), expected="train, val, test, all or auto")
     if len(parts[which]) == 0:
         raise InputError(argument="seeds", given=f"{which!r} of {dataset.name!r}, which has none", expected="all")
-    return parts[which]  # type: ignore[no-any-return]
+    return parts[which]
 
 
 def _refuse(argument: str, text: str | None, sampler: str, instead: str) -> None:

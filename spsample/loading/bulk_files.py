@@ -28,10 +28,10 @@ FORMAT, VERSION = "spsample bulks", 1
 def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     """The arrays of a bulk by name, each batch's slices one after the other.
 
-    ``batch_ids`` (k,) and for every layer ``l`` from 1 (farthest from the seeds) to L, with pointers of batch ``i`` at
-    ``[i : i + 2]``: ``src_l`` at ``src_ptr_l``, ``dst_l`` at ``dst_ptr_l`` (global vertex ids), ``indices_l`` (local: places in
-    the batch's ``src_l``), ``data_l`` and ``edge_ids_l`` where there are, at ``entry_ptr_l``, and ``indptr_l``, which starts at
-    0 for each batch, at ``dst_ptr_l + i``.
+    ``batch_ids`` (k,), and for every layer ``l`` from 1 (farthest from the seeds) to L: ``src_l`` and ``dst_l``
+    (global vertex ids), of batch ``i`` from ``src_ptr_l[i]`` to ``src_ptr_l[i + 1]`` and likewise; ``indices_l``
+    (local: places in the batch's ``src_l``) and, where there are, ``data_l`` and ``edge_ids_l``, by ``entry_ptr_l``;
+    and ``indptr_l``, which starts at 0 for each batch, from ``dst_ptr_l[i] + i`` to ``dst_ptr_l[i + 1] + i``, inclusive.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {"batch_ids": bulk.batch_ids}
     for number in range(1, len(bulk.layers) + 1):
         parts = [minibatch.layers[number - 1] for minibatch in bulk]
-        columns = {
+        columns: dict[str, list[Any]] = {
             "src": [part.src_nodes for part in parts],
             "dst": [part.dst_nodes for part in parts],
             "indptr": [part.adj.indptr for part in parts],

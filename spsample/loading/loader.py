@@ -65,8 +65,8 @@ class BulkLoader:
     batch_size
         Seeds per minibatch; the last one of an epoch may be smaller.
     bulk_size
-        Minibatches per call of `bulk_sample`, at least 1, and fewer in the first calls of a pass with prefetch; ``"auto"``:
-        as many as the memory budget allows, and with prefetch no more than an eighth of an epoch.
+        Minibatches per call of `bulk_sample`, at least 1, and fewer in the first calls of a pass with prefetch;
+        ``"auto"``: as many as the memory budget allows, and with prefetch no more than an eighth of an epoch.
     memory_budget
         Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
@@ -219,12 +219,9 @@ class BulkLoader:
         self._resume = True
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
-        """The bulks of an epoch from batch ``first`` on, without features; leaves the loader where it stands.
-
-        Nothing is sampled ahead, though the first bulks are as small as with prefetch.
-        """
+        """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead."""
         require_int("first", first, minimum=0, maximum=len(self))
-        yield from self._bulks(order.positions(self, require_word("epoch", epoch)), epoch, first)
+        yield from self._bulks(order.positions(self, require_word("epoch", epoch)), epoch, first, 1)
 
     def batches(self, complete: _Complete) -> Iterator[Any]:
         """One pass, in which ``complete(minibatch, positions)`` makes what is delivered.
@@ -247,7 +244,7 @@ class BulkLoader:
     def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
         positions = order.positions(self, epoch)
-        bulks = self._bulks(positions, epoch, first)
+        bulks = self._bulks(positions, epoch, first, 1 if self.prefetch == 0 else RAMP)
         if self.prefetch == 0:
             yield from self._items(bulks, positions, complete)
             return
@@ -277,8 +274,10 @@ class BulkLoader:
                 del batch, minibatch
             del bulk
 
-    def _bulks(self, positions: NDArray[np.int64], epoch: int, first: int) -> Generator[BulkSample, None, None]:
-        for begin, end in _cuts(first, len(self), self.bulk_size, 1 if self.prefetch == 0 else RAMP):
+    def _bulks(
+        self, positions: NDArray[np.int64], epoch: int, first: int, ramp: int
+    ) -> Generator[BulkSample, None, None]:
+        for begin, end in _cuts(first, len(self), self.bulk_size, ramp):
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             parts = sample_within(
                 self.plan,

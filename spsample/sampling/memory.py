@@ -28,7 +28,7 @@ POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointer
 
 @dataclass(frozen=True)
 class LayerCounts:
-    """Rows, sources and entries of one layer of all batches, the most of one batch; bytes of an entry's value and id."""
+    """Rows, sources and entries of a layer of all batches, the most of one; bytes of an entry's value and id."""
 
     rows: int
     sources: int

@@ -271,7 +271,9 @@ FEATURE_BATCHES = 4
 """Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place."""
 
 
-def sample_within(plan: BulkPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any) -> Any:
+def sample_within(
+    plan: BulkPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
+) -> Generator[BulkSample, None, None]:
     """The minibatches of `seeds` as bulks: one, or more where it would have more entries than the plan allows.
 
     Parameters
@@ -326,7 +328,8 @@ def _pilot_seeds(ids: NDArray[np.int64], batch_size: int, shuffle: bool) -> NDAr
     if shuffle:
         return ids[keys.shuffle(len(ids), 0, 0)[: pilots * batch_size]]
     first = np.linspace(0, full - 1, pilots).astype(np.int64) * batch_size
-    return ids[(first[:, None] + np.arange(batch_size)).ravel()]
+    chosen: NDArray[np.int64] = ids[(first[:, None] + np.arange(batch_size)).ravel()]
+    return chosen
 
 
 def _spread(pilot: BulkSample) -> float:
