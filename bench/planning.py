@@ -35,9 +35,7 @@ MIB = 1 << 20
 
 
 def planning(
-    graph: Annotated[
-        list[str] | None, typer.Option(help="GRAPH@BATCH_SIZE@BULK_SIZE [rmat:18,16@1024@32 and rmat:16,16@512@64].")
-    ] = None,
+    graph: Annotated[list[str] | None, typer.Option(help="GRAPH@BATCH_SIZE@BULK_SIZE [rmat:18,16@1024@32].")] = None,
     graph_cache: Annotated[Path | None, typer.Option(help="Folder that keeps generated graphs.")] = None,
     threads: Annotated[int, typer.Option(help="Threads.")] = 2,
     out: Annotated[Path, typer.Option(help="Folder of planning.jsonl.")] = Path("bench/results"),
@@ -46,7 +44,7 @@ def planning(
     console = Console(width=140) if not sys.stdout.isatty() else Console()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
-        for text in graph or ["rmat:18,16@1024@32", "rmat:16,16@512@64"]:
+        for text in graph or ["rmat:18,16@1024@32"]:
             name, batch_size, bulk_size = text.rsplit("@", 2)
             folder = graph_folder(name, graph_cache or Path(scratch))
             for sampler, edge_ids in CASES:

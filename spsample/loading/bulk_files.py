@@ -31,7 +31,7 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     ``batch_ids`` (k,), and for every layer ``l`` from 1 (farthest from the seeds) to L: ``src_l`` and ``dst_l``
     (global vertex ids), of batch ``i`` from ``src_ptr_l[i]`` to ``src_ptr_l[i + 1]`` and likewise; ``indices_l``
     (local: places in the batch's ``src_l``) and, where there are, ``data_l`` and ``edge_ids_l``, by ``entry_ptr_l``;
-    and ``indptr_l``, which starts at 0 for each batch, from ``dst_ptr_l[i] + i`` to ``dst_ptr_l[i + 1] + i``, inclusive.
+    and ``indptr_l``, from 0 for each batch, at ``dst_ptr_l[i] + i`` to ``dst_ptr_l[i + 1] + i``, inclusive.
 
     Examples
     --------

@@ -68,14 +68,18 @@ class CappedOperand(GraphOperand):
         return self._inner.row_totals(Q, exclude)
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        self._take_drawn(Q, draw, rule)
-        return self._inner.sample_rows(Q, draw, rule, edge_ids)
+        self._check(Q, draw, rule)
+        entries = self._inner.sample_rows(Q, draw, rule, edge_ids)
+        self._take(len(entries.rows.columns))
+        return entries
 
     def sample_numbered(
         self, Q: StackedSelector, draw: Draw, rule: RowRule, want: Numbering
     ) -> tuple[Entries, Compaction]:
-        self._take_drawn(Q, draw, rule)
-        return self._inner.sample_numbered(Q, draw, rule, want)
+        self._check(Q, draw, rule)
+        entries, sources = self._inner.sample_numbered(Q, draw, rule, want)
+        self._take(len(entries.rows.columns))
+        return entries, sources
 
     def locate(
         self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
@@ -102,9 +106,11 @@ class CappedOperand(GraphOperand):
     def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         return self._inner.draw_merged(Q, rule, draw)
 
-    def _take_drawn(self, Q: StackedSelector, draw: Draw, rule: RowRule) -> None:
-        most = len(Q.vertices) * draw.size
-        self._take(most if rule != "whole" and most <= self._left else self._count(Q, draw, rule))
+    def _check(self, Q: StackedSelector, draw: Draw, rule: RowRule) -> None:
+        """Refuse a draw that would make more entries than are left, before it is made."""
+        surely_fits = rule != "whole" and len(Q.vertices) * draw.size <= self._left
+        if not surely_fits and self._count(Q, draw, rule) > self._left:
+            raise TooManyEntriesError
 
     def _count(self, Q: StackedSelector, draw: Draw, rule: RowRule) -> int:
         """Entries that a draw makes (of weighted rows: at most)."""

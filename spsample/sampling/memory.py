@@ -22,7 +22,7 @@ ROW_BYTES = 24  # the order that an extraction visits its rows in, and their len
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 WHOLE = -1  # the fanout that takes whole rows
-COLUMN_BYTES = 8 * 10  # the sets that a source column is looked up in, its numerator and its weight
+COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
 POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 
 
