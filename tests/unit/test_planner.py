@@ -76,10 +76,8 @@ def test_pilots_are_few() -> None:
 def test_a_bulk_that_cannot_fit_is_refused_with_the_one_that_can() -> None:
     options = {"batch_size": 32, "memory_budget": 16 << 20}
     sampler = sp.GraphSAGE([15, 10, 5])
-    with pytest.raises(
-        CapacityError, match=r"^bulk_size: got 80, which takes .*; expected at most (\d+) within"
-    ) as error:
-        sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=60, **options)
+    with pytest.raises(CapacityError, match=r"^bulk_size: got .*; expected at most (\d+) within") as error:
+        sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=1000, **options)
     largest = int(error.value.expected.split()[2])
     assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=largest, **options).bulk_size == largest
     assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size="auto", prefetch=0, **options).bulk_size == largest

@@ -195,9 +195,7 @@ def test_the_interpreter_exits_in_the_middle_of_a_pass() -> None:
 
 
 def test_ctrl_c_ends_a_pass() -> None:
-    script = (
-        SETUP + "\nimport time\nprint('ready', flush=True)\nwhile True:\n    for batch in make(): time.sleep(0.01)\n"
-    )
+    script = SETUP + "\nimport time\nprint('ready', flush=True)\nwhile True:\n    for _ in make(): time.sleep(0.01)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", with_path(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
