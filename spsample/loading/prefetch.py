@@ -47,6 +47,8 @@ class _Channel:
 class Stage(Generic[T]):
     """The items of a generator, made by a thread that begins at most `ahead` items more than were `release`d.
 
+    Whether there is another item is found out by beginning it, so that every item has to be released.
+
     The thread uses as many threads in the kernels as the one that starts it. An exception of the generator is raised in
     the consumer, as it is and with its traceback. Made by `Pipeline.stage`.
     """
@@ -97,9 +99,13 @@ class Pipeline:
     Examples
     --------
     >>> with Pipeline() as pipeline:
-    ...     squares = pipeline.stage((i * i for i in range(3)), ahead=3, name="squares")
-    ...     list(squares)
-    [0, 1, 4]
+    ...     squares = pipeline.stage((i * i for i in range(3)), ahead=1, name="squares")
+    ...     for square in squares:
+    ...         squares.release()
+    ...         print(square)
+    0
+    1
+    4
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is giv
 PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # a batch in so many of an epoch
 MODEL_MARGIN = 0.25  # blocks of memory are up to an eighth larger than their arrays, and some are kept
 DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
-CALL_BYTES = 4 << 20  # small arrays, stacks of threads
+CALL_BYTES = 6 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed: in the order given, as ids, sorted, and its place
 MOST_BATCHES = 1 << 24
 
