@@ -17,6 +17,8 @@ from typer.core import TyperGroup
 import spsample
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
+from spsample.cli.plan import plan
+from spsample.cli.sample import sample
 from spsample.cli.train import train
 from spsample.errors import SpSampleError
 
@@ -44,6 +46,8 @@ app = typer.Typer(
 app.command()(train)
 app.command()(info)
 app.command()(doctor)
+app.command()(sample)
+app.command()(plan)
 
 
 def _print_version(wanted: bool) -> None:
