@@ -53,6 +53,7 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
         writer.write("original_ids", origin.original_ids)
     if origin.write is not None:
         origin.write(writer)
+        facts["node_features"] = ["x"]
     writer.set(**facts)
 
 

@@ -116,7 +116,7 @@ def convert(
     sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
         origin = open_origin(source, chosen, sizes.capacity * 16, writer.folder)
-        run = _Run(writer, origin, chosen, sizes, progress or _silent)
+        run = _Run(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
         result = run.go()
         clear_pool()
         started = time.perf_counter()

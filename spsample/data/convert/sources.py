@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from spsample.data.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.data.convert.compressed import COMPRESSED, decompressed, inner_suffix
+from spsample.data.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
 from spsample.data.convert.graphs import data_attributes, dataset_edges, load_pyg, pyg_edges
 from spsample.data.convert.matrix_market import MatrixMarketEdges
 from spsample.data.convert.names import VertexNames
@@ -20,7 +22,9 @@ from spsample.data.convert.options import ConvertOptions
 from spsample.data.convert.tables import ParquetEdges
 from spsample.data.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
-from spsample.data.registry import load_dataset
+from spsample.data.planted import PlantedRows
+from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
+from spsample.data.rmat import NUM_CLASSES
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,6 +53,8 @@ class Origin:
     names: VertexNames | None = None
     original_ids: NDArray[np.int64] | None = None
     num_edges: int | None = None
+    rules: dict[str, Any] = field(default_factory=dict)
+    """Options that the source settles itself."""
 
     def check(self, edges: int) -> None:
         """Compare the number of edges read with what the source says of it."""
@@ -100,7 +106,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
 def _kind(text: str) -> str:
     name = text.split(",")[0] if text.endswith(".npy") else text
     suffix = inner_suffix(Path(name))
-    if ":" in text and text.split(":")[0] in ("rmat", "planted"):
+    if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
     known = _SUFFIXES.get(suffix)
     is_file = Path(text).suffix.lower() in COMPRESSED or Path(text).is_file()
@@ -130,12 +136,27 @@ def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | N
 
 
 def _named(text: str, options: ConvertOptions) -> Origin:
-    from spsample.data.convert.generated import generated
-
-    made = generated(text, options.random_seed)
-    if made is not None:
-        return made
+    name, _, arguments = text.partition(":")
+    if name in GENERATORS:
+        return _generated(text, name, arguments, options)
     return _from_object(load_dataset(text, random_seed=options.random_seed), options, text)
+
+
+def _generated(text: str, name: str, arguments: str, options: ConvertOptions) -> Origin:
+    """A generator's edges; what `rmat` does to its pairs is done on the way."""
+    values = generator_arguments(text, name, arguments)
+    seed = options.random_seed
+    facts: dict[str, Any] = {"name": name, "metric": "accuracy", "random_seed": seed}
+    if name == "rmat":
+        scale, factor = int(values[0]), int(values[1])
+        facts |= {"scale": scale, "edge_factor": factor, "num_classes": NUM_CLASSES}
+        rules = {"symmetrise": True, "drop_self_loops": True, "deduplicate": "first", "edge_ids": False}
+        edges: Any = RmatEdges(scale, factor, seed)
+        return Origin(edges, name, facts, write=partial(write_rmat, scale, factor, seed), rules=rules, num_edges=edges.num_edges)
+    rows = PlantedRows(*values, random_seed=seed)  # type: ignore[arg-type]
+    facts |= {"degree": rows.degree, "noise": rows.noise, "num_classes": rows.num_classes}
+    edges = PlantedEdges(rows)
+    return Origin(edges, name, facts, write=partial(write_planted, rows), rules={"edge_ids": False}, num_edges=edges.num_edges)
 
 
 def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
