@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from bulk_size import bulk_size
+from cold_store import cold_store
 from sampling import sampling
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
 app.command()(sampling)
+app.command()(cold_store)
 
 
 @app.command()
@@ -20,6 +22,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     """Every measurement once, on a tiny graph: whether they run, not what they show."""
     bulk_size(graph=["rmat:10,8"], batches=4, rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
+    cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
+from spsample.cli.doctor import doctor
+from spsample.cli.info import info
 from spsample.cli.train import train
 from spsample.errors import SpSampleError
 
@@ -40,6 +42,8 @@ app = typer.Typer(
     help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
 )
 app.command()(train)
+app.command()(info)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,5 +6,6 @@ from spsample.data.dataset import Dataset, Features
 from spsample.data.planted import planted, rewire
 from spsample.data.registry import load_dataset
 from spsample.data.scaling import scale_features
+from spsample.data.stored import save_dataset
 
-__all__ = ["Dataset", "Features", "load_dataset", "planted", "rewire", "scale_features"]
+__all__ = ["Dataset", "Features", "load_dataset", "planted", "rewire", "save_dataset", "scale_features"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -33,7 +34,7 @@ class Dataset:
     x
         Features, one row per vertex: float array or SciPy CSR; None where the source has none.
     y
-        int64 labels in ``[0, num_classes)``, -1 where unlabelled.
+        int64 labels in ``[0, num_classes)``, -1 where unlabelled; or shape (n, num_classes), one column per label.
     train_idx, val_idx, test_idx
         int64 vertex ids, disjoint.
     num_classes
@@ -49,7 +50,7 @@ class Dataset:
     name: str
     graph: Graph
     x: Features | None
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     train_idx: NDArray[np.int64]
     val_idx: NDArray[np.int64]
     test_idx: NDArray[np.int64]
@@ -75,10 +76,23 @@ class Dataset:
             ids = getattr(self, part)
             if len(ids) == 0:
                 raise self._refusal(f"an empty {part}", "training, validation and test vertices")
-            if self.y[ids].min() < 0:
-                at = int(np.argmax(self.y[ids] < 0))
+            labels = self.y[ids].reshape(len(ids), -1)
+            if labels.min() < 0:
+                at = int(np.argmax((labels < 0).any(axis=1)))
                 raise self._refusal(f"vertex {ids[at]} without a label in {part}", "labels from 0 on")
         return self.x
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the data set as a graph store, as `save_dataset` does.
+
+        Raises
+        ------
+        DataError
+            As `spsample.store.StoreWriter`.
+        """
+        from spsample.data.stored import save_dataset
+
+        save_dataset(self, path, overwrite=overwrite)
 
     def _refusal(self, given: str, expected: str) -> InputError:
         return InputError(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from spsample.data.dataset import Dataset
 from spsample.data.digits import digits
+from spsample.data.named import NAMED, named_dataset
 from spsample.data.npz import load_npz
 from spsample.data.planted import planted
 from spsample.data.rmat import rmat
+from spsample.data.stored import is_store, load_store
 from spsample.errors import DTypeError, InputError
 from spsample.store.validation import require_int
 
-__all__ = ["load_dataset"]
+__all__ = ["GENERATORS", "generator_arguments", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -43,45 +47,71 @@ _GENERATORS = {
         words={"num_nodes": "NODES", "degree": "DEGREE", "num_classes": "CLASSES", "noise": "NOISE"},
     ),
 }
-_FORMS = "'digits', a path ending in .npz, " + " or ".join(g.form for g in _GENERATORS.values())
+GENERATORS = tuple(_GENERATORS)
+"""Names of the generators, which are called by ``name:ARG,ARG,...``."""
+
+_FORMS = (
+    "'digits', the folder of a store, a path ending in .npz, "
+    + ", ".join(g.form for g in _GENERATORS.values())
+    + f" or one of {', '.join(NAMED)}"
+)
 
 
-def load_dataset(spec: str, *, split: int = 0, random_seed: int = 0) -> Dataset:
-    """Load or generate a data set.
+def load_dataset(
+    spec: str | os.PathLike[str],
+    *,
+    split: int = 0,
+    random_seed: int = 0,
+    root: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """Load, generate or fetch a data set.
 
     Parameters
     ----------
     spec
-        ``"digits"``; a path that ends in ``.npz`` (`load_npz` has its form); ``"rmat:SCALE,EDGE_FACTOR"`` (`rmat`);
-        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (`planted`).
+        ``"digits"``; the folder of a graph store (`spsample.data.stored.load_store` has its form; it is opened, not
+        read); a path that ends in ``.npz`` (`load_npz` has its form); ``"rmat:SCALE,EDGE_FACTOR"`` (`rmat`);
+        ``"planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"`` (`planted`); or a published data set: ``"cora"``, ``"citeseer"``,
+        ``"pubmed"``, ``"reddit"``, ``"flickr"`` (through PyG), ``"ogbn-arxiv"``, ``"ogbn-products"``,
+        ``"ogbn-papers100M"`` (through ogb), ``"protein"`` (a file of HipMCL), which is fetched and made a store the
+        first time. A name comes before a folder that is called the same: write ``./cora`` for that.
     split
-        Which of a file's published splits; the others have one, number 0.
+        Which of the published splits of a store or file; the others have one, number 0.
     random_seed
-        Seed of the generators; files and the digits do not depend on it.
+        Seed of the generators; all others do not depend on it.
+    root
+        Folder of published data sets; by default ``SPSAMPLE_DATA_ROOT`` or the user's cache folder.
 
     Raises
     ------
     InputError
         If the name or an argument is not understood, or there is no such split.
     DataError
-        If a file cannot be used.
+        If a file or store cannot be used, or a published data set cannot be fetched.
     MissingDependencyError
-        If the digits are wanted and scikit-learn is not installed.
+        If a package is not installed: scikit-learn for the digits, torch_geometric or ogb for a published data set.
 
     Examples
     --------
     >>> load_dataset("planted:300,5,3")
     Dataset('planted', 300 vertices, 1,500 edges, 3 features, 3 classes, split 180/60/60)
     """
+    spec = os.fspath(spec) if isinstance(spec, os.PathLike) else spec
     if not isinstance(spec, str):
         raise DTypeError(argument="dataset", given=f"an object of type {type(spec).__name__}", expected=_FORMS)
     if spec.endswith(".npz"):
         return load_npz(spec, split)
+    if spec not in NAMED and is_store(spec):
+        return load_store(spec, split)
     if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
         return digits()
+    if spec in NAMED:
+        return named_dataset(spec, root=root)
     name, _, arguments = spec.partition(":")
+    if spec and name not in _GENERATORS and Path(spec).is_dir():
+        return load_store(spec)  # which says what is missing there
     if name not in _GENERATORS:
         raise InputError(argument="dataset", given=repr(spec), expected=_FORMS)
     generator = _GENERATORS[name]
@@ -103,3 +133,20 @@ def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:
         return [convert(word) for convert, word in zip(generator.types, words, strict=False)]
     except ValueError as error:
         raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
+
+
+def generator_arguments(spec: str) -> list[float]:
+    """Return the arguments of a generator that `spec` calls, a name of `GENERATORS` before its colon.
+
+    Raises
+    ------
+    InputError
+        If there are too few, too many, or others than numbers.
+
+    Examples
+    --------
+    >>> generator_arguments("rmat:8,4")
+    [8, 4]
+    """
+    name, _, arguments = spec.partition(":")
+    return _parse(spec, arguments, _GENERATORS[name])

@@ -1,13 +1,15 @@
-"""Features in memory."""
+"""Features in memory, and in the memory maps of a store."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from spsample.errors import DTypeError, InputError
+from spsample.store import GraphStore
 from spsample.store.validation import as_array, validate_seeds
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureStore"]
 
+_PAGE_BYTES = 4096
+
 
 class FeatureStore:
-    """Feature rows of a two-dimensional array or SciPy CSR matrix in memory.
+    """Feature rows of a two-dimensional array or SciPy CSR matrix in memory, or of a store on disk (`open`).
 
     Parameters
     ----------
@@ -49,6 +53,50 @@ class FeatureStore:
         if self._x.dtype.kind not in "fiub":
             raise DTypeError(argument="x", given=f"dtype {self._x.dtype}", expected="a real dtype")
 
+        self._mapped = False
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], name: str = "x") -> FeatureStore:
+        """Open features of a graph store by memory maps: nothing is read but headers, whatever their size.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder of the store.
+        name : str, optional
+            ``"x"``, or one of the arrays that ``meta.json`` lists as ``node_features`` (rows by vertex) or
+            ``edge_features`` (rows by edge id). An array of one dimension is one feature.
+
+        Raises
+        ------
+        InputError
+            If the store has no features of that name.
+        DataError
+            As `spsample.store.GraphStore.open`.
+
+        Notes
+        -----
+        Rows that are not in memory are read in the order of the file, whatever the order of the ids: `gather` touches
+        their pages so before it copies rows. In the order of ids that a sampler gives, that is a few passes over
+        the file for each minibatch instead.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from spsample.store import Graph, StoreWriter
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with StoreWriter(f"{folder.name}/pair") as writer:
+        ...     writer.write("indptr", [0, 1, 2])
+        ...     writer.write("indices", [1, 0])
+        ...     writer.write("x", np.array([[1, 2], [3, 4]], np.float16))
+        >>> FeatureStore.open(f"{folder.name}/pair").gather([1])
+        array([[3., 4.]], dtype=float32)
+        >>> folder.cleanup()
+        """
+        store = cls(GraphStore.open(path).features(name))
+        store._mapped = True
+        return store
+
     @property
     def num_rows(self) -> int:
         """Number of vertices."""
@@ -77,10 +125,20 @@ class FeatureStore:
         InputError, DTypeError
             If ``ids`` are no integers in one dimension, or out of range.
         """
-        rows = self._x[validate_seeds(ids, self.num_rows, argument="ids")]
+        wanted = validate_seeds(ids, self.num_rows, argument="ids")
+        if self._mapped and not sparse.issparse(self._x):
+            _touch(self._x, wanted)
+        rows = self._x[wanted]
         dense = rows.toarray() if sparse.issparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def __repr__(self) -> str:
         kind = "sparse" if sparse.issparse(self._x) else "dense"
+        kind = f"{kind}, memory-mapped" if self._mapped else kind
         return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
+
+
+def _touch(x: NDArray[Any], ids: NDArray[np.int64]) -> None:
+    """Read one number of each page of the rows, in the order of the file."""
+    step = max(1, _PAGE_BYTES // x.dtype.itemsize)
+    x[:, ::step][np.sort(ids)]

@@ -112,9 +112,9 @@ def _parse_spec(path: str, name: str, entry: Any) -> ArraySpec:
     shape, sums = entry.get("shape"), entry.get("sha256")
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**63 for size in shape):
         raise DataError(argument=path, given=f"shape {shape!r} of {name}", expected="a list of integers of at least 0")
-    spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums or ()))
     if not isinstance(sums, list) or not all(isinstance(word, str) and _SHA256.fullmatch(word) for word in sums):
         raise DataError(argument=path, given=f"sha256 of {name} of another form", expected="a list of SHA-256 sums")
+    spec = ArraySpec(_parse_dtype(path, name, entry.get("dtype")), tuple(shape), tuple(sums))
     if len(sums) != spec.num_chunks:
         given = f"{len(sums)} checksums for {name} of {spec.nbytes} bytes"
         raise DataError(argument=path, given=given, expected=f"{spec.num_chunks}, one per 64 MiB")

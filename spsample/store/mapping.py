@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["check_file", "create_map", "open_map", "shorten_map"]
+__all__ = ["ACCESS", "check_file", "create_map", "open_map", "shorten_map"]
+
+ACCESS = ("normal", "random", "sequential", "willneed")
+"""Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
 _LARGEST_HEADER = 4096
 
@@ -66,8 +69,11 @@ def check_file(path: Path, spec: ArraySpec) -> None:
     os.close(descriptor)
 
 
-def open_map(path: Path, spec: ArraySpec) -> NDArray[Any]:
-    """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself."""
+def open_map(path: Path, spec: ArraySpec, access: str = "normal") -> NDArray[Any]:
+    """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
+
+    `access` is one of `ACCESS`, what the system is told about the use of its pages.
+    """
     descriptor, offset = _open(path, spec)
     try:
         if spec.nbytes == 0:
@@ -79,7 +85,15 @@ def open_map(path: Path, spec: ArraySpec) -> NDArray[Any]:
         raise _refusal(path, f"a file that cannot be mapped ({error.strerror})", "a memory map") from error
     finally:
         os.close(descriptor)
+    _advise(pages, access)
     return np.frombuffer(pages, spec.dtype, spec.nbytes // spec.dtype.itemsize, offset).reshape(spec.shape)
+
+
+def _advise(pages: mmap.mmap, access: str) -> None:
+    """Tell the system how pages will be used, where it listens."""
+    advice = getattr(mmap, f"MADV_{access.upper()}", None)
+    if advice is not None:
+        pages.madvise(advice)
 
 
 def _open(path: Path, spec: ArraySpec) -> tuple[int, int]:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from scipy import sparse
 
 from spsample.errors import DataError, InputError
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.mapping import check_file, open_map
+from spsample.store.mapping import ACCESS, check_file, open_map
+from spsample.store.validation import require_choice
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]
@@ -103,8 +105,8 @@ class GraphStore:
     def __contains__(self, name: object) -> bool:
         return name in self._specs
 
-    def array(self, name: str) -> NDArray[Any]:
-        """Return an array as a read-only memory map.
+    def array(self, name: str, access: str = "normal") -> NDArray[Any]:
+        """Return an array as a read-only memory map; `access` as in `Graph.open`.
 
         Raises
         ------
@@ -115,14 +117,55 @@ class GraphStore:
         """
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
-        return open_map(self.path / array_file(name), self._specs[name])
+        require_choice("access", access, ACCESS)
+        return open_map(self.path / array_file(name), self._specs[name], access)
 
-    def graph(self) -> Graph:
-        """Return the graph over the maps: nothing is read, copied or checked."""
-        indptr, indices = self.array("indptr"), self.array("indices")
-        data = self.array("data") if "data" in self else None
-        ids = self.array("edge_ids") if "edge_ids" in self else None
-        origin = StoreOrigin(str(self.path), self.digest)
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names that `features` takes: ``"x"``, and those that ``meta.json`` lists."""
+        own = ["x"] if "x" in self or "x_data" in self else []
+        listed = [*self._meta.get("node_features", []), *self._meta.get("edge_features", [])]
+        return tuple(dict.fromkeys(own + listed))
+
+    def features(self, name: str = "x") -> Any:
+        """Return a feature array of two dimensions as a read-only map; ``"x"`` may also be a SciPy CSR matrix.
+
+        Raises
+        ------
+        InputError
+            If the store has no features of that name.
+        DataError
+            As `array`, and if a sparse matrix is broken.
+        """
+        if name not in self.feature_names:
+            have = ", ".join(map(repr, self.feature_names))
+            expected = f"one of {have}" if have else "a store with features, which this one has not"
+            raise InputError(argument="name", given=repr(name), expected=expected)
+        if name not in self._specs:
+            return self._sparse_features()
+        array = self.array(name)
+        return array[:, None] if array.ndim == 1 else array
+
+    def _sparse_features(self) -> sparse.csr_array:
+        try:
+            data, indices, indptr = (self.array(f"x_{part}") for part in ("data", "indices", "indptr"))
+            matrix = sparse.csr_array((data, indices, indptr), shape=tuple(self._meta["x_shape"]))
+            matrix.check_format(full_check=True)
+            if matrix.shape[0] != self._meta["num_nodes"]:
+                raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
+            raise DataError(argument=str(self.path), given=f"broken features x ({error})", expected=expected) from error
+        return matrix
+
+    def graph(self, access: str = "normal") -> Graph:
+        """Return the graph over the maps: nothing is read, copied or checked; `access` as in `Graph.open`."""
+        indptr, indices = self.array("indptr", access), self.array("indices", access)
+        data = self.array("data", access) if "data" in self else None
+        ids = self.array("edge_ids", access) if "edge_ids" in self else None
+        origin = StoreOrigin(str(self.path), self.digest, access)
         return Graph._from_parts(indptr, indices, data, ids, self._meta["weighting"], origin)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError, InputError
-from spsample.sparse.checks import check_range
+from spsample.sparse.checks import check_range, first_bad
 from spsample.store.checksums import checksums
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights
@@ -48,14 +48,15 @@ def verify_structure(
     done = 0
     for name, array in arrays.items():
         check = _check_of(name, arrays, meta)
-        for start in range(0, len(array) if check else 0, _PIECE):
+        step = max(1, _PIECE * len(array) // max(array.size, 1))  # rows
+        for start in range(0, len(array) if check else 0, step):
             try:
-                check(array[start : start + _PIECE], start)  # type: ignore[misc]
+                check(array[start : start + step], start)  # type: ignore[misc]
             except InputError as error:
                 where = f"{error.given} of the piece that begins at {start}" if start else error.given
                 argument = str(path / array_file(name))
                 raise DataError(argument=argument, given=where, expected=error.expected) from None
-            report(done + array.nbytes * min(start + _PIECE, len(array)) // max(len(array), 1))
+            report(done + array.nbytes * min(start + step, len(array)) // max(len(array), 1))
         done += array.nbytes
         report(done)
 
@@ -77,6 +78,8 @@ def _check_of(name: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, 
         return lambda piece, start: check_range(name, piece, rows, "edge ids, which lead to rows of the edge features,")
     if name in ("train_idx", "val_idx", "test_idx"):
         return lambda piece, start: check_range(name, piece, n, "vertex ids")
+    if arrays[name].dtype.kind == "f":
+        return lambda piece, start: _check_finite(name, piece)
     return None
 
 
@@ -91,6 +94,13 @@ def _check_starts(name: str, array: NDArray[Any], piece: NDArray[Any], start: in
     if (start == 0 and int(piece[0]) != 0) or (last and int(piece[-1]) != end):
         given = f"rows from {array[0]} to {array[-1]}"
         raise InputError(argument=name, given=given, expected=f"rows from 0 to {end}")
+
+
+def _check_finite(name: str, piece: NDArray[Any]) -> None:
+    """Check that features hold no NaN and no infinity."""
+    finite = np.isfinite(piece)
+    if not finite.all():
+        raise InputError(argument=name, given=first_bad(~finite, piece), expected="finite numbers")
 
 
 def _check_columns(arrays: Mapping[str, NDArray[Any]], piece: NDArray[Any], start: int, n: int) -> None:

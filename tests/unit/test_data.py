@@ -230,7 +230,7 @@ def test_streams_of_other_purposes_differ():
         ("planted:many", "dataset"),
         ("rmat:8", "dataset"),
         ("rmat:8,4.5", "dataset"),
-        ("cora", "dataset"),
+        ("karate", "dataset"),
         ("", "dataset"),
     ],
 )

@@ -136,15 +136,15 @@ def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | N
 
 
 def _named(text: str, options: ConvertOptions) -> Origin:
-    name, _, arguments = text.partition(":")
+    name = text.partition(":")[0]
     if name in GENERATORS:
-        return _generated(text, name, arguments, options)
+        return _generated(text, name, options)
     return _from_object(load_dataset(text, random_seed=options.random_seed), options, text)
 
 
-def _generated(text: str, name: str, arguments: str, options: ConvertOptions) -> Origin:
+def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
     """A generator's edges; what `rmat` does to its pairs is done on the way."""
-    values = generator_arguments(text, name, arguments)
+    values = generator_arguments(text)
     seed = options.random_seed
     facts: dict[str, Any] = {"name": name, "metric": "accuracy", "random_seed": seed}
     if name == "rmat":

@@ -1,0 +1,122 @@
+"""``spsample info``: what is in a store, a file or a data set."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from spsample.errors import DataError, InputError
+from spsample.sparse.units import format_bytes
+
+if TYPE_CHECKING:
+    from spsample.store import GraphStore
+
+__all__ = ["info"]
+
+_HELP = "The folder of a store, or a data set as `spsample train` takes it."
+
+
+def info(
+    dataset: Annotated[str, typer.Argument(help=_HELP, metavar="PATH|SPEC")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all of a store: checksums, and what graphs must satisfy.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+) -> None:
+    """Tell what is in a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, where it is from.
+
+    Of a store only the row starts are read, unless --verify is given; a data set that is generated or fetched is so
+    first. The exit status is 1 if a store is damaged.
+
+    Examples
+    --------
+    * `spsample info graphs/products`
+    * `spsample info graphs/products --verify`
+    * `spsample info planted:20000 --json`
+    """
+    from spsample.cli.describing import describe_dataset, describe_store
+    from spsample.data import load_dataset
+    from spsample.data.named import NAMED
+    from spsample.data.stored import is_store
+    from spsample.store import GraphStore
+
+    if dataset not in NAMED and is_store(dataset):
+        store = GraphStore.open(dataset)
+        facts = describe_store(store)
+        if verify:
+            facts["verified"] = _verified(store, quiet=as_json)
+    elif verify:
+        raise InputError(argument="--verify", given=f"with {dataset!r}", expected="the folder of a store")
+    else:
+        facts = describe_dataset(load_dataset(dataset))
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _print(facts)
+    if facts.get("verified") is False:
+        raise typer.Exit(1)
+
+
+def _verified(store: GraphStore, *, quiet: bool) -> bool:
+    """Verify a store, with a bar on standard error where that is a terminal; what is wrong is printed there."""
+    console = Console(stderr=True)
+    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("", total=2 * store.nbytes)
+        try:
+            store.verify(lambda done, total: progress.update(task, completed=done, total=total))
+        except DataError as error:
+            print(f"spsample: damaged: {error}", file=sys.stderr)
+            return False
+    return True
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console = Console()
+    console.print(_summary(facts))
+    arrays = Table(title="arrays")
+    for name in ("name", "dtype", "shape", "size"):
+        arrays.add_column(name, justify="left" if name in ("name", "dtype") else "right")
+    for array in facts["arrays"]:
+        shape = " x ".join(f"{size:,}" for size in array["shape"])
+        arrays.add_row(array["name"], array["dtype"], shape, format_bytes(array["bytes"]))
+    arrays.add_section()
+    arrays.add_row("total", "", "", format_bytes(facts["bytes"]))
+    console.print(arrays)
+
+
+def _summary(facts: dict[str, Any]) -> Table:
+    table = Table(title=Text(facts["name"]), show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    degrees, labels, splits = facts["in_degrees"], facts["labels"], facts["splits"]
+    rows = {
+        "path": facts["path"],
+        "vertices": f"{facts['num_nodes']:,}",
+        "edges": f"{facts['num_edges']:,}",
+        "weights": facts["weighting"],
+        "in-neighbours": f"{degrees['mean']:.2f} on average, {degrees['max']:,} at most; "
+        f"{degrees['without']:,} vertices without",
+        "features": ", ".join(facts["features"]) or None,
+        "labels": f"{labels['classes']} classes{', several per vertex' if labels['multi'] else ''}" if labels else None,
+        "splits": f"{splits['count']} of {splits['train']:,} / {splits['val']:,} / {splits['test']:,} "
+        "(training / validation / test)"
+        if splits
+        else None,
+        "metric": facts["metric"],
+        "original ids": facts["original_ids"],
+        **{key: value if isinstance(value, str) else json.dumps(value) for key, value in facts["meta"].items()},
+        "digest": facts["digest"],
+        "verified": {True: "checksums and structure are right", False: "DAMAGED", None: None}[facts.get("verified")],
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(Text(name), Text(str(value)))
+    return table

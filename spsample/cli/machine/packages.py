@@ -1,0 +1,111 @@
+"""Python packages: whether they are installed, and whether they can be imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+from spsample.cli.machine.finding import Finding
+
+__all__ = ["PACKAGES", "Package", "packages"]
+
+_SECONDS = 90.0
+
+
+class Package(NamedTuple):
+    """A package: its area, what it is needed for, how to get it, and an expression that tells more once imported."""
+
+    area: str
+    module: str
+    distributions: tuple[str, ...]
+    use: str
+    install: str
+    more: str = "''"
+
+
+_TORCH = "f'CUDA {m.version.cuda}' if m.version.cuda else f'ROCm {m.version.hip}' if m.version.hip else 'CPU build'"
+_MPI = "m.Get_library_version().split(chr(0))[0].splitlines()[0]"
+_CUPY = "f'CUDA runtime {m.cuda.runtime.runtimeGetVersion()}, NVRTC {m.cuda.nvrtc.getVersion()}'"
+_CUPY_WHEELS = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
+
+PACKAGES = (
+    Package("training", "torch", ("torch",), "training and the PyG adapters", '"spsample[pyg]"', _TORCH),
+    Package("training", "torch_geometric", ("torch_geometric", "torch-geometric"), "models", '"spsample[pyg]"'),
+    Package("training", "torchmetrics", ("torchmetrics",), "figures of merit", '"spsample[pyg]"'),
+    Package("training", "torch_sparse", ("torch_sparse", "torch-sparse"), "mb.to_torch_sparse()", "torch-sparse"),
+    Package("training", "pyg_lib", ("pyg_lib", "pyg-lib"), "PyG's own sampler, to compare with", "pyg-lib"),
+    Package("training", "dgl", ("dgl",), "mb.to_dgl()", "dgl"),
+    Package("training", "tensorboard", ("tensorboard",), "curves in TensorBoard", "tensorboard"),
+    Package("MPI", "mpi4py.MPI", ("mpi4py",), "running on several ranks", '"spsample[mpi]"', _MPI),
+    Package("GPU", "cupy", _CUPY_WHEELS, "sampling on a GPU", '"spsample[gpu]"', _CUPY),
+    Package("data", "pyarrow", ("pyarrow",), "Parquet and Arrow files", '"spsample[convert]"'),
+    Package("data", "sklearn", ("scikit-learn",), "the data set 'digits'", '"spsample[data]"'),
+    Package("data", "ogb", ("ogb",), "the data sets ogbn-*", "ogb"),
+    Package("data", "matplotlib", ("matplotlib",), "plots", '"spsample[plot]"'),
+    Package("data", "pymetis", ("pymetis",), "partitions by METIS", '"spsample[metis]"'),
+)
+
+
+def packages() -> list[Finding]:
+    """Look for the optional packages; those that are installed are imported in processes of their own, with a limit."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(_finding, PACKAGES))
+
+
+def _finding(package: Package) -> Finding:
+    installed = _installed(package)
+    name = package.module.partition(".")[0]
+    if installed is None:
+        advice = f"for {package.use}: pip install {package.install}"
+        return Finding(package.area, name, "missing", "not installed", advice)
+    more, error = _imported(package)
+    if error:
+        advice = f"reinstall it: pip install --force-reinstall {package.install}"
+        return Finding(package.area, name, "broken", f"{installed}, which cannot be imported: {error}", advice)
+    return Finding(package.area, name, "ok", f"{installed}, {more}" if more else installed)
+
+
+def _installed(package: Package) -> str | None:
+    for name in package.distributions:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _imported(package: Package) -> tuple[str, str]:
+    """Import a package elsewhere: what more it says, and what went wrong."""
+    code = (
+        f"import importlib, json\nm = importlib.import_module({package.module!r})\n"
+        f"try:\n    more = str({package.more})\nexcept Exception as error:\n    more = str(error)\n"
+        "print('\\n' + json.dumps(more), flush=True)\nimport os; os._exit(0)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"no answer within {_SECONDS:.0f} seconds"
+    except OSError as error:
+        return "", str(error)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return "", lines[-1] if lines else f"its import ended with status {done.returncode}"
+    try:
+        return str(json.loads(done.stdout.strip().splitlines()[-1])), ""
+    except (ValueError, IndexError):
+        return "", ""

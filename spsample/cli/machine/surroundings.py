@@ -1,0 +1,82 @@
+"""What is around Python: MPI, Slurm, GPUs, CUDA libraries, where data are kept."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import shutil
+from pathlib import Path
+
+from spsample.cli.machine.finding import Finding, ask
+from spsample.sparse.units import format_bytes
+
+__all__ = ["data_folder", "gpus", "mpi", "slurm"]
+
+_QUERY = ("name", "memory.total", "driver_version", "compute_cap")
+_LIBRARIES = {"cudart": "CUDA runtime", "nvrtc": "NVRTC", "nccl": "NCCL"}
+
+
+def mpi() -> list[Finding]:
+    """The program that starts MPI ranks."""
+    for name in ("mpirun", "mpiexec"):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        said = ask([path, "--version"])
+        if said is None:
+            return [Finding("MPI", name, "broken", f"{path} --version fails or does not answer", "reinstall MPI")]
+        return [Finding("MPI", name, "ok", f"{said.splitlines()[0]}, {path}")]
+    advice = "apt install mpich (or openmpi-bin), conda install -c conda-forge mpi4py mpich, or module load openmpi"
+    return [Finding("MPI", "mpirun", "missing", "not on PATH", advice)]
+
+
+def slurm() -> list[Finding]:
+    """The batch system."""
+    if shutil.which("srun") is None:
+        return [Finding("MPI", "Slurm", "missing", "no srun on PATH", "only on clusters that use it")]
+    said = ask(["srun", "--version"])
+    job = os.environ.get("SLURM_JOB_ID")
+    where = f", in job {job}" if job else ", outside of a job"
+    return [Finding("MPI", "Slurm", "ok" if said else "warning", (said or "srun does not answer") + where)]
+
+
+def gpus() -> list[Finding]:
+    """GPUs, their driver, CUDA libraries."""
+    return [*_devices(), *(_library(name, title) for name, title in _LIBRARIES.items())]
+
+
+def _devices() -> list[Finding]:
+    if shutil.which("nvidia-smi") is None:
+        return [Finding("GPU", "NVIDIA GPU", "missing", "no nvidia-smi on PATH", "sampling runs on the processor")]
+    said = ask(["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader"], 20.0)
+    if said is None:
+        advice = "check the driver: nvidia-smi fails or does not answer"
+        return [Finding("GPU", "NVIDIA GPU", "broken", "nvidia-smi found, but no GPU can be asked", advice)]
+    findings = []
+    for number, line in enumerate(said.splitlines()):
+        words = [word.strip() for word in line.split(",")]
+        if len(words) == len(_QUERY):
+            text = f"{words[0]}, {words[1]}, driver {words[2]}, compute capability {words[3]}"
+            findings.append(Finding("GPU", f"GPU {number}", "ok", text))
+    return findings or [Finding("GPU", "NVIDIA GPU", "missing", "nvidia-smi lists none")]
+
+
+def _library(name: str, title: str) -> Finding:
+    found = ctypes.util.find_library(name)
+    if found:
+        return Finding("GPU", title, "ok", found)
+    advice = 'pip install "spsample[gpu]" brings its own; a toolkit is not needed'
+    return Finding("GPU", title, "missing", f"no lib{name} on the linker's path", advice)
+
+
+def data_folder(root: Path) -> list[Finding]:
+    """Where published data sets are kept, and the room there."""
+    there = next((folder for folder in (root, *root.parents) if folder.is_dir()), root)
+    try:
+        free = format_bytes(shutil.disk_usage(there).free)
+    except OSError as error:
+        return [Finding("data", "data folder", "warning", f"{root}: {error.strerror}", "set SPSAMPLE_DATA_ROOT")]
+    if not os.access(there, os.W_OK):
+        advice = "set SPSAMPLE_DATA_ROOT to a folder that can be written to"
+        return [Finding("data", "data folder", "warning", f"{root}, not writable", advice)]
+    return [Finding("data", "data folder", "ok", f"{root}, {free} free")]

@@ -1,0 +1,202 @@
+"""Data sets as graph stores: a folder of memory maps instead of one file that is read whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spsample.data.dataset import Dataset, Split
+from spsample.errors import DataError, InputError
+from spsample.store import GraphStore, StoreWriter
+from spsample.store.layout import META_FILE
+from spsample.store.validation import check_ids, require_int
+
+__all__ = ["is_store", "load_store", "save_dataset"]
+
+_PARTS = ("train", "val", "test")
+_OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
+    return Path(path, META_FILE).is_file()
+
+
+def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a data set as a graph store: graph, features, labels, its split, its facts; all of it or nothing.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Dense features keep their dtype; sparse ones become the arrays x_indptr, x_indices and x_data.
+    path : path-like
+        The folder to make.
+    overwrite : bool, optional
+        Replace a store that is there.
+
+    Raises
+    ------
+    DataError
+        As `spsample.store.StoreWriter`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spsample.data import load_dataset, planted, save_dataset
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> save_dataset(planted(60, 3, 2), f"{folder.name}/planted")
+    >>> load_dataset(f"{folder.name}/planted")
+    Dataset('planted', 60 vertices, 180 edges, 2 features, 2 classes, split 36/12/12)
+    >>> folder.cleanup()
+    """
+    with StoreWriter(path, overwrite=overwrite) as writer:
+        writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
+        dataset.graph.write_to(writer)
+        _write_features(writer, dataset.x)
+        if dataset.num_classes:
+            writer.write("y", dataset.y)
+        for part in _PARTS:
+            writer.write(f"{part}_idx", getattr(dataset, f"{part}_idx"))
+        writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
+
+
+def _write_features(writer: StoreWriter, x: Any) -> None:
+    if x is None:
+        return
+    if not sparse.issparse(x):
+        writer.write("x", x)
+        writer.set(node_features=["x"])
+        return
+    for name in ("indptr", "indices", "data"):
+        writer.write(f"x_{name}", getattr(x, name))
+    writer.set(x_shape=[int(size) for size in x.shape])
+
+
+def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
+    """Open a data set that is a graph store: graph and dense features are memory maps.
+
+    The arrays beside the graph's, all optional, n being the number of vertices:
+
+    - ``x``: n rows of features, or ``x_indptr``, ``x_indices``, ``x_data`` and the fact ``x_shape``: CSR features;
+    - ``y``: n integers from 0 on, -1 where unlabelled; or one column for each of several labels, shape (n, classes);
+    - ``train_idx``, ``val_idx``, ``test_idx``: one split, as vertex ids; or ``train_masks``, ``val_masks``,
+      ``test_masks``: one or more splits, bool of shape (splits, n); the three sets of a split are disjoint.
+
+    The facts ``name``, ``metric`` and ``num_classes`` are taken from ``meta.json`` (by default the folder's name,
+    accuracy, and one more than the largest label); all others are kept in `Dataset.meta`.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder.
+    split : int, optional
+        Which of its published splits, from 0.
+
+    Raises
+    ------
+    DataError
+        If it is no store, or labels or splits do not fit.
+    InputError
+        If it has no split of that number.
+    """
+    store = GraphStore.open(path)
+    meta, n = store.meta, int(store.meta["num_nodes"])
+    number, parts = _split(store, require_int("split", split), n)
+    y = _labels(store, n)
+    return Dataset(
+        name=str(meta.get("name") or store.path.name),
+        graph=store.graph(),
+        x=store.features("x") if "x" in store.feature_names else None,
+        y=y,
+        num_classes=_num_classes(store, y),
+        metric="roc_auc" if str(meta.get("metric", "")).upper() in ("ROC AUC", "ROC_AUC") else _metric(meta),
+        split=split,
+        num_splits=number,
+        meta={key: value for key, value in meta.items() if key not in ("format", "version", "arrays", *_OWN_FACTS)},
+        **parts,
+    )
+
+
+def _metric(meta: dict[str, Any]) -> str:
+    return str(meta.get("metric") or "accuracy")
+
+
+def _labels(store: GraphStore, n: int) -> NDArray[Any]:
+    if "y" not in store:
+        return np.full(n, -1, dtype=np.int64)
+    y = store.array("y")
+    if y.ndim == 2 and y.shape[1] > 1:
+        return y
+    flat = y.reshape(n)
+    if flat.dtype.kind not in "iub":
+        given = f"y of dtype {y.dtype} and shape {y.shape}"
+        raise _refusal(store, "y", given, "integers, one per vertex, or a column for each label")
+    labels = flat.astype(np.int64, copy=False)
+    if labels.min(initial=0) < -1:
+        at = int(np.argmax(labels < -1))
+        raise _refusal(store, "y", f"{labels[at]} at position {at}", "labels from 0 on, -1 where unlabelled")
+    return labels
+
+
+def _num_classes(store: GraphStore, y: NDArray[Any]) -> int:
+    """What the store says, or else one more than the largest label; one per column of `y`."""
+    if y.ndim == 2:
+        return int(y.shape[1])
+    least = int(y.max(initial=-1)) + 1
+    stated = store.meta.get("num_classes", least)
+    if type(stated) is not int or stated < least:
+        raise _refusal(store, "y", f"label {least - 1} where num_classes is {stated!r}", "labels below num_classes")
+    return stated
+
+
+def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
+    """How many splits there are, and the ids of one."""
+    masked = "train_masks" in store
+    count = len(store.array("train_masks")) if masked else 1
+    if not 0 <= split < count:
+        raise InputError(argument="split", given=str(split), expected=f"an integer in [0, {count}) for {store.path}")
+    ids = {}
+    for part in _PARTS:
+        name = f"{part}_masks" if masked else f"{part}_idx"
+        if name not in store:
+            if masked or any(f"{other}_idx" in store for other in _PARTS):
+                raise _refusal(store, name, "no such array", "all of train, val and test, or none")
+            ids[part] = np.empty(0, np.int64)
+        elif masked:
+            ids[part] = _masked(store, name, split, count)
+        else:
+            ids[part] = store.array(name).astype(np.int64, copy=False)
+            _checked_ids(store, name, ids[part], n)
+    _check_disjoint(store, np.concatenate(list(ids.values())))
+    return count, {"train_idx": ids["train"], "val_idx": ids["val"], "test_idx": ids["test"]}
+
+
+def _masked(store: GraphStore, name: str, split: int, count: int) -> NDArray[np.int64]:
+    masks = store.array(name)
+    if len(masks) != count:
+        raise _refusal(store, name, f"{len(masks)} splits", f"{count}, as train_masks has")
+    return np.flatnonzero(masks[split])
+
+
+def _checked_ids(store: GraphStore, name: str, ids: NDArray[np.int64], n: int) -> None:
+    try:
+        check_ids(name, ids, n)
+    except InputError as error:
+        raise _refusal(store, name, error.given, error.expected) from None
+
+
+def _check_disjoint(store: GraphStore, ids: NDArray[np.int64]) -> None:
+    ordered = np.sort(ids)
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(repeated):
+        given = f"vertex {ordered[repeated[0]]} more than once in its split"
+        raise DataError(argument=str(store.path), given=given, expected="disjoint train, val and test vertices")
+
+
+def _refusal(store: GraphStore, name: str, given: str, expected: str) -> DataError:
+    return DataError(argument=str(store.path / f"{name}.npy"), given=given, expected=expected)
