@@ -13,10 +13,13 @@ _NAMES = (
     "backend",
     "batch_size",
     "bulk_size",
+    "columns",
+    "deduplicate",
     "dropout",
     "epochs",
     "eval_every",
     "fanouts",
+    "format",
     "hidden",
     "layer_sizes",
     "metric",
@@ -24,7 +27,10 @@ _NAMES = (
     "sampler",
     "scaling",
     "split",
+    "string_ids",
+    "threads",
     "weight_decay",
+    "weights",
 )
 _OPTIONS = {name: "--" + name.replace("_", "-") for name in _NAMES}
 _OPTIONS |= {"architecture": "--model", "learning_rate": "--lr"}
