@@ -75,8 +75,8 @@ bool parse_weight(const Token& token, double& value) {
 // start with # or % are passed over. `bad` is -1, or the number of the first line (from 0) that lacks a column or has something else than
 // an integer (a number, in the column of weights) in one; edges before it are returned. weight_column -1: no weights (an empty
 // array). O(bytes).
-nb::tuple edge_parse(nb::bytes text, const std::string& delimiter, int64_t source_column, int64_t target_column, int64_t weight_column) {
-    require(delimiter.size() == 1, "delimiter", "must be one character");
+nb::tuple edge_parse(nb::bytes text, const char* delimiter, int64_t source_column, int64_t target_column, int64_t weight_column) {
+    require(std::strlen(delimiter) == 1, "delimiter", "must be one character");
     require(source_column >= 0 && target_column >= 0 && weight_column >= -1, "source_column", "must not be negative");
     const size_t needed = static_cast<size_t>(std::max(std::max(source_column, target_column), weight_column)) + 1;
     const char* at = text.c_str();

@@ -31,15 +31,16 @@ class Buckets(NamedTuple):
 def make_buckets(
     bins: NDArray[np.int64], shift: int, num_nodes: int, most: int, position_bits: int
 ) -> tuple[Buckets, int]:
-    """Cut the targets into buckets of at most `most` edges where ranges allow; also return the bits of a source.
+    """Cut the targets into buckets of about `most` edges where ranges allow; also return the bits of a source.
 
-    Buckets are cut where a record would need more than 64 bits, too, unless that made many more of them; keys never
+    There are some thousands at most, so that the pieces in which a bucket is read do not become too small: a bucket that
+    does not fit in memory then is cut again. Buckets are cut where a record would need more than 64 bits, too, unless that made many more of them; keys never
     need more than 64.
     """
     source_bits = max(1, (num_nodes - 1).bit_length())
     used = ((num_nodes - 1) >> shift) + 1
     total = int(bins.sum())
-    size = min(most, max(total // _MOST_BUCKETS, most // 4, 1))
+    size = max(most, total // _MOST_BUCKETS)
     wanted = _SMALL_RECORD - source_bits - position_bits
     if wanted < 0 or (num_nodes >> wanted) > max(2 * total // size, 16):
         wanted = _KEY_BITS - source_bits

@@ -38,6 +38,7 @@ Progress = Callable[[str, int, "int | None"], None]
 
 _LOOPS = 1 << 20
 _WIDEST_IDS = 40
+_ANY_ID = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ class _Run:
         if self.options.num_nodes is not None:
             return self.options.num_nodes
         if self.options.renumber != "no" and not isinstance(source, RenumberedEdges):
-            return None
+            return _ANY_ID
         return source.num_nodes
 
     def _num_nodes(self, source: EdgeSource) -> int:
