@@ -1,4 +1,4 @@
-"""Conversion of a large edge list: entries per second, peak anonymous memory, beside sorts in memory; and kills at random moments."""
+"""Conversion of a large edge list: speed and peak memory beside sorts in memory; kills at random moments."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def kill(
     random_seed: int = 0,
     seconds: Annotated[float, typer.Option(help="About what a conversion takes; 0: one is run to find out.")] = 0.0,
 ) -> None:
-    """End a conversion by SIGKILL at random moments: no store ever opens, nothing is left after the run that succeeds."""
+    """End a conversion by SIGKILL at random moments: no store ever opens, and the run after all of them succeeds."""
     work = Path(tempfile.mkdtemp(prefix="kill-", dir=folder))
     store = work / "store"
     command = _command(edges, store, memory_budget, threads)
@@ -155,7 +155,17 @@ def kill(
         process.send_signal(signal.SIGKILL)
         process.wait()
         names = sorted(entry.name for entry in work.iterdir())
-        print(json.dumps({"kill": number, "after_seconds": round(delay, 2), "ended": ended, "left": names, "opens": _opens(store)}))
+        print(
+            json.dumps(
+                {
+                    "kill": number,
+                    "after_seconds": round(delay, 2),
+                    "ended": ended,
+                    "left": names,
+                    "opens": _opens(store),
+                }
+            )
+        )
         if not ended:
             assert not _opens(store)
             for name in names:

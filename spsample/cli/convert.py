@@ -55,16 +55,12 @@ _Deduplicate = Annotated[
 ]
 _Drop = Annotated[bool, _option(_EDGES, "Leave self loops out.", "--drop-self-loops")]
 _Add = Annotated[bool, _option(_EDGES, "Add a self loop of weight 1 to every vertex.", "--add-self-loops")]
-_EdgeIds = Annotated[
-    bool, _option(_STORE, "Keep each entry's position in the input.", "--edge-ids/--no-edge-ids")
-]
+_EdgeIds = Annotated[bool, _option(_STORE, "Keep each entry's position in the input.", "--edge-ids/--no-edge-ids")]
 _Features = Annotated[Path | None, _option(_STORE, "An .npy file: a row of features for each vertex.")]
 _Labels = Annotated[Path | None, _option(_STORE, "An .npy file: an integer for each vertex, -1 for none.")]
 _Splits = Annotated[Path | None, _option(_STORE, "An .npz file: train_idx, val_idx, test_idx, or _masks.")]
 _Overwrite = Annotated[bool, _option(_STORE, "Replace a store that is there.", "--overwrite")]
-_Budget = Annotated[
-    str | None, _option(_COST, "Most anonymous memory, as 2GiB; by default half of what is available.")
-]
+_Budget = Annotated[str | None, _option(_COST, "Most anonymous memory, as 2GiB; by default half of what is available.")]
 _Threads = Annotated[int | None, _option(_COST, "By default one per processor.")]
 _Seed = Annotated[int, typer.Option(help="Of generated graphs.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print sizes and seconds as JSON.")]
@@ -98,8 +94,8 @@ def convert(
     """Convert a graph once, to a store that every command opens at once, whatever its size.
 
     An edge leads from its source to its target; row v of the graph holds the sources of v's edges. Works in bounded
-    memory: edges are sorted in pieces that fit, by way of temporary files beside the store. A conversion that ends early
-    leaves no store that opens.
+    memory: edges are sorted in pieces that fit, by way of temporary files beside the store. A conversion that ends
+    early leaves no store that opens.
 
     Examples
     --------

@@ -124,7 +124,9 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
 class PlantedRows:
     """The same problem a range of vertices at a time, for graphs that do not fit in memory; parameters as `planted`."""
 
-    def __init__(self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0) -> None:
+    def __init__(
+        self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
+    ) -> None:
         _check(num_nodes, degree, num_classes, noise)
         self.num_nodes, self.degree, self.num_classes, self.noise = num_nodes, degree, num_classes, noise
         self.stream = PhiloxStream(random_seed)

@@ -24,7 +24,12 @@ NUM_CLASSES = 16
 
 
 def rmat(
-    scale: int, edge_factor: int, *, num_features: int = NUM_FEATURES, num_classes: int = NUM_CLASSES, random_seed: int = 0
+    scale: int,
+    edge_factor: int,
+    *,
+    num_features: int = NUM_FEATURES,
+    num_classes: int = NUM_CLASSES,
+    random_seed: int = 0,
 ) -> Dataset:
     """Return an R-MAT graph of ``2**scale`` vertices with random features and labels.
 
@@ -85,7 +90,9 @@ def rmat_pairs(scale: int, count: int, stream: PhiloxStream) -> tuple[NDArray[np
     return sources, targets
 
 
-def rmat_piece(scale: int, count: int, piece: slice, stream: PhiloxStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def rmat_piece(
+    scale: int, count: int, piece: slice, stream: PhiloxStream
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the pairs `piece` of the first `count` pairs of a stream, without making the others.
 
     Examples

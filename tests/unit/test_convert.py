@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,8 @@ def test_equals_from_edge_index(tmp_path_factory, lists, plan, rule, weights, fl
 
 def test_hub_larger_than_memory(tmp_path):
     rng = np.random.default_rng(1)
-    edges = np.stack([rng.integers(0, 3000, 20_000), np.where(rng.random(20_000) < 0.9, 7, rng.integers(0, 3000, 20_000))])
+    edges = rng.integers(0, 3000, (2, 20_000))
+    edges[1, rng.random(20_000) < 0.9] = 7
     np.save(tmp_path / "edges.npy", edges)
     plan = SortPlan(chunk=1000, capacity=500, bucket=200, threads=2)
     convert(tmp_path / "edges.npy", tmp_path / "store", ConvertOptions(num_nodes=3000), plan=plan)
@@ -174,6 +176,7 @@ def write_text(path: Path, text: str) -> Path:
 
 
 LINES = "\n".join(f"{s},{t},{i + 0.5}" for i, (s, t) in enumerate(EDGES.T)) + "\n"
+BACKWARDS = "\n".join(",".join(line.split(",")[::-1]) for line in LINES.split())
 WEIGHTS = np.arange(5) + 0.5
 
 
@@ -184,7 +187,7 @@ WEIGHTS = np.arange(5) + 0.5
         ("a.csv", LINES, {}),
         ("a.csv", "from,to,stars\n" + LINES, {}),
         ("a.csv", "from,to,stars\r\n" + LINES.replace("\n", "\r\n"), {"weights": "stars"}),
-        ("a.csv", "stars,to,from\n" + "\n".join(",".join(x.split(",")[::-1]) for x in LINES.split()), {"columns": ("from", "to"), "weights": "stars"}),
+        ("a.csv", "stars,to,from\n" + BACKWARDS, {"columns": ("from", "to"), "weights": "stars"}),
         ("a.tsv", LINES.replace(",", "\t"), {"weights": "2"}),
         ("a.txt", "# SNAP\n#\tFrom To\n\n" + LINES.replace(",", "  ") + "# end", {"weights": "2"}),
         ("a.edges", LINES.replace(",", ";"), {"header": False}),
@@ -264,7 +267,7 @@ def test_parquet(tmp_path):
 def names(path) -> list[str]:
     store = GraphStore.open(path)
     ptr, data = store.array("names_ptr"), store.array("names_data").tobytes()
-    return [data[a:b].decode() for a, b in zip(ptr[:-1], ptr[1:], strict=True)]
+    return [data[a:b].decode() for a, b in pairwise(ptr)]
 
 
 def test_string_ids(tmp_path):
@@ -354,8 +357,8 @@ def test_features_labels_splits(tmp_path):
 
 
 @pytest.mark.realdata
-def test_real_graph(tmp_path, data_folder=Path(os.environ.get("SPSAMPLE_DATA", ROOT.parent / "shared" / "data"))):
-    path = data_folder / "planetoid_cora.npz"
+def test_real_graph(tmp_path):
+    path = Path(os.environ.get("SPSAMPLE_DATA", ROOT.parent / "shared" / "data")) / "planetoid_cora.npz"
     if not path.is_file():
         pytest.skip(f"{path} is not there: set SPSAMPLE_DATA")
     convert(path, tmp_path / "store", plan=TINY)

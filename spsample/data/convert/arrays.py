@@ -22,7 +22,12 @@ class ArrayEdges:
     rereadable = True
 
     def __init__(
-        self, name: str, sources: NDArray[Any], targets: NDArray[Any], step: int = 1, weights: NDArray[Any] | None = None
+        self,
+        name: str,
+        sources: NDArray[Any],
+        targets: NDArray[Any],
+        step: int = 1,
+        weights: NDArray[Any] | None = None,
     ) -> None:
         self.name = name
         self.num_nodes: int | None = None
@@ -79,7 +84,8 @@ def npy_edges(path: Path, weights: Path | None = None) -> ArrayEdges:
     array = _load(path, (1, 2))
     if array.ndim != 2 or 2 not in array.shape:
         given = f"shape {array.shape}"
-        raise DataError(argument=str(path), given=given, expected="shape (2, E) or (E, 2)", hint="Or two files: SRC.npy,DST.npy")
+        hint = "Or two files: SRC.npy,DST.npy"
+        raise DataError(argument=str(path), given=given, expected="shape (2, E) or (E, 2)", hint=hint)
     rows = array if array.shape[0] == 2 else array.T
     edges = rows.shape[1]
     held = _weights(weights, edges)
@@ -129,7 +135,8 @@ def _load(path: Path, dimensions: tuple[int, ...]) -> NDArray[Any]:
     if array.dtype.kind not in "iu" or array.dtype == np.uint64 or array.ndim not in dimensions:
         given = f"dtype {array.dtype} and shape {array.shape}"
         wanted = " or ".join(str(d) for d in dimensions)
-        raise DataError(argument=str(path), given=given, expected=f"integers of at most 63 bits in {wanted} dimension(s)")
+        expected = f"integers of at most 63 bits in {wanted} dimension(s)"
+        raise DataError(argument=str(path), given=given, expected=expected)
     return array
 
 

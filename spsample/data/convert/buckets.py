@@ -15,7 +15,7 @@ _SMALL_RECORD = 64
 
 
 class Buckets(NamedTuple):
-    """The bucket of target t is ``bucket_of[t >> shift]``; bucket b has the targets from ``bounds[b]`` to ``bounds[b + 1]``."""
+    """The bucket of target t is ``bucket_of[t >> shift]``; bucket b begins at target ``bounds[b]``."""
 
     bucket_of: NDArray[np.uint32]
     shift: int
@@ -33,9 +33,9 @@ def make_buckets(
 ) -> tuple[Buckets, int]:
     """Cut the targets into buckets of about `most` edges where ranges allow; also return the bits of a source.
 
-    There are some thousands at most, so that the pieces in which a bucket is read do not become too small: a bucket that
-    does not fit in memory then is cut again. Buckets are cut where a record would need more than 64 bits, too, unless that made many more of them; keys never
-    need more than 64.
+    There are some thousands at most, so that the pieces in which a bucket is read do not become too small: one that
+    does not fit in memory then is cut again. Buckets are cut where a record would need more than 64 bits, too, unless
+    that made many more of them; keys never need more than 64.
     """
     source_bits = max(1, (num_nodes - 1).bit_length())
     used = ((num_nodes - 1) >> shift) + 1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.validation import MAX_NODES
 
-__all__ = ["EdgeChunk", "EdgeSource", "array_chunks", "check_chunk"]
+__all__ = ["EdgeChunk", "EdgeSource", "array_chunks", "check_chunk", "given_chunk"]
 
 
 @dataclass
@@ -20,8 +20,8 @@ class EdgeChunk:
     """Consecutive edges: edge i leads from ``sources[i * step]`` to ``targets[i * step]``.
 
     `first` is the position of edge 0 in the input. `place(i)` says where edge i stands in it, for messages; `lines` are
-    the lines of a text that the chunk took. `problem(first line)` is what ended it early, if anything did. Loops that were `added` are
-    not dropped.
+    the lines of a text that the chunk took. `problem(first line)` is what ended it early, if anything did. Loops that
+    were `added` are not dropped.
     """
 
     sources: NDArray[Any]
@@ -56,6 +56,11 @@ class EdgeSource(Protocol):
     def tasks(self, count: int) -> Iterable[Callable[[], EdgeChunk]]:
         """Yield functions that make the chunks, of at most `count` edges, in order; several may run at once."""
         ...
+
+
+def given_chunk(chunk: EdgeChunk) -> EdgeChunk:
+    """Return a chunk that is there already, where a function that makes one is wanted."""
+    return chunk
 
 
 def array_chunks(

@@ -94,7 +94,8 @@ def _opened(path: Path) -> Iterator[Any]:
         try:
             import pyarrow
         except ImportError:
-            raise MissingDependencyError(package="pyarrow", needed_for=f"reading {path.name}", extra="convert") from None
+            needed_for = f"reading {path.name}"
+            raise MissingDependencyError(package="pyarrow", needed_for=needed_for, extra="convert") from None
         with pyarrow.OSFile(str(path)) as raw, pyarrow.CompressedInputStream(raw, "zstd") as file:
             yield file
     else:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,10 +61,10 @@ def convert(
     progress: Progress | None = None,
     plan: SortPlan | None = None,
 ) -> Conversion:
-    """Write the graph of `source` as a graph store.
+    r"""Write the graph of `source` as a graph store.
 
-    An edge leads from its source to its target: row = target, as in `Graph.from_edge_index`, whose arrays the store has,
-    entry by entry, the edge ids too.
+    An edge leads from its source to its target: row = target, as in `Graph.from_edge_index`, whose arrays the store
+    has, entry by entry, the edge ids too.
 
     Parameters
     ----------
@@ -102,8 +101,9 @@ def convert(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
-    >>> _ = Path(f"{folder.name}/edges.txt").write_text("# from to\\n2 0\\n0 1\\n1 0\\n")
+    >>> _ = Path(f"{folder.name}/edges.txt").write_text("# from to\n2 0\n0 1\n1 0\n")
     >>> convert(f"{folder.name}/edges.txt", f"{folder.name}/store").num_edges
     3
     >>> from spsample.store import Graph

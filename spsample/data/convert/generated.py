@@ -127,11 +127,12 @@ def _ranges(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _write_split(writer: StoreWriter, stream: PhiloxStream, place: int, n: int) -> NDArray[np.int64]:
-    """Write the index sets of `random_split` of the permutation whose words begin at `place`; return the test vertices."""
+    """Write the index sets of `random_split` of the permutation whose words begin at `place`; return the last one."""
     bounds = [0, round(n * 0.6), round(n * 0.8), n]
     limits = [_rank(stream, place, n, rank) for rank in bounds]
     sizes = np.diff(bounds)
-    arrays = [writer.create(f"{part}_idx", np.int64, int(size)) for part, size in zip(("train", "val", "test"), sizes, strict=True)]
+    names = ("train_idx", "val_idx", "test_idx")
+    arrays = [writer.create(name, np.int64, int(size)) for name, size in zip(names, sizes, strict=True)]
     filled, ties = [0, 0, 0], dict.fromkeys((word for word, _ in limits), 0)
     for first, last in _ranges(n):
         words = stream.at(place + first).words(last - first)
@@ -151,7 +152,8 @@ def _below(words: NDArray[np.uint64], limit: tuple[int, int], ties: dict[int, in
     if word == 2**_WORD_BITS:
         return np.ones(len(words), bool)
     equal = words == np.uint64(word)
-    return (words < np.uint64(word)) | (equal & (np.cumsum(equal) + ties[word] <= count))
+    before: NDArray[np.bool_] = (words < np.uint64(word)) | (equal & (np.cumsum(equal) + ties[word] <= count))
+    return before
 
 
 def _rank(stream: PhiloxStream, place: int, n: int, rank: int) -> tuple[int, int]:

@@ -29,7 +29,8 @@ class GraphEdges:
     rereadable = True
 
     def __init__(self, name: str, graph: Graph) -> None:
-        self.name, self.num_nodes = name, graph.num_nodes
+        self.name = name
+        self.num_nodes: int | None = graph.num_nodes
         self.weight_dtype = None if graph.data is None else graph.data.dtype
         self._graph = graph
 
@@ -131,7 +132,8 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
     held = getattr(data, weights or "edge_weight", None)
     if held is None:
         if weights is not None:
-            raise InputError(argument="weights", given=repr(weights), expected="an attribute of the data with edge weights")
+            expected = "an attribute of the data with edge weights"
+            raise InputError(argument="weights", given=repr(weights), expected=expected)
         return None
     array = as_weights("weights", np.asarray(held).reshape(-1))
     if len(array) != count:

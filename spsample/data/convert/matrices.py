@@ -36,7 +36,8 @@ def open_npz(path: Path) -> Dataset:
     try:
         graph = Graph.from_scipy(scipy.sparse.load_npz(path))
     except InputError as error:
-        raise DataError(argument=str(path), given=f"{error.argument} with {error.given}", expected=error.expected) from error
+        given = f"{error.argument} with {error.given}"
+        raise DataError(argument=str(path), given=given, expected=error.expected) from error
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         given = f"a matrix that cannot be read ({error})"
         raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error

@@ -23,8 +23,8 @@ _UNKNOWN_BASE = 160 * 2**20
 class SortPlan:
     """Sizes that keep a conversion within its memory.
 
-    `chunk`: edges that one thread reads at a time; `capacity`: entries that one thread sorts at a time; `bucket`: entries
-    of a bucket where they can be had (few enough for a processor's cache).
+    `chunk`: edges that one thread reads at a time; `capacity`: entries that one thread sorts at a time; `bucket`:
+    entries of a bucket where they can be had (few enough for a processor's cache).
     """
 
     chunk: int
@@ -48,7 +48,8 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
         raise InputError(
             argument="memory_budget",
             given=format_bytes(total),
-            expected=f"at least {format_bytes(held + _SLACK + _LEAST)}: this process holds {format_bytes(held)} already",
+            expected=f"at least {format_bytes(held + _SLACK + _LEAST)}",
+            hint=f"This process holds {format_bytes(held)} already.",
         )
     share = room // (threads + 1)  # one share for what waits between threads and for memory that the kernels keep
     chunk = min(_MOST_CHUNK, share // (64 + 4 * weight_bytes))

@@ -27,8 +27,8 @@ class ConvertOptions:
     ----------
     format
         Of the source: ``"auto"`` goes by the name; ``"text"`` (CSV, TSV, white space), ``"npy"``, ``"int32"`` and
-        ``"int64"`` (raw little-endian pairs), ``"parquet"``, ``"mtx"`` (Matrix Market), ``"npz"``, ``"pyg"`` (``torch.save``),
-        ``"dataset"`` (a name that `load_dataset` knows).
+        ``"int64"`` (raw little-endian pairs), ``"parquet"``, ``"mtx"`` (Matrix Market), ``"npz"``, ``"pyg"``
+        (``torch.save``), ``"dataset"`` (a name that `load_dataset` knows).
     columns
         Source and target column of a table: names, or numbers from 0.
     weights
@@ -52,7 +52,7 @@ class ConvertOptions:
     edge_ids
         Keep each entry's position in the input. Left out of the store where it is the entry's own place.
     features, labels, splits
-        Files: ``.npy`` of n rows; ``.npy`` of n integers; ``.npz`` of ``train_idx``, ``val_idx``, ``test_idx`` or masks.
+        Files: ``.npy`` of n rows; ``.npy`` of n integers; ``.npz`` of ``train_idx``, ... or masks.
     memory_budget
         Most anonymous memory of the process, in bytes or as "2GiB"; None: half of what is available.
     threads
@@ -74,7 +74,7 @@ class ConvertOptions:
     """
 
     format: str = "auto"
-    columns: tuple[str, str] = ("0", "1")
+    columns: tuple[str, ...] = ("0", "1")
     weights: str | None = None
     header: bool | None = None
     string_ids: bool = False
@@ -104,7 +104,7 @@ class ConvertOptions:
             require_int("threads", self.threads, minimum=1, maximum=MOST_THREADS)
         if self.memory_budget is not None:
             require_bytes("memory_budget", self.memory_budget)
-        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
+        if len(set(self.columns)) != 2:
             given = ",".join(self.columns)
             raise InputError(argument="columns", given=given, expected="two different columns: SOURCE,TARGET")
         if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from spsample.data.convert.chunks import EdgeChunk
 from spsample.data.convert.core import core
 from spsample.data.convert.memory import SortPlan
 from spsample.data.convert.pool import in_order
-from spsample.data.convert.spill import Layout, Segment, Spill
-from spsample.data.convert.turns import KnownPlaces, Places, Stopped, Turns
+from spsample.data.convert.spill import Segment, Spill
+from spsample.data.convert.turns import KnownPlaces, Places, StoppedError, Turns
 
 __all__ = ["EdgeRules", "SortedArrays", "partition", "sort_buckets"]
 
@@ -61,9 +60,7 @@ def partition(
     yield from in_order(numbered, threads)
 
 
-def _spill_chunk(
-    number: int, task: Callable[[], EdgeChunk], buckets: Buckets, rules: EdgeRules, spill: Spill
-) -> int:
+def _spill_chunk(number: int, task: Callable[[], EdgeChunk], buckets: Buckets, rules: EdgeRules, spill: Spill) -> int:
     chunk = task()
     layout = spill.layout
     records, offsets = core().edge_partition(
@@ -101,19 +98,17 @@ def sort_buckets(
 
 
 class _Range(NamedTuple):
-    """Keys of a bucket: those from `base` on, `bits` wide, in `count` records."""
+    """Keys of a bucket: those from `base` on, `bits` wide, in `size` records."""
 
     base: int
     bits: int
-    count: int
+    size: int
 
 
 class _BucketSorter:
     """Sorts one bucket after the other, on several threads."""
 
-    def __init__(
-        self, spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, capacity: int
-    ) -> None:
+    def __init__(self, spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, capacity: int) -> None:
         self.spill, self.buckets, self.rules, self.arrays, self.capacity = spill, buckets, rules, arrays, capacity
 
     def run(self, bucket: int, places: Places) -> int:
@@ -125,16 +120,16 @@ class _BucketSorter:
             end = _Cursor(self, bucket, places)
             self._sort(self.spill, bucket, whole, end)
             places.done(bucket, end.finish())
-        except Stopped:
+        except StoppedError:
             raise
         except BaseException:
             places.stop()
             raise
-        return whole.count
+        return whole.size
 
     def _sort(self, spill: Spill, bucket: int, keys: _Range, cursor: _Cursor) -> None:
         segments = spill.segments(bucket)
-        if keys.count <= self.capacity:
+        if keys.size <= self.capacity:
             cursor.write(spill, segments, keys)
         elif keys.bits == 0:
             cursor.write_one_key(spill, _pieces(segments, self.capacity, spill.layout.size), keys)
@@ -201,15 +196,15 @@ class _Cursor:
         for piece in pieces:
             at = self._begin()
             edges = _sorted_edges(spill, [piece], keys)
-            self._at = at + self._put(edges, keys, slice(at, at + piece.count), 0)
+            self._at = at + self._put(edges, keys, slice(at, at + piece.size), 0)
 
     def _merge_one_key(self, spill: Spill, pieces: list[Segment], keys: _Range) -> None:
         at = self._begin()
         total: float | None = None
         for piece in pieces if self._arrays.data is not None else pieces[:1]:
-            records = spill.read([piece]).reshape(piece.count, spill.layout.size)
+            records = spill.read([piece]).reshape(piece.size, spill.layout.size)
             if total is None:  # the first of all tells source and edge id
-                edges = _sorted_edges(spill, [piece._replace(count=1)], keys)
+                edges = _sorted_edges(spill, [piece._replace(size=1)], keys)
                 self._put(edges, keys, slice(at, at + 1), 0)
             if self._arrays.data is not None:
                 weights = np.ascontiguousarray(records[:, spill.layout.head_bytes :]).view(self._arrays.data.dtype)
@@ -244,7 +239,7 @@ def _sorted_edges(spill: Spill, segments: list[Segment], keys: _Range) -> Any:
         layout.head_bytes,
         layout.weight_bytes,
         layout.position_bits,
-        np.cumsum([0] + [segment.count for segment in segments], dtype=np.int64),
+        np.cumsum([0] + [segment.size for segment in segments], dtype=np.int64),
         np.array([segment.first for segment in segments], np.int64),
         keys.base,
         keys.bits,
@@ -254,8 +249,8 @@ def _sorted_edges(spill: Spill, segments: list[Segment], keys: _Range) -> Any:
 def _pieces(segments: list[Segment], capacity: int, size: int) -> Iterator[Segment]:
     """Cut segments into such as fit in memory."""
     for segment in segments:
-        for begin in range(0, segment.count, capacity):
-            yield Segment(segment.first, segment.offset + begin * size, min(capacity, segment.count - begin))
+        for begin in range(0, segment.size, capacity):
+            yield Segment(segment.first, segment.offset + begin * size, min(capacity, segment.size - begin))
 
 
 def _merged(weights: NDArray[np.float64], before: float | None, merge: int) -> float:

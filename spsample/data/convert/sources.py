@@ -152,11 +152,13 @@ def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
         facts |= {"scale": scale, "edge_factor": factor, "num_classes": NUM_CLASSES}
         rules = {"symmetrise": True, "drop_self_loops": True, "deduplicate": "first", "edge_ids": False}
         edges: Any = RmatEdges(scale, factor, seed)
-        return Origin(edges, name, facts, write=partial(write_rmat, scale, factor, seed), rules=rules, num_edges=edges.num_edges)
+        write = partial(write_rmat, scale, factor, seed)
+        return Origin(edges, name, facts, write=write, rules=rules, num_edges=edges.num_edges)
     rows = PlantedRows(*values, random_seed=seed)  # type: ignore[arg-type]
     facts |= {"degree": rows.degree, "noise": rows.noise, "num_classes": rows.num_classes}
     edges = PlantedEdges(rows)
-    return Origin(edges, name, facts, write=partial(write_planted, rows), rules={"edge_ids": False}, num_edges=edges.num_edges)
+    write = partial(write_planted, rows)
+    return Origin(edges, name, facts, write=write, rules={"edge_ids": False}, num_edges=edges.num_edges)
 
 
 def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:

@@ -41,7 +41,7 @@ class Segment(NamedTuple):
 
     first: int
     offset: int
-    count: int
+    size: int
 
 
 class Spill:
@@ -64,7 +64,7 @@ class Spill:
             at = self.nbytes
             self.nbytes += len(records)
             self._chunks[number] = (first, at, offsets)
-        view, done = memoryview(records), 0
+        view, done = records.data, 0
         while done < len(view):
             try:
                 done += os.pwrite(self._descriptor, view[done:], at + done)
@@ -85,10 +85,10 @@ class Spill:
     def read(self, segments: list[Segment]) -> NDArray[np.uint8]:
         """Return the records of segments, one after the other."""
         size = self.layout.size
-        records = np.empty(size * sum(segment.count for segment in segments), np.uint8)
-        view, done = memoryview(records), 0
+        records = np.empty(size * sum(segment.size for segment in segments), np.uint8)
+        view, done = records.data, 0
         for segment in segments:
-            end, at = done + segment.count * size, segment.offset
+            end, at = done + segment.size * size, segment.offset
             while done < end:
                 got = os.preadv(self._descriptor, [view[done:end]], at)
                 if got == 0:

@@ -71,7 +71,7 @@ class _Part:
         try:
             for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
                 values = np.ascontiguousarray(column, dtype=dtype)
-                file.write(memoryview(values).cast("B"))
+                file.write(values.data.cast("B"))
         except OSError as error:
             given = f"{error.strerror} while edges were read"
             raise DataError(argument=str(self._files[0].name), given=given, expected="room on the disk") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.data.convert.chunks import EdgeChunk
+from spsample.data.convert.chunks import EdgeChunk, given_chunk
 from spsample.data.convert.compressed import require_file
 from spsample.data.convert.names import VertexNames
 from spsample.data.convert.options import ConvertOptions
@@ -28,12 +28,15 @@ class ParquetEdges:
         try:
             import pyarrow.parquet
         except ImportError:
-            raise MissingDependencyError(package="pyarrow", needed_for="reading Parquet files", extra="convert") from None
+            needed_for = "reading Parquet files"
+            raise MissingDependencyError(package="pyarrow", needed_for=needed_for, extra="convert") from None
         try:
             self._file: Any = pyarrow.parquet.ParquetFile(path, memory_map=False)
         except (pyarrow.ArrowException, OSError) as error:
-            raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected="a Parquet file") from error
-        self.name, self.num_nodes, self._names = str(path), None, names
+            given = f"an unreadable file ({error})"
+            raise DataError(argument=str(path), given=given, expected="a Parquet file") from error
+        self.name, self._names = str(path), names
+        self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
         words = [*options.columns, *([] if options.weights is None else [options.weights])]
         self._columns = [self._column(word) for word in words]
@@ -52,7 +55,7 @@ class ParquetEdges:
         batches = self._file.iter_batches(batch_size=min(count, 1 << 20), columns=self._columns, use_threads=False)
         try:
             for batch in batches:
-                yield partial(self._chunk, batch) if self._names is None else partial(_given, self._chunk(batch))
+                yield partial(self._chunk, batch) if self._names is None else partial(given_chunk, self._chunk(batch))
         except OSError as error:
             given = f"a file that cannot be read to its end ({error})"
             raise DataError(argument=self.name, given=given, expected="a whole Parquet file") from error
@@ -81,7 +84,3 @@ class ParquetEdges:
         if values.dtype.kind not in "iuf":
             raise DataError(argument=self.name, given=f"weights of type {column.type}", expected="numbers")
         return np.ascontiguousarray(values, dtype=np.float64)
-
-
-def _given(chunk: EdgeChunk) -> EdgeChunk:
-    return chunk

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.data.convert.chunks import EdgeChunk
+from spsample.data.convert.chunks import EdgeChunk, given_chunk
 from spsample.data.convert.compressed import open_bytes
 from spsample.data.convert.core import core
 from spsample.data.convert.names import VertexNames
@@ -53,7 +53,8 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     if options.header is None and not by_name and not options.string_ids and first:
         header = not _are_integers(fields, wanted[:2])
     columns = [_column(path, word, fields if header else None) for word in wanted]
-    return TextForm(delimiter, columns[0], columns[1], columns[2] if len(columns) > 2 else -1, number + 1 if header else 0)
+    weight = columns[2] if len(columns) > 2 else -1
+    return TextForm(delimiter, columns[0], columns[1], weight, number + 1 if header else 0)
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
@@ -88,7 +89,8 @@ class TextEdges:
     rereadable = False
 
     def __init__(self, path: Path, form: TextForm, *, num_nodes: int | None = None) -> None:
-        self.name, self.num_nodes = str(path), num_nodes
+        self.name = str(path)
+        self.num_nodes = num_nodes
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
         self._path, self._form = path, form
 
@@ -162,7 +164,8 @@ class NamedTextEdges:
     rereadable = False
 
     def __init__(self, path: Path, form: TextForm, names: VertexNames) -> None:
-        self.name, self.num_nodes = str(path), None
+        self.name = str(path)
+        self.num_nodes: int | None = None
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
         self._path, self._form, self._names = path, form, names
 
@@ -172,7 +175,7 @@ class NamedTextEdges:
         for text in blocks(self._path, min(count * _BYTES_PER_EDGE, 1 << 22), self._form.skipped):
             chunk = self._read(text, line)
             line += text.count(b"\n")
-            yield lambda chunk=chunk: chunk
+            yield partial(given_chunk, chunk)
 
     def _read(self, text: bytes, line: int) -> EdgeChunk:
         form, ids, weights, where = self._form, [], [], []

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KnownPlaces", "Places", "Stopped", "Turns"]
+__all__ = ["KnownPlaces", "Places", "StoppedError", "Turns"]
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Another thread failed; its error is the one to report."""
 
 
@@ -67,7 +67,7 @@ class Turns:
         with self._change:
             self._change.wait_for(lambda: self._next == bucket or self._stopped)
             if self._stopped:
-                raise Stopped
+                raise StoppedError
             return self.end
 
     def done(self, bucket: int, end: int) -> None:
