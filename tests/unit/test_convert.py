@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from spsample.cli.main import app
 from spsample.data import load_dataset
 from spsample.data.convert import ConvertOptions, convert
 from spsample.data.convert.memory import SortPlan, anonymous_bytes
+from spsample.data.convert.text import TextEdges, text_form
 from spsample.errors import CapacityError, DataError, DTypeError, InputError, SpSampleError
 from spsample.store import Graph, GraphStore
 
@@ -533,3 +536,17 @@ def test_stays_within_its_memory(tmp_path):
     assert process.wait() == 0
     assert 0 < peak < budget
     assert anonymous_bytes() > 0
+
+
+def test_chunks_of_text_go_when_they_are_done(tmp_path):
+    """Without waiting for the garbage collector: their arrays would pile up."""
+    path = write_text(tmp_path / "a.csv", LINES)
+    source = TextEdges(path, text_form(path, ConvertOptions()))
+    gc.disable()
+    try:
+        chunk = next(iter(source.tasks(64)))()
+        kept = weakref.ref(chunk)
+        del chunk
+        assert kept() is None
+    finally:
+        gc.enable()

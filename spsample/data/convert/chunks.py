@@ -19,7 +19,7 @@ __all__ = ["EdgeChunk", "EdgeSource", "array_chunks", "check_chunk", "given_chun
 class EdgeChunk:
     """Consecutive edges: edge i leads from ``sources[i * step]`` to ``targets[i * step]``.
 
-    `first` is the position of edge 0 in the input. `place(i)` says where edge i stands in it, for messages; `lines` are
+    `first` is the position of edge 0 in the input. `place(i, first line)` says where edge i stands in it, for messages; `lines` are
     the lines of a text that the chunk took. `problem(first line)` is what ended it early, if anything did. Loops that
     were `added` are not dropped.
     """
@@ -31,14 +31,14 @@ class EdgeChunk:
     weights: NDArray[Any] | None = None
     first: int = 0
     lines: int = 0
-    place: Callable[[int], str] | None = None
+    place: Callable[[int, int], str] | None = None
     problem: Callable[[int], Exception] | None = None
     first_line: int = 1
     added: bool = False
 
     def where(self, i: int) -> str:
         """Where edge i stands in the input."""
-        return f"edge {self.first + i}" if self.place is None else self.place(i)
+        return f"edge {self.first + i}" if self.place is None else self.place(i, self.first_line)
 
 
 class EdgeSource(Protocol):

@@ -116,7 +116,7 @@ def convert(
     threads = chosen.threads or int(core().get_num_threads())
     sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:
-        origin = open_origin(source, chosen, sizes.capacity * 16, writer.folder)
+        origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
         run = _Run(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
         result = run.go()
         clear_pool()
@@ -160,7 +160,7 @@ class _Run:
         """Count and check all edges; return them in a form that can be read again."""
         started = time.perf_counter()
         if self.options.renumber != "no":
-            distinct = DistinctIds(self.plan.capacity * 16)
+            distinct = DistinctIds(self.plan.capacity * 64)
             staged = self._staging(source, stack)
             self._measure(source, partial(self._stage_distinct, staged, distinct), count=False)
             staged.flush()

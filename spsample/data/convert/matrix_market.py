@@ -63,7 +63,7 @@ class MatrixMarketEdges:
         chunk.sources, chunk.targets = np.where(reverse, ends[1], ends[0]), np.where(reverse, ends[0], ends[1])
         chunk.weights = None if chunk.weights is None else chunk.weights[entry]
         chunk.count = len(entry)
-        chunk.place = None if place is None else lambda i: place(int(entry[i]))
+        chunk.place = None if place is None else lambda i, line: place(int(entry[i]), line)
         return chunk
 
     def check_count(self, edges: int) -> None:

@@ -26,7 +26,7 @@ def _check_room(argument: str, used: int, room: int) -> None:
         raise CapacityError(
             argument=argument,
             given=f"vertex ids that take {format_bytes(used)}",
-            expected=f"at most {format_bytes(room)}, half of the memory budget: they are kept in memory",
+            expected=f"at most {format_bytes(room)}, a third of the memory budget: they are kept in memory",
             hint="Raise --memory-budget.",
         )
 

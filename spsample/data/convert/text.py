@@ -106,7 +106,7 @@ class TextEdges:
         )
         held = None if self.weight_dtype is None else weights
         chunk = EdgeChunk(sources, targets, len(sources), weights=held, lines=lines)
-        chunk.place = lambda i: _line_of_edge(chunk, text, i)
+        chunk.place = partial(_line_of_edge, text)
         if bad >= 0:
             chunk.problem = partial(self._refusal, text.split(b"\n")[bad], bad)
         return chunk
@@ -123,10 +123,10 @@ def bad_line(name: str, number: int, line: str, words: str) -> DataError:
     return DataError(argument=name, given=f"{shown!r} in line {number}", expected=words, hint=hint)
 
 
-def _line_of_edge(chunk: EdgeChunk, text: bytes, edge: int) -> str:
+def _line_of_edge(text: bytes, edge: int, first_line: int) -> str:
     numbers = (i for i, line in enumerate(text.split(b"\n")) if _holds_data(line.decode("utf-8", "replace")))
     at = next((number for i, number in enumerate(numbers) if i == edge), 0)
-    return f"line {chunk.first_line + at}"
+    return f"line {first_line + at}"
 
 
 def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
@@ -193,4 +193,4 @@ class NamedTextEdges:
             where.append(number)
         pairs = np.array(ids, dtype=np.int64).reshape(-1, 2).T.copy()
         held: Any = None if self.weight_dtype is None else np.array(weights, dtype=np.float64)
-        return EdgeChunk(pairs[0], pairs[1], len(ids), weights=held, place=lambda i: f"line {where[i]}")
+        return EdgeChunk(pairs[0], pairs[1], len(ids), weights=held, place=lambda i, _: f"line {where[i]}")
