@@ -112,4 +112,7 @@ NB_MODULE(_core, m) {
     spsample::bind_select_rows(m);
     spsample::bind_interleave(m);
     spsample::bind_coordinates(m);
+    spsample::bind_edge_partition(m);
+    spsample::bind_edge_bucket(m);
+    spsample::bind_edge_text(m);
 }

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
+from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
 from spsample.cli.plan import plan
@@ -44,6 +45,7 @@ app = typer.Typer(
     help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
 )
 app.command()(train)
+app.command()(convert)
 app.command()(info)
 app.command()(doctor)
 app.command()(sample)

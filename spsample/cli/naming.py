@@ -13,6 +13,8 @@ _NAMES = (
     "backend",
     "batch_size",
     "bulk_size",
+    "columns",
+    "deduplicate",
     "dropout",
     "epochs",
     "eval_every",
@@ -24,13 +26,17 @@ _NAMES = (
     "layout",
     "memory_budget",
     "metric",
+    "num_nodes",
     "prefetch",
     "random_seed",
     "sampler",
     "scaling",
     "seeds",
     "split",
+    "string_ids",
+    "threads",
     "weight_decay",
+    "weights",
 )
 _OPTIONS = {name: "--" + name.replace("_", "-") for name in _NAMES}
 _OPTIONS |= {"architecture": "--model", "learning_rate": "--lr"}

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PhiloxStream"]
 
+_WORDS = 4
+"""That one step of the counter makes."""
+
 
 class PhiloxStream:
     """A stream of random arrays from Philox4x64-10.
@@ -35,9 +38,22 @@ class PhiloxStream:
     """
 
     def __init__(self, seed: int, purpose: int = 0) -> None:
-        checked = require_int("random_seed", seed, minimum=0)
+        self._seed, self._purpose = require_int("random_seed", seed, minimum=0), purpose
         spawn_key = (purpose,) if purpose else ()
-        self._bits = np.random.Philox(np.random.SeedSequence(checked, spawn_key=spawn_key))
+        self._bits = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=spawn_key))
+
+    def at(self, place: int) -> PhiloxStream:
+        """The same stream from word `place` on, whatever was taken from this one.
+
+        Examples
+        --------
+        >>> bool(PhiloxStream(0).at(5).words(1) == PhiloxStream(0).words(6)[5])
+        True
+        """
+        stream = PhiloxStream(self._seed, self._purpose)
+        stream._bits.advance(place // _WORDS)
+        stream._bits.random_raw(place % _WORDS)
+        return stream
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """``count`` random 64-bit words."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from spsample.store.validation import INT32_NODES, require_int
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["planted", "rewire"]
+__all__ = ["PlantedRows", "planted", "rewire"]
 
 _REWIRING = 1
 
@@ -121,6 +121,43 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     return replace(dataset, name=f"{dataset.name}-rewired", graph=shuffled, meta=meta)
 
 
+class PlantedRows:
+    """The same problem a range of vertices at a time, for graphs that do not fit in memory; parameters as `planted`."""
+
+    def __init__(
+        self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0
+    ) -> None:
+        _check(num_nodes, degree, num_classes, noise)
+        self.num_nodes, self.degree, self.num_classes, self.noise = num_nodes, degree, num_classes, noise
+        self.stream = PhiloxStream(random_seed)
+        self.split_place = (degree + 4) * num_nodes  # words before the permutation of the split
+
+    def _from(self, array: int, first: int) -> PhiloxStream:
+        """The stream from the word of vertex `first` in the array number `array` that `planted` draws."""
+        return self.stream.at(array * self.num_nodes + first)
+
+    def neighbours(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return the in-neighbours of the vertices first to last - 1, ascending in each row."""
+        chosen = np.empty((last - first, self.degree), dtype=np.int64)
+        for step in range(self.degree):
+            largest = self.num_nodes - 1 - self.degree + step
+            _choose(chosen, step, largest, self._from(step, first).below(largest + 1, last - first))
+        return _without_self(chosen, first)
+
+    def colours(self, first: int, last: int) -> NDArray[np.int64]:
+        """Return the colours of the vertices first to last - 1."""
+        return self._from(self.degree, first).below(self.num_classes, last - first)
+
+    def labels(self, first: int, last: int, colours: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return labels and Bayes rates of these vertices, of whose neighbours the colours are given."""
+        tied = _most_frequent(colours, self.num_classes)
+        majority = _pick_one(tied, self._from(self.degree + 1, first))
+        chance = self._from(self.degree + 2, first).uniform(last - first)
+        shift = 1 + self._from(self.degree + 3, first).below(self.num_classes - 1, last - first)
+        labels = np.where(chance < self.noise, (majority + shift) % self.num_classes, majority)
+        return labels, _bayes_rates(tied.sum(axis=1), self.num_classes, self.noise)
+
+
 def _check(num_nodes: int, degree: int, num_classes: int, noise: float) -> None:
     require_int("degree", degree, minimum=1)
     require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
@@ -133,10 +170,19 @@ def _distinct_neighbours(num_nodes: int, degree: int, stream: PhiloxStream) -> N
     """Choose ``degree`` other vertices for every vertex, ascending: Floyd's algorithm, all rows at once."""
     chosen = np.empty((num_nodes, degree), dtype=np.int64)
     for step, last in enumerate(range(num_nodes - 1 - degree, num_nodes - 1)):
-        draw = stream.below(last + 1, num_nodes)
-        repeated = (chosen[:, :step] == draw[:, None]).any(axis=1)
-        chosen[:, step] = np.where(repeated, last, draw)
-    chosen += chosen >= np.arange(num_nodes)[:, None]
+        _choose(chosen, step, last, stream.below(last + 1, num_nodes))
+    return _without_self(chosen, 0)
+
+
+def _choose(chosen: NDArray[np.int64], step: int, last: int, draw: NDArray[np.int64]) -> None:
+    """One step of Floyd's algorithm: what was drawn, or `last` where that was chosen before."""
+    repeated = (chosen[:, :step] == draw[:, None]).any(axis=1)
+    chosen[:, step] = np.where(repeated, last, draw)
+
+
+def _without_self(chosen: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """From numbers among the other vertices to vertices, ascending; row 0 is vertex `first`."""
+    chosen += chosen >= np.arange(first, first + len(chosen))[:, None]
     chosen.sort(axis=1)
     return chosen
 

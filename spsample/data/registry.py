@@ -17,7 +17,7 @@ from spsample.data.stored import is_store, load_store
 from spsample.errors import DTypeError, InputError
 from spsample.store.validation import require_int
 
-__all__ = ["load_dataset"]
+__all__ = ["GENERATORS", "generator_arguments", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ _GENERATORS = {
         words={"num_nodes": "NODES", "degree": "DEGREE", "num_classes": "CLASSES", "noise": "NOISE"},
     ),
 }
+GENERATORS = tuple(_GENERATORS)
+"""Names of the generators, which are called by ``name:ARG,ARG,...``."""
+
 _FORMS = (
     "'digits', the folder of a store, a path ending in .npz, "
     + ", ".join(g.form for g in _GENERATORS.values())
@@ -130,3 +133,20 @@ def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:
         return [convert(word) for convert, word in zip(generator.types, words, strict=False)]
     except ValueError as error:
         raise InputError(argument="dataset", given=f"{spec!r} ({error})", expected=generator.form) from None
+
+
+def generator_arguments(spec: str) -> list[float]:
+    """Return the arguments of a generator that `spec` calls, a name of `GENERATORS` before its colon.
+
+    Raises
+    ------
+    InputError
+        If there are too few, too many, or others than numbers.
+
+    Examples
+    --------
+    >>> generator_arguments("rmat:8,4")
+    [8, 4]
+    """
+    name, _, arguments = spec.partition(":")
+    return _parse(spec, arguments, _GENERATORS[name])

@@ -14,15 +14,22 @@ from spsample.store.validation import require_int
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["rmat", "rmat_pairs"]
+__all__ = ["NUM_CLASSES", "NUM_FEATURES", "check_rmat", "rmat", "rmat_pairs", "rmat_piece"]
 
 _A, _B, _C = 0.57, 0.19, 0.19
 _CHUNK = 1 << 22
 _MAX_SCALE = 31
+NUM_FEATURES = 32
+NUM_CLASSES = 16
 
 
 def rmat(
-    scale: int, edge_factor: int, *, num_features: int = 32, num_classes: int = 16, random_seed: int = 0
+    scale: int,
+    edge_factor: int,
+    *,
+    num_features: int = NUM_FEATURES,
+    num_classes: int = NUM_CLASSES,
+    random_seed: int = 0,
 ) -> Dataset:
     """Return an R-MAT graph of ``2**scale`` vertices with random features and labels.
 
@@ -45,8 +52,7 @@ def rmat(
     >>> rmat(8, 4).graph.num_nodes
     256
     """
-    require_int("scale", scale, minimum=1, maximum=_MAX_SCALE)
-    require_int("edge_factor", edge_factor, minimum=1)
+    check_rmat(scale, edge_factor)
     stream = PhiloxStream(random_seed)
     n = 1 << scale
     sources, targets = rmat_pairs(scale, edge_factor * n, stream)
@@ -64,6 +70,12 @@ def rmat(
     )
 
 
+def check_rmat(scale: int, edge_factor: int) -> None:
+    """Check the parameters of `rmat`, which has the errors."""
+    require_int("scale", scale, minimum=1, maximum=_MAX_SCALE)
+    require_int("edge_factor", edge_factor, minimum=1)
+
+
 def rmat_pairs(scale: int, count: int, stream: PhiloxStream) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ``count`` directed R-MAT pairs (sources, targets), with duplicates and self-loops.
 
@@ -74,8 +86,38 @@ def rmat_pairs(scale: int, count: int, stream: PhiloxStream) -> tuple[NDArray[np
         chunk = slice(start, min(start + _CHUNK, count))
         for _ in range(scale):
             u = stream.uniform(chunk.stop - chunk.start)
-            lower = u >= _A + _B
-            right = ((u >= _A) & ~lower) | (u >= _A + _B + _C)
-            sources[chunk] = 2 * sources[chunk] + lower
-            targets[chunk] = 2 * targets[chunk] + right
+            sources[chunk], targets[chunk] = _descend(sources[chunk], targets[chunk], u)
     return sources, targets
+
+
+def rmat_piece(
+    scale: int, count: int, piece: slice, stream: PhiloxStream
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the pairs `piece` of the first `count` pairs of a stream, without making the others.
+
+    Examples
+    --------
+    >>> whole = rmat_pairs(6, 100, PhiloxStream(0))
+    >>> piece = rmat_piece(6, 100, slice(30, 50), PhiloxStream(0))
+    >>> bool((piece[0] == whole[0][30:50]).all() and (piece[1] == whole[1][30:50]).all())
+    True
+    """
+    size = piece.stop - piece.start
+    sources, targets = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for start in range(piece.start - piece.start % _CHUNK, piece.stop, _CHUNK):
+        first, last = max(start, piece.start), min(start + _CHUNK, piece.stop)
+        length = min(_CHUNK, count - start)
+        here = slice(first - piece.start, last - piece.start)
+        for level in range(scale):
+            u = stream.at(start * scale + level * length + first - start).uniform(last - first)
+            sources[here], targets[here] = _descend(sources[here], targets[here], u)
+    return sources, targets
+
+
+def _descend(
+    sources: NDArray[np.int64], targets: NDArray[np.int64], u: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Append the two bits of the quadrants that uniform numbers pick."""
+    lower = u >= _A + _B
+    right = ((u >= _A) & ~lower) | (u >= _A + _B + _C)
+    return 2 * sources + lower, 2 * targets + right

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["ACCESS", "check_file", "create_map", "open_map"]
+__all__ = ["ACCESS", "check_file", "create_map", "open_map", "shorten_map"]
 
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
@@ -34,6 +34,23 @@ def create_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDAr
         offset = file.tell()
         file.flush()
         _reserve(file.fileno(), offset + size)
+    if size == 0:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
+
+
+def shorten_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Cut a file that `create_map` made to fewer rows, and map it again."""
+    size = ArraySpec(dtype, shape, ()).nbytes
+    with path.open("r+b") as file:
+        np.lib.format.read_magic(file)
+        np.lib.format.read_array_header_1_0(file)
+        offset = file.tell()
+        file.seek(0)
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        if file.tell() != offset:  # NumPy leaves room for longer numbers, so that shorter ones fit, too
+            raise OSError(0, "the header of an .npy file changed its size", str(path))
+        file.truncate(offset + size)
     if size == 0:
         return np.zeros(shape, dtype)
     return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)

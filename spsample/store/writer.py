@@ -24,7 +24,8 @@ from spsample.store.layout import (
     check_layout,
     parse_meta,
 )
-from spsample.store.mapping import create_map
+from spsample.store.mapping import create_map, shorten_map
+from spsample.store.validation import require_int
 
 __all__ = ["StoreWriter"]
 
@@ -148,6 +149,35 @@ class StoreWriter:
         """Write a whole array under the name `name`; errors as `create`."""
         values = np.asarray(array)
         self.create(name, values.dtype, values.shape)[...] = values
+
+    def shorten(self, name: str, length: int) -> NDArray[Any]:
+        """Keep the first `length` rows of an array; return a new map, the old one must not be used any more.
+
+        Raises
+        ------
+        InputError
+            If there is no such array, or it has fewer rows.
+        """
+        array = self._made(name)
+        require_int("length", length, minimum=0, maximum=len(array))
+        self._arrays[name] = np.empty(0)  # lets go of the map
+        with system_errors(self.path, _WRITABLE):
+            self._arrays[name] = shorten_map(
+                self._open_folder().path / array_file(name), array.dtype, (length, *array.shape[1:])
+            )
+        return self._arrays[name]
+
+    def discard(self, name: str) -> None:
+        """Remove an array; errors as `shorten`."""
+        self._made(name)
+        del self._arrays[name]
+        with system_errors(self.path, _WRITABLE):
+            (self._open_folder().path / array_file(name)).unlink()
+
+    def _made(self, name: str) -> NDArray[Any]:
+        if name not in self._arrays:
+            raise InputError(argument="name", given=repr(name), expected="an array that was created")
+        return self._arrays[name]
 
     def set(self, **facts: Any) -> None:
         """Put facts into ``meta.json``: anything that JSON can hold; NumPy numbers become plain ones.

@@ -1,0 +1,128 @@
+"""What goes into a store beside the graph: features, labels, splits, names of the vertices, facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spsample.data.convert.arrays import load_map
+from spsample.data.convert.options import ConvertOptions
+from spsample.errors import DataError
+from spsample.store.layout import OWN_KEYS
+
+if TYPE_CHECKING:
+    from spsample.data.convert.sources import Origin
+    from spsample.store import StoreWriter
+
+__all__ = ["write_attributes"]
+
+_PARTS = ("train", "val", "test")
+_COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
+_BYTES = 1 << 22
+
+
+def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOptions, num_nodes: int) -> None:
+    """Write everything that is known of the vertices; files given override what the source has.
+
+    Raises
+    ------
+    DataError
+        If a file does not fit the graph.
+    """
+    arrays = dict(origin.arrays)
+    facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
+    if options.features is not None:
+        arrays["x"] = _features(options.features, num_nodes)
+    if options.labels is not None:
+        arrays["y"] = _labels(options.labels, num_nodes)
+        facts["num_classes"] = _num_classes(arrays["y"])
+    if options.splits is not None:
+        arrays = {name: array for name, array in arrays.items() if name.partition("_")[0] not in _PARTS}
+        arrays |= _splits(options.splits, num_nodes)
+    for name, array in arrays.items():
+        _write(writer, name, array)
+    if "x" in arrays and not sparse.issparse(arrays["x"]):
+        facts["node_features"] = ["x"]
+    if origin.names is not None:
+        origin.names.write(writer)
+    if origin.original_ids is not None:
+        writer.write("original_ids", origin.original_ids)
+    if origin.write is not None:
+        origin.write(writer)
+        facts["node_features"] = ["x"]
+    writer.set(**facts)
+
+
+def _write(writer: StoreWriter, name: str, array: Any) -> None:
+    if sparse.issparse(array):
+        for part in ("indptr", "indices", "data"):
+            writer.write(f"{name}_{part}", getattr(array, part))
+        writer.set(x_shape=[int(size) for size in array.shape])
+        return
+    target = writer.create(name, array.dtype, array.shape)
+    rows = max(1, _BYTES // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
+    for first in range(0, len(array), rows):
+        target[first : first + rows] = array[first : first + rows]
+
+
+def _features(path: Path, num_nodes: int) -> NDArray[Any]:
+    array = load_map(path)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or len(array) != num_nodes:
+        given = f"features of dtype {array.dtype} and shape {array.shape}"
+        raise DataError(argument=str(path), given=given, expected=f"numbers in {num_nodes} rows, one per vertex")
+    if array.dtype.kind == "f":
+        rows = max(1, _BYTES // max(1, array[:1].nbytes))
+        for first in range(0, num_nodes, rows):
+            finite = np.isfinite(array[first : first + rows]).reshape(len(array[first : first + rows]), -1).all(axis=1)
+            if not finite.all():
+                given = f"a value that is not finite in row {first + int(np.argmin(finite))}"
+                raise DataError(argument=str(path), given=given, expected="finite features")
+    return array
+
+
+def _labels(path: Path, num_nodes: int) -> NDArray[Any]:
+    array = load_map(path)
+    if array.dtype.kind not in "iu" or array.ndim not in (1, 2) or len(array) != num_nodes:
+        given = f"labels of dtype {array.dtype} and shape {array.shape}"
+        raise DataError(argument=str(path), given=given, expected=f"integers in {num_nodes} rows, one per vertex")
+    if array.size and array.min() < -1:
+        given = f"label {int(array.min())} at position {int(np.argmin(array))}"
+        raise DataError(argument=str(path), given=given, expected="labels from 0 on, -1 where unlabelled")
+    return array.astype(np.int64)
+
+
+def _num_classes(y: NDArray[Any]) -> int:
+    return int(y.shape[1]) if y.ndim == 2 else int(y.max(initial=-1)) + 1
+
+
+def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
+    """The index sets or masks of an ``.npz`` file."""
+    expected = "an .npz file of train_idx, val_idx and test_idx, or train_masks, val_masks and test_masks"
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+    for form in ("masks", "idx"):
+        names = [f"{part}_{form}" for part in _PARTS]
+        if all(name in arrays for name in names):
+            return {name: _checked_part(path, name, arrays[name], num_nodes) for name in names}
+    raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
+
+
+def _checked_part(path: Path, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[Any]:
+    if name.endswith("masks"):
+        masks = array[None] if array.ndim == 1 else array
+        if masks.dtype != np.bool_ or masks.ndim != 2 or masks.shape[1] != num_nodes:
+            given = f"{name} of dtype {array.dtype} and shape {array.shape}"
+            raise DataError(argument=str(path), given=given, expected=f"bool of shape (splits, {num_nodes})")
+        return masks
+    outside = array.dtype.kind not in "iu" or array.ndim != 1 or (array < 0).any() or (array >= num_nodes).any()
+    if outside:
+        given = f"{name} of dtype {array.dtype} and shape {array.shape}, or with an id out of range"
+        raise DataError(argument=str(path), given=given, expected=f"a vector of vertex ids in [0, {num_nodes})")
+    return array.astype(np.int64)

@@ -1,0 +1,157 @@
+"""Graphs that are in memory already: data sets and PyG's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.data.convert.arrays import ArrayEdges
+from spsample.data.convert.chunks import EdgeChunk, EdgeSource
+from spsample.data.convert.compressed import require_file
+from spsample.data.dataset import Dataset
+from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
+from spsample.store import Graph
+from spsample.store.validation import as_edge_index, as_weights
+
+__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges"]
+
+_PARTS = ("train", "val", "test")
+
+
+class GraphEdges:
+    """The entries of a graph as edges; their positions are those in its arrays."""
+
+    rereadable = True
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.num_nodes: int | None = graph.num_nodes
+        self.weight_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for first in range(0, self._graph.num_edges, count):
+            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
+
+    def _chunk(self, first: int, last: int) -> EdgeChunk:
+        graph = self._graph
+        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
+        end = int(np.searchsorted(graph.indptr, last, side="left"))
+        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
+        sources = graph.indices[first:last]
+        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
+        weights = None if graph.data is None else graph.data[first:last]
+        return EdgeChunk(sources, targets, last - first, 1, weights, first)
+
+
+def dataset_edges(graph: Graph, name: str) -> EdgeSource:
+    """Return the edges of a graph."""
+    return GraphEdges(name, graph)
+
+
+def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a data set, apart from its graph."""
+    facts = {**dataset.meta, "name": dataset.name, "metric": dataset.metric, "num_classes": dataset.num_classes}
+    arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
+    if dataset.num_classes:
+        arrays["y"] = dataset.y
+    parts = {f"{part}_idx": getattr(dataset, f"{part}_idx") for part in _PARTS}
+    if any(len(ids) for ids in parts.values()):
+        arrays |= parts
+    return facts, arrays
+
+
+def load_pyg(path: Path) -> Any:
+    """Load PyG's ``Data`` from a file that ``torch.save`` wrote.
+
+    Only tensors and PyG's own types are loaded; other pickled objects are refused.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without torch or torch_geometric.
+    DataError
+        If the file cannot be read so, or holds something else.
+    """
+    require_file(path)
+    try:
+        import torch
+        import torch_geometric.data
+        from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+        from torch_geometric.data.storage import GlobalStorage
+    except ImportError as error:
+        name = error.name or "torch_geometric"
+        raise MissingDependencyError(package=name, needed_for="reading PyG's data", extra="pyg") from None
+    kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+    try:
+        with torch.serialization.safe_globals(kinds):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and pickle raise many types
+        message = str(error).strip().split("\n")[0][:200]
+        expected = "torch_geometric.data.Data, saved by torch.save"
+        raise DataError(argument=str(path), given=f"a file that is none ({message})", expected=expected) from error
+    while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
+        loaded = loaded[0]
+    if isinstance(loaded, dict) and "edge_index" in loaded:
+        loaded = torch_geometric.data.Data.from_dict(loaded)
+    return loaded
+
+
+def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, dict[str, Any], dict[str, Any]]:
+    """Return edges, facts and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If it has no edges, or is something else.
+    """
+    if getattr(data, "edge_index", None) is None:
+        given = f"an object of type {type(data).__name__} without edge_index"
+        raise DTypeError(argument="source", given=given, expected="a path, a Dataset, or torch_geometric.data.Data")
+    pairs = as_edge_index("edge_index", data.edge_index)
+    edges = ArrayEdges(name, pairs[0], pairs[1], 1, _pyg_weights(data, weights, pairs.shape[1]))
+    number = getattr(data, "num_nodes", None)
+    edges.num_nodes = None if number is None else int(number)
+    arrays: dict[str, Any] = {}
+    if getattr(data, "x", None) is not None:
+        arrays["x"] = np.asarray(data.x)
+    facts: dict[str, Any] = {"name": name}
+    if getattr(data, "y", None) is not None and len(data.y) == number:
+        arrays["y"] = _labels(np.asarray(data.y))
+        facts["num_classes"] = int(arrays["y"].max(initial=-1)) + 1 if arrays["y"].ndim == 1 else arrays["y"].shape[1]
+    return edges, facts, arrays | _pyg_masks(data)
+
+
+def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:
+    held = getattr(data, weights or "edge_weight", None)
+    if held is None:
+        if weights is not None:
+            expected = "an attribute of the data with edge weights"
+            raise InputError(argument="weights", given=repr(weights), expected=expected)
+        return None
+    array = as_weights("weights", np.asarray(held).reshape(-1))
+    if len(array) != count:
+        raise InputError(argument="weights", given=f"{len(array)} weights", expected=f"{count}, one per edge")
+    return array
+
+
+def _labels(y: NDArray[Any]) -> NDArray[Any]:
+    flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
+    return np.where(np.isnan(flat), -1, flat).astype(np.int64) if flat.dtype.kind == "f" else flat.astype(np.int64)
+
+
+def _pyg_masks(data: Any) -> dict[str, NDArray[np.bool_]]:
+    """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
+    masks = [getattr(data, f"{part}_mask", None) for part in _PARTS]
+    if any(mask is None for mask in masks):
+        return {}
+    arrays = [np.asarray(mask) for mask in masks]
+    splits = max(array.shape[1] if array.ndim == 2 else 1 for array in arrays)
+    shaped = [np.ascontiguousarray(a.T) if a.ndim == 2 else np.tile(a, (splits, 1)) for a in arrays]
+    return {f"{part}_masks": np.asarray(mask, bool) for part, mask in zip(_PARTS, shaped, strict=True)}

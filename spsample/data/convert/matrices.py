@@ -1,0 +1,45 @@
+"""Matrices and data sets in ``.npz`` files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from spsample.data.convert.compressed import require_file
+from spsample.data.dataset import Dataset
+from spsample.data.npz import load_npz
+from spsample.errors import DataError, InputError
+from spsample.store import Graph
+
+__all__ = ["open_npz"]
+
+
+def open_npz(path: Path) -> Dataset:
+    """Load a graph from ``scipy.sparse.save_npz``, or a data set in the form of `load_npz`.
+
+    Raises
+    ------
+    DataError
+        If the file is neither.
+    """
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = set(archive.namelist())
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected="an .npz file") from error
+    if "format.npy" not in members:
+        return load_npz(path)
+    try:
+        graph = Graph.from_scipy(scipy.sparse.load_npz(path))
+    except InputError as error:
+        given = f"{error.argument} with {error.given}"
+        raise DataError(argument=str(path), given=given, expected=error.expected) from error
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        given = f"a matrix that cannot be read ({error})"
+        raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error
+    empty = np.empty(0, np.int64)
+    return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)

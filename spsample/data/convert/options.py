@@ -1,0 +1,120 @@
+"""What a conversion is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spsample.errors import InputError
+from spsample.sparse.checks import require_choice, require_int
+from spsample.sparse.runtime import MOST_THREADS
+from spsample.sparse.units import require_bytes
+from spsample.store.validation import check_num_nodes
+
+__all__ = ["FORMATS", "ConvertOptions"]
+
+FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
+_RENUMBER = ("no", "sorted")
+_MERGES = ("no", "sum", "first", "max")
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """How edges are read, what is done to them, and what it may cost.
+
+    Parameters
+    ----------
+    format
+        Of the source: ``"auto"`` goes by the name; ``"text"`` (CSV, TSV, white space), ``"npy"``, ``"int32"`` and
+        ``"int64"`` (raw little-endian pairs), ``"parquet"``, ``"mtx"`` (Matrix Market), ``"npz"``, ``"pyg"``
+        (``torch.save``), ``"dataset"`` (a name that `load_dataset` knows).
+    columns
+        Source and target column of a table: names, or numbers from 0.
+    weights
+        Column of the weights, by name or number; None: no weights. Matrices with values, and arrays that hold weights,
+        keep theirs.
+    header
+        Whether the first line of a text names its columns; None: where it is no edge.
+    string_ids
+        Vertices are named by strings (tables only): numbered in order of first appearance, names kept in the store.
+    renumber
+        ``"sorted"``: ids that occur become 0, 1, ... in ascending order, ``original_ids`` keeps what they were.
+    num_nodes
+        Number of vertices; None: the largest id plus 1, or what the source says.
+    symmetrise
+        Add the reverse of every edge that is no loop, with the same edge id and weight, right behind it.
+    deduplicate
+        Edges between the same two vertices become one, with the edge id of the first: weights are added (``"sum"``),
+        or the first or largest taken; ``"no"`` keeps all. After `symmetrise`.
+    drop_self_loops, add_self_loops
+        Leave loops out; add one of weight 1 to every vertex, as edges behind the last (both: exactly one each).
+    edge_ids
+        Keep each entry's position in the input. Left out of the store where it is the entry's own place.
+    features, labels, splits
+        Files: ``.npy`` of n rows; ``.npy`` of n integers; ``.npz`` of ``train_idx``, ... or masks.
+    memory_budget
+        Most anonymous memory of the process, in bytes or as "2GiB"; None: half of what is available.
+    threads
+        None: as many as the kernels use.
+    random_seed
+        Of generated graphs.
+    overwrite
+        Replace a store at the path.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If a value cannot be used.
+
+    Examples
+    --------
+    >>> ConvertOptions(deduplicate="sum", symmetrise=True).deduplicate
+    'sum'
+    """
+
+    format: str = "auto"
+    columns: tuple[str, ...] = ("0", "1")
+    weights: str | None = None
+    header: bool | None = None
+    string_ids: bool = False
+    renumber: str = "no"
+    num_nodes: int | None = None
+    symmetrise: bool = False
+    deduplicate: str = "no"
+    drop_self_loops: bool = False
+    add_self_loops: bool = False
+    edge_ids: bool = True
+    features: Path | None = None
+    labels: Path | None = None
+    splits: Path | None = None
+    memory_budget: Any = None
+    threads: int | None = None
+    random_seed: int = 0
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice("format", self.format, FORMATS)
+        require_choice("renumber", self.renumber, _RENUMBER)
+        require_choice("deduplicate", self.deduplicate, _MERGES)
+        require_int("random_seed", self.random_seed, minimum=0)
+        if self.num_nodes is not None:
+            check_num_nodes("num_nodes", self.num_nodes)
+        if self.threads is not None:
+            require_int("threads", self.threads, minimum=1, maximum=MOST_THREADS)
+        if self.memory_budget is not None:
+            require_bytes("memory_budget", self.memory_budget)
+        if len(set(self.columns)) != 2:
+            given = ",".join(self.columns)
+            raise InputError(argument="columns", given=given, expected="two different columns: SOURCE,TARGET")
+        if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):
+            given = "string ids with renumber or num_nodes"
+            raise InputError(argument="string_ids", given=given, expected="one way of numbering the vertices")
+        if self.renumber != "no" and self.num_nodes is not None:
+            given = f"{self.num_nodes} with renumber"
+            raise InputError(argument="num_nodes", given=given, expected="no number where vertices are renumbered")
+
+    @property
+    def merge(self) -> int:
+        """`deduplicate` as the kernels take it."""
+        return {"no": 0, "first": 1, "sum": 2, "max": 3}[self.deduplicate]

@@ -1,0 +1,169 @@
+"""From what the user names to edges and what comes with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.data.convert.arrays import npy_edges, npy_pair, raw_edges
+from spsample.data.convert.compressed import COMPRESSED, decompressed, inner_suffix
+from spsample.data.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
+from spsample.data.convert.graphs import data_attributes, dataset_edges, load_pyg, pyg_edges
+from spsample.data.convert.matrix_market import MatrixMarketEdges
+from spsample.data.convert.names import VertexNames
+from spsample.data.convert.options import ConvertOptions
+from spsample.data.convert.tables import ParquetEdges
+from spsample.data.convert.text import NamedTextEdges, TextEdges, text_form
+from spsample.data.dataset import Dataset
+from spsample.data.planted import PlantedRows
+from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
+from spsample.data.rmat import NUM_CLASSES
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from spsample.data.convert.chunks import EdgeSource
+    from spsample.store import StoreWriter
+
+__all__ = ["Origin", "open_origin"]
+
+_SUFFIXES = {
+    ".txt": "text", ".csv": "text", ".tsv": "text", ".edges": "text", ".el": "text", ".wel": "text", ".ssv": "text",
+    ".npy": "npy", ".i4": "int32", ".i8": "int64", ".int32": "int32", ".int64": "int64", ".parquet": "parquet",
+    ".pq": "parquet", ".mtx": "mtx", ".mm": "mtx", ".npz": "npz", ".pt": "pyg", ".pth": "pyg",
+}  # fmt: skip
+_MAPPED = ("npy", "int32", "int64", "parquet", "npz", "pyg")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Edges, and what else the source tells: facts for ``meta.json``, arrays to be written, names of the vertices."""
+
+    edges: EdgeSource
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+    write: Callable[[StoreWriter], None] | None = None
+    names: VertexNames | None = None
+    original_ids: NDArray[np.int64] | None = None
+    num_edges: int | None = None
+    rules: dict[str, Any] = field(default_factory=dict)
+    """Options that the source settles itself."""
+
+    def check(self, edges: int) -> None:
+        """Compare the number of edges read with what the source says of it."""
+        if isinstance(self.edges, MatrixMarketEdges):
+            self.edges.check_count(edges)
+
+    def num_names(self) -> int:
+        """How many vertices have been named."""
+        return 0 if self.names is None else len(self.names)
+
+
+def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -> Origin:
+    """Find out what `source` is, and open it.
+
+    Names of vertices may take `room` bytes; `folder` is for a decompressed copy of what cannot be read as a stream.
+
+    Raises
+    ------
+    DataError, InputError, MissingDependencyError
+        If it cannot be read.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        return _from_object(source, options, "graph")
+    text = os.fspath(source)
+    kind = options.format if options.format != "auto" else _kind(text)
+    if kind not in ("text", "parquet"):
+        _refuse_table_options(kind, options)
+    if kind in _MAPPED and Path(text).suffix.lower() in COMPRESSED:
+        with decompressed(Path(text), folder) as plain:
+            return replace(_opened(str(plain), kind, options, room), name=Path(text).name.split(".")[0])
+    return _opened(text, kind, options, room)
+
+
+def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
+    if kind == "dataset":
+        return _named(text, options)
+    if kind == "npz":
+        from spsample.data.convert.matrices import open_npz
+
+        return _from_object(open_npz(Path(text)), options, Path(text).stem)
+    if kind == "pyg":
+        return _from_object(load_pyg(Path(text)), options, Path(text).stem)
+    names = VertexNames(room) if options.string_ids else None
+    edges = _edges(text, kind, options, names)
+    total = getattr(edges, "num_edges", None)
+    return Origin(edges, Path(text.split(",")[0]).name.split(".")[0], {"source": text}, names=names, num_edges=total)
+
+
+def _kind(text: str) -> str:
+    name = text.split(",")[0] if text.endswith(".npy") else text
+    suffix = inner_suffix(Path(name))
+    if ":" in text and text.split(":")[0] in GENERATORS:
+        return "dataset"
+    known = _SUFFIXES.get(suffix)
+    is_file = Path(text).suffix.lower() in COMPRESSED or Path(text).is_file()
+    return known or ("text" if is_file else "dataset")
+
+
+def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
+    if options.string_ids or options.columns != ("0", "1") or options.header is not None:
+        given = f"a source of the form {kind!r}"
+        expected = "a table (text or Parquet) for columns, header and string ids"
+        raise InputError(argument="source", given=given, expected=expected)
+
+
+def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeSource:
+    weights = None if options.weights is None else Path(options.weights)
+    if kind == "npy":
+        first, comma, second = text.partition(",")
+        return npy_pair(Path(first), Path(second), weights) if comma else npy_edges(Path(first), weights)
+    if kind in ("int32", "int64"):
+        return raw_edges(Path(text), kind, weights)
+    if kind == "mtx":
+        return MatrixMarketEdges(Path(text))
+    if kind == "parquet":
+        return ParquetEdges(Path(text), options, names)
+    form = text_form(Path(text), options)
+    return TextEdges(Path(text), form) if names is None else NamedTextEdges(Path(text), form, names)
+
+
+def _named(text: str, options: ConvertOptions) -> Origin:
+    name = text.partition(":")[0]
+    if name in GENERATORS:
+        return _generated(text, name, options)
+    return _from_object(load_dataset(text, random_seed=options.random_seed), options, text)
+
+
+def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
+    """A generator's edges; what `rmat` does to its pairs is done on the way."""
+    values = generator_arguments(text)
+    seed = options.random_seed
+    facts: dict[str, Any] = {"name": name, "metric": "accuracy", "random_seed": seed}
+    if name == "rmat":
+        scale, factor = int(values[0]), int(values[1])
+        facts |= {"scale": scale, "edge_factor": factor, "num_classes": NUM_CLASSES}
+        rules = {"symmetrise": True, "drop_self_loops": True, "deduplicate": "first", "edge_ids": False}
+        edges: Any = RmatEdges(scale, factor, seed)
+        write = partial(write_rmat, scale, factor, seed)
+        return Origin(edges, name, facts, write=write, rules=rules, num_edges=edges.num_edges)
+    rows = PlantedRows(*values, random_seed=seed)  # type: ignore[arg-type]
+    facts |= {"degree": rows.degree, "noise": rows.noise, "num_classes": rows.num_classes}
+    edges = PlantedEdges(rows)
+    write = partial(write_planted, rows)
+    return Origin(edges, name, facts, write=write, rules={"edge_ids": False}, num_edges=edges.num_edges)
+
+
+def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
+    if isinstance(source, Dataset):
+        facts, arrays = data_attributes(source)
+        return Origin(dataset_edges(source.graph, source.name), source.name, facts, arrays)
+    edges, facts, arrays = pyg_edges(source, name, options.weights)
+    return Origin(edges, name, facts, arrays)

@@ -1,0 +1,552 @@
+"""Conversion: the store equals `Graph.from_edge_index` on the same edges, whatever the source and the memory."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from spsample.cli.main import app
+from spsample.data import load_dataset
+from spsample.data.convert import ConvertOptions, convert
+from spsample.data.convert.memory import SortPlan, anonymous_bytes
+from spsample.data.convert.text import TextEdges, text_form
+from spsample.errors import CapacityError, DataError, DTypeError, InputError, SpSampleError
+from spsample.store import Graph, GraphStore
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = SortPlan(chunk=64, capacity=100, bucket=40, threads=2)
+LEAST = SortPlan(chunk=200, capacity=1, bucket=1, threads=1)
+MIDDLE = SortPlan(chunk=1 << 12, capacity=1 << 14, bucket=1 << 10, threads=2)
+PLANS = {"tiny": TINY, "least": LEAST, "middle": MIDDLE}
+EDGES = np.array([[2, 0, 1, 2, 0], [0, 1, 0, 0, 0]])
+
+
+def merged(values: np.ndarray, rule: str) -> float:
+    if rule == "first":
+        return values[0]
+    return values.max() if rule == "max" else np.cumsum(values.astype(np.float64))[-1]
+
+
+def expected(edges, n, weights=None, *, symmetrise=False, deduplicate="no", drop=False, add=False):
+    """(indptr, indices, edge ids, data): what the options mean, edge by edge."""
+    sources, targets = edges
+    position = np.arange(edges.shape[1])
+    data = np.ones(len(position), np.float32) if weights is None else weights
+    if drop:
+        keep = sources != targets
+        sources, targets, position, data = sources[keep], targets[keep], position[keep], data[keep]
+    if symmetrise:
+        both = np.concatenate([np.arange(len(sources)), np.flatnonzero(sources != targets)])
+        reverse = np.arange(len(both)) >= len(sources)
+        ends = sources[both], targets[both]
+        order = np.lexsort([reverse, position[both]])
+        sources, targets = (np.where(reverse, b, a)[order] for a, b in (ends, ends[::-1]))
+        position, data = position[both][order], data[both][order]
+    if add:
+        loops = np.arange(n)
+        sources, targets = np.concatenate([sources, loops]), np.concatenate([targets, loops])
+        position = np.concatenate([position, edges.shape[1] + loops])
+        data = np.concatenate([data, np.ones(n, data.dtype)])
+    graph = Graph.from_edge_index(np.stack([sources, targets]), num_nodes=n, edge_weight=data)
+    ids = position if graph.edge_ids is None else position[graph.edge_ids]
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    indices, data = graph.indices, graph.data
+    if deduplicate != "no" and len(rows):
+        first = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]) | (indices[1:] != indices[:-1])])
+        ends = np.r_[first[1:], len(rows)]
+        data = np.array([merged(data[a:b], deduplicate) for a, b in zip(first, ends, strict=True)], data.dtype)
+        rows, indices, ids = rows[first], indices[first], ids[first]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
+    return indptr, indices, ids, None if weights is None else data
+
+
+def check(path, wanted) -> None:
+    store = GraphStore.open(path)
+    store.verify()
+    graph, (indptr, indices, ids, data) = store.graph(), wanted
+    np.testing.assert_array_equal(graph.indptr, indptr)
+    np.testing.assert_array_equal(graph.indices, indices)
+    assert graph.indices.dtype == indices.dtype
+    np.testing.assert_array_equal(np.arange(len(ids)) if graph.edge_ids is None else graph.edge_ids, ids)
+    assert (graph.data is None) == (data is None)
+    if data is not None:
+        np.testing.assert_array_equal(graph.data, data)
+        assert graph.data.dtype == data.dtype
+    assert {entry.name for entry in Path(path).iterdir()} == {f"{name}.npy" for name in store.names} | {"meta.json"}
+
+
+# -------------------------------------------------------------------------------------------------------------- order
+
+
+@st.composite
+def edge_lists(draw):
+    n = draw(st.sampled_from([1, 2, 5, 40, 2_000]))
+    count = draw(st.integers(0, 300))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    some = draw(st.sampled_from([1, 3, n]))  # few vertices make hubs and parallel edges
+    edges = rng.integers(0, min(some, n), (2, count)), rng.integers(0, n, (2, count))
+    return np.where(rng.random((2, count)) < 0.7, *edges), n, rng
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lists=edge_lists(),
+    plan=st.sampled_from(sorted(PLANS)),
+    rule=st.sampled_from(["no", "sum", "first", "max"]),
+    weights=st.sampled_from([None, np.float32, np.float64]),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+def test_equals_from_edge_index(tmp_path_factory, lists, plan, rule, weights, flags):
+    edges, n, rng = lists
+    folder = tmp_path_factory.mktemp("convert")
+    np.save(folder / "edges.npy", edges.T)
+    held = None if weights is None else rng.random(edges.shape[1]).astype(weights)
+    if held is not None:
+        np.save(folder / "weights.npy", held)
+    symmetrise, drop, add = flags
+    options = ConvertOptions(
+        num_nodes=n,
+        weights=None if held is None else str(folder / "weights.npy"),
+        symmetrise=symmetrise,
+        deduplicate=rule,
+        drop_self_loops=drop,
+        add_self_loops=add,
+    )
+    convert(folder / "edges.npy", folder / "store", options, plan=PLANS[plan])
+    wanted = expected(edges, n, held, symmetrise=symmetrise, deduplicate=rule, drop=drop, add=add)
+    check(folder / "store", wanted)
+    assert [entry.name for entry in folder.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_hub_larger_than_memory(tmp_path):
+    rng = np.random.default_rng(1)
+    edges = rng.integers(0, 3000, (2, 20_000))
+    edges[1, rng.random(20_000) < 0.9] = 7
+    np.save(tmp_path / "edges.npy", edges)
+    plan = SortPlan(chunk=1000, capacity=500, bucket=200, threads=2)
+    convert(tmp_path / "edges.npy", tmp_path / "store", ConvertOptions(num_nodes=3000), plan=plan)
+    check(tmp_path / "store", expected(edges, 3000))
+
+
+def test_ids_beyond_32_bits_of_key(tmp_path):
+    """Wide ranges: keys of more than 32 bits, words of more than 64."""
+    rng = np.random.default_rng(2)
+    edges = rng.integers(0, 1 << 22, (2, 5000))
+    np.save(tmp_path / "edges.npy", edges)
+    plan = SortPlan(chunk=1 << 12, capacity=1 << 14, bucket=1 << 14, threads=1)
+    convert(tmp_path / "edges.npy", tmp_path / "store", ConvertOptions(num_nodes=1 << 22), plan=plan)
+    check(tmp_path / "store", expected(edges, 1 << 22))
+
+
+def test_without_edge_ids(tmp_path):
+    np.save(tmp_path / "edges.npy", EDGES)
+    convert(tmp_path / "edges.npy", tmp_path / "store", ConvertOptions(edge_ids=False), plan=TINY)
+    store = GraphStore.open(tmp_path / "store")
+    assert store.names == ("indptr", "indices")
+    assert store.graph().indices.tolist() == [0, 1, 2, 2, 0]
+
+
+# ------------------------------------------------------------------------------------------------------------ sources
+
+
+def write_text(path: Path, text: str) -> Path:
+    data = text.encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    if path.suffix == ".zst":
+        data = pytest.importorskip("pyarrow").Codec("zstd").compress(data, asbytes=True)
+    path.write_bytes(data)
+    return path
+
+
+LINES = "\n".join(f"{s},{t},{i + 0.5}" for i, (s, t) in enumerate(EDGES.T)) + "\n"
+BACKWARDS = "\n".join(",".join(line.split(",")[::-1]) for line in LINES.split())
+WEIGHTS = np.arange(5) + 0.5
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.csv", LINES, {}),
+        ("a.csv", "from,to,stars\n" + LINES, {}),
+        ("a.csv", "from,to,stars\r\n" + LINES.replace("\n", "\r\n"), {"weights": "stars"}),
+        ("a.csv", "stars,to,from\n" + BACKWARDS, {"columns": ("from", "to"), "weights": "stars"}),
+        ("a.tsv", LINES.replace(",", "\t"), {"weights": "2"}),
+        ("a.txt", "# SNAP\n#\tFrom To\n\n" + LINES.replace(",", "  ") + "# end", {"weights": "2"}),
+        ("a.edges", LINES.replace(",", ";"), {"header": False}),
+    ],
+)
+def test_text(tmp_path, name, text, options, suffix):
+    path = write_text(tmp_path / (name + suffix), text)
+    convert(path, tmp_path / "store", ConvertOptions(**options), plan=TINY)
+    check(tmp_path / "store", expected(EDGES, 3, WEIGHTS if "weights" in options else None))
+
+
+def test_text_of_many_blocks(tmp_path):
+    rng = np.random.default_rng(0)
+    edges = rng.integers(0, 1000, (2, 3000))
+    np.savetxt(tmp_path / "a.txt", edges.T, fmt="%d")
+    convert(tmp_path / "a.txt", tmp_path / "store", ConvertOptions(num_nodes=1000), plan=TINY)
+    check(tmp_path / "store", expected(edges, 1000))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint16])
+@pytest.mark.parametrize("form", ["rows", "columns", "fortran", "pair"])
+def test_npy(tmp_path, dtype, form):
+    edges = EDGES.astype(dtype)
+    source = tmp_path / "e.npy"
+    if form == "pair":
+        np.save(source, edges[0])
+        np.save(tmp_path / "t.npy", edges[1])
+        source = f"{source},{tmp_path / 't.npy'}"
+    else:
+        np.save(source, {"rows": edges.T.copy(), "columns": edges, "fortran": np.asfortranarray(edges)}[form])
+    convert(source, tmp_path / "store", plan=TINY)
+    check(tmp_path / "store", expected(EDGES, 3))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_raw_pairs(tmp_path, kind, suffix):
+    data = EDGES.T.astype(f"<{np.dtype(kind).str[1:]}").tobytes()
+    path = tmp_path / f"edges.{kind}{suffix}"
+    path.write_bytes(gzip.compress(data) if suffix else data)
+    convert(path, tmp_path / "store", plan=TINY)
+    check(tmp_path / "store", expected(EDGES, 3))
+
+
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_matrix_market(tmp_path, field, symmetry):
+    matrix = scipy.sparse.random(30, 30, 0.2, random_state=np.random.default_rng(0), format="coo")
+    matrix.data[:] = np.round(matrix.data * 9) + 1
+    matrix = matrix + matrix.T if symmetry == "symmetric" else matrix
+    scipy.io.mmwrite(tmp_path / "a.mtx", matrix, field=field, symmetry=symmetry)
+    convert(tmp_path / "a.mtx", tmp_path / "store", plan=TINY)
+    graph, wanted = Graph.open(tmp_path / "store"), matrix.tocsr()
+    wanted.sort_indices()
+    np.testing.assert_array_equal(graph.indptr, wanted.indptr)
+    np.testing.assert_array_equal(graph.indices, wanted.indices)
+    if field == "pattern":
+        assert graph.data is None
+    else:
+        np.testing.assert_array_equal(graph.data, wanted.data)
+
+
+def test_parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    table = pa.table({"w": WEIGHTS, "src": EDGES[0], "dst": EDGES[1].astype(np.int16)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    convert(tmp_path / "a.parquet", tmp_path / "store", ConvertOptions(columns=("src", "dst"), weights="w"), plan=TINY)
+    check(tmp_path / "store", expected(EDGES, 3, WEIGHTS))
+    named = pa.table({"src": ["b", "a", "b"], "dst": ["a", "b", "c"]})
+    pq.write_table(named, tmp_path / "b.parquet")
+    convert(tmp_path / "b.parquet", tmp_path / "named", ConvertOptions(string_ids=True), plan=TINY)
+    assert names(tmp_path / "named") == ["b", "a", "c"]
+
+
+def names(path) -> list[str]:
+    store = GraphStore.open(path)
+    ptr, data = store.array("names_ptr"), store.array("names_data").tobytes()
+    return [data[a:b].decode() for a, b in pairwise(ptr)]
+
+
+def test_string_ids(tmp_path):
+    text = 'who,whom,w\nzoe,"a, b",1\n"a, b",zoe,2\nÉa,zoe,3\n'
+    path = write_text(tmp_path / "a.csv", text)
+    options = ConvertOptions(string_ids=True, columns=("who", "whom"), weights="w")
+    convert(path, tmp_path / "store", options, plan=TINY)
+    assert names(tmp_path / "store") == ["zoe", "a, b", "Éa"]
+    check(tmp_path / "store", expected(np.array([[0, 1, 2], [1, 0, 0]]), 3, np.array([1.0, 2.0, 3.0])))
+
+
+def test_renumber(tmp_path):
+    ids = np.array([2**50, 5, 17])
+    np.save(tmp_path / "e.npy", ids[EDGES])
+    convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(renumber="sorted"), plan=TINY)
+    order = np.array([2, 0, 1])
+    check(tmp_path / "store", expected(order[EDGES], 3))
+    np.testing.assert_array_equal(GraphStore.open(tmp_path / "store").array("original_ids"), np.sort(ids))
+
+
+def test_scipy_npz(tmp_path):
+    matrix = scipy.sparse.coo_array((WEIGHTS, (EDGES[1], EDGES[0])), shape=(3, 3))
+    scipy.sparse.save_npz(tmp_path / "a.npz", matrix)
+    convert(tmp_path / "a.npz", tmp_path / "store", plan=TINY)
+    graph, wanted = Graph.open(tmp_path / "store"), Graph.from_scipy(matrix)
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(graph, name), getattr(wanted, name))
+
+
+def test_pyg(tmp_path):
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.data")
+    mask = torch.tensor([True, False, False])
+    data = pyg.Data(
+        x=torch.eye(3),
+        y=torch.tensor([0, 1, 1]),
+        edge_index=torch.from_numpy(EDGES),
+        edge_weight=torch.from_numpy(WEIGHTS),
+        train_mask=mask,
+        val_mask=mask.roll(1),
+        test_mask=mask.roll(2),
+    )
+    torch.save(data, tmp_path / "data.pt")
+    for source, name in ((tmp_path / "data.pt", "file"), (data, "object")):
+        convert(source, tmp_path / name, plan=TINY)
+        check(tmp_path / name, expected(EDGES, 3, WEIGHTS))
+        dataset = load_dataset(str(tmp_path / name))
+        assert (dataset.num_classes, dataset.train_idx.tolist(), dataset.test_idx.tolist()) == (2, [0], [2])
+
+
+def test_data_set_and_its_other_form(tmp_path):
+    dataset = load_dataset("planted:80,3")
+    convert(dataset, tmp_path / "store", plan=TINY)
+    again = load_dataset(str(tmp_path / "store"))
+    np.testing.assert_array_equal(again.graph.indices, dataset.graph.indices)
+    np.testing.assert_array_equal(again.y, dataset.y)
+    np.testing.assert_array_equal(again.val_idx, dataset.val_idx)
+    assert again.meta["bayes_rate"] == dataset.meta["bayes_rate"]
+
+
+@pytest.mark.parametrize("spec", ["rmat:8,4", "rmat:1,3", "planted:500,4,3,0.2", "planted:20,3"])
+@pytest.mark.parametrize("plan", [TINY, None], ids=["tiny", "default"])
+def test_generators(tmp_path, spec, plan):
+    convert(spec, tmp_path / "store", ConvertOptions(random_seed=3), plan=plan)
+    wanted, got = load_dataset(spec, random_seed=3), load_dataset(str(tmp_path / "store"))
+    assert got.graph.edge_ids is None
+    for name in ("indptr", "indices"):
+        np.testing.assert_array_equal(getattr(got.graph, name), getattr(wanted.graph, name))
+    for name in ("x", "y", "train_idx", "val_idx", "test_idx"):
+        np.testing.assert_array_equal(np.asarray(getattr(got, name)[:]), getattr(wanted, name))
+    assert wanted.meta.items() <= got.meta.items()
+    assert (got.name, got.num_classes, got.metric) == (wanted.name, wanted.num_classes, wanted.metric)
+
+
+def test_features_labels_splits(tmp_path):
+    np.save(tmp_path / "e.npy", EDGES)
+    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.array([1, 0, -1]))
+    np.savez(tmp_path / "s.npz", train_idx=[0], val_idx=[1], test_idx=[2])
+    files = {"features": tmp_path / "x.npy", "labels": tmp_path / "y.npy", "splits": tmp_path / "s.npz"}
+    convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(**files), plan=TINY)
+    dataset = load_dataset(str(tmp_path / "store"))
+    assert (dataset.num_classes, dataset.y.tolist(), dataset.val_idx.tolist()) == (2, [1, 0, -1], [1])
+    np.save(tmp_path / "x.npy", np.array([[0.0], [np.nan], [1.0]]))
+    with pytest.raises(DataError, match="row 1"):
+        convert(tmp_path / "e.npy", tmp_path / "other", ConvertOptions(**files), plan=TINY)
+
+
+@pytest.mark.realdata
+def test_real_graph(tmp_path):
+    path = Path(os.environ.get("SPSAMPLE_DATA", ROOT.parent / "shared" / "data")) / "planetoid_cora.npz"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: set SPSAMPLE_DATA")
+    convert(path, tmp_path / "store", plan=TINY)
+    wanted, got = load_dataset(str(path)), load_dataset(str(tmp_path / "store"))
+    np.testing.assert_array_equal(got.graph.indices, wanted.graph.indices)
+    np.testing.assert_array_equal(got.y, wanted.y)
+    assert got.num_splits == wanted.num_splits
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("a.txt", "0 1\n1 2\n\n# c\n3 x\n", {}, "'3 x' in line 5"),
+        ("a.txt", "0 1\n1\n", {}, "'1' in line 2"),
+        ("a.txt", "0 1\n1 -2\n", {}, "1 -> -2 at line 2"),
+        ("a.csv", "s,t\n0,1\n# c\n7,1\n", {"num_nodes": 3}, "7 -> 1 at line 4"),
+        ("a.csv", "0,1,2.5\n1,0,nan\n", {"weights": "2"}, "weight nan at line 2"),
+        ("a.csv", "0,1,2.5\n1,0,-1\n", {"weights": "2"}, "weight -1.0 at line 2"),
+        ("a.csv", "0,1,2.5\n1,0,many\n", {"weights": "2"}, "line 2"),
+        ("a.csv", "s,t\n0,1\n", {"columns": ("s", "u")}, "'u' for"),
+        ("a.txt", "0 99999999999999999999\n", {}, "line 1"),
+        ("a.txt", "0 281474976710656\n", {}, "281474976710656"),
+        ("a.txt", "0 281474976710650\n", {}, "--renumber"),
+        ("a.txt", "# nothing\n", {}, "no edges"),
+        ("a.csv", "a,b\nc\n", {"string_ids": True}, "'c' in line 2"),
+        ("a.int64", "12345", {}, "5 bytes"),
+        ("a.npy", "no array", {}, "unreadable"),
+        ("a.npz", "no archive", {}, "unreadable"),
+        ("a.pt", "no pickle", {}, "torch_geometric.data.Data"),
+        ("a.parquet", "no parquet", {}, "unreadable"),
+        ("a.mtx", "%%MatrixMarket matrix array real general\n2 2\n", {}, "coordinate"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n1 1\n", {}, "square"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n", {}, "1 entries"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n4 1\n", {}, "0 -> 3 at line 4"),
+        ("a.mtx", "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n1 1\n0 1\n", {}, "line 4"),
+        ("a.csv.gz", "not compressed", {}, "cannot be read"),
+    ],
+)
+def test_bad_files(tmp_path, name, text, options, message):
+    if name.endswith(".pt"):
+        pytest.importorskip("torch_geometric")
+    (tmp_path / name).write_text(text)
+    with pytest.raises((DataError, InputError), match=re.escape(message)):
+        convert(tmp_path / name, tmp_path / "store", ConvertOptions(**options), plan=TINY)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_truncated(tmp_path, suffix):
+    rng = np.random.default_rng(0)
+    path = write_text(tmp_path / f"a.txt{suffix}", "\n".join(f"{a} {b}" for a, b in rng.integers(0, 99, (4000, 2))))
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DataError, match="truncated"):
+        convert(path, tmp_path / "store", plan=MIDDLE)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"deduplicate": "mean"}, InputError),
+        ({"threads": 0}, InputError),
+        ({"memory_budget": "much"}, InputError),
+        ({"columns": ("0", "0")}, InputError),
+        ({"string_ids": True, "num_nodes": 3}, InputError),
+        ({"num_nodes": 0}, InputError),
+        ({"num_nodes": 2**49}, CapacityError),
+        ({"num_nodes": "3"}, DTypeError),
+    ],
+)
+def test_bad_options(options, error):
+    with pytest.raises(error):
+        ConvertOptions(**options)
+
+
+def test_budget_too_small(tmp_path):
+    np.save(tmp_path / "e.npy", EDGES)
+    with pytest.raises(InputError, match="memory_budget"):
+        convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(memory_budget="1MiB"))
+
+
+def test_columns_of_an_array(tmp_path):
+    np.save(tmp_path / "e.npy", EDGES)
+    with pytest.raises(InputError, match="table"):
+        convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(string_ids=True))
+
+
+# ------------------------------------------------------------------------------------------------------- command line
+
+
+def test_command(tmp_path):
+    write_text(tmp_path / "a.txt", LINES.replace(",", " "))
+    arguments = ["convert", str(tmp_path / "a.txt"), str(tmp_path / "store")]
+    result = CliRunner().invoke(app, [*arguments, "--symmetrise", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["num_nodes"], report["edges_read"], report["num_edges"]) == (3, 5, 9)
+    check(tmp_path / "store", expected(EDGES, 3, symmetrise=True))
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 2
+    assert "overwrite" in refused.stderr
+    assert CliRunner().invoke(app, [*arguments, "--overwrite"]).exit_code == 0
+    wrong = CliRunner().invoke(app, [*arguments, "--overwrite", "--memory-budget", "x"])
+    assert wrong.exit_code == 2
+    assert "--memory-budget" in wrong.stderr
+
+
+def test_every_option_is_documented():
+    page = (ROOT / "docs" / "convert.md").read_text("utf-8")
+    for parameter in get_command(app).commands["convert"].params:
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            assert not option.startswith("--") or f"`{option}" in page, option
+
+
+# --------------------------------------------------------------------------------------------- memory, and hard ends
+
+
+def command(source: Path, store: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "spsample.cli.main", "convert", str(source), str(store), *options]
+
+
+def write_pairs(path: Path, count: int) -> Path:
+    rng = np.random.default_rng(0)
+    (np.abs(rng.standard_normal((count, 2))) * 40_000).astype(np.int64).tofile(path)
+    return path
+
+
+def opens(path: Path) -> bool:
+    try:
+        GraphStore.open(path)
+    except SpSampleError:
+        return False
+    return True
+
+
+def test_killed(tmp_path):
+    source, store = write_pairs(tmp_path / "edges.int64", 2_000_000), tmp_path / "out" / "store"
+    store.parent.mkdir()
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        process = subprocess.Popen(command(source, store))
+        started = time.monotonic()
+        while not any(store.parent.iterdir()) and process.poll() is None and time.monotonic() - started < 60:
+            time.sleep(0.002)
+        time.sleep(float(rng.uniform(0, 0.3)))
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == -signal.SIGKILL:
+            assert not any(opens(entry) for entry in store.parent.iterdir())
+        else:  # it was faster
+            break
+    subprocess.run(command(source, store, "--overwrite"), check=True, stdout=subprocess.DEVNULL)
+    GraphStore.open(store).verify()
+    assert [entry.name for entry in store.parent.iterdir()] == ["store"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="RssAnon is Linux's")
+def test_stays_within_its_memory(tmp_path):
+    source, store = write_pairs(tmp_path / "edges.int64", 6_000_000), tmp_path / "store"
+    budget = 176 * 2**20
+    process = subprocess.Popen(command(source, store, "--memory-budget", str(budget), "--threads", "2"))
+    peak = 0
+    while process.poll() is None:
+        try:
+            text = Path(f"/proc/{process.pid}/status").read_text("ascii")
+        except OSError:
+            break
+        peak = max([peak, *(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("RssAnon"))])
+        time.sleep(0.005)
+    assert process.wait() == 0
+    assert 0 < peak < budget
+    assert anonymous_bytes() > 0
+
+
+def test_chunks_of_text_go_when_they_are_done(tmp_path):
+    """Without waiting for the garbage collector: their arrays would pile up."""
+    path = write_text(tmp_path / "a.csv", LINES)
+    source = TextEdges(path, text_form(path, ConvertOptions()))
+    gc.disable()
+    try:
+        chunk = next(iter(source.tasks(64)))()
+        kept = weakref.ref(chunk)
+        del chunk
+        assert kept() is None
+    finally:
+        gc.enable()
