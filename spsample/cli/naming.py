@@ -13,21 +13,36 @@ _NAMES = (
     "backend",
     "batch_size",
     "bulk_size",
+    "clip_norm",
+    "decay_every",
+    "decay_factor",
     "dropout",
     "epochs",
     "eval_every",
+    "evaluation",
+    "evaluation_memory",
     "fanouts",
+    "heads",
     "hidden",
     "layer_sizes",
     "metric",
+    "momentum",
+    "optimizer",
+    "patience",
     "random_seed",
+    "resume",
     "sampler",
     "scaling",
+    "schedule",
+    "seeds",
     "split",
+    "test_sizes",
+    "warmup_epochs",
     "weight_decay",
 )
 _OPTIONS = {name: "--" + name.replace("_", "-") for name in _NAMES}
 _OPTIONS |= {"architecture": "--model", "learning_rate": "--lr"}
+_OPTIONS |= {f"every_{unit}": f"--checkpoint-{unit}" for unit in ("minutes", "batches", "epochs")}
 
 
 @contextmanager

@@ -14,7 +14,9 @@ from spsample.training.callbacks import Callback
 from spsample.training.checkpoint import Checkpointer, read_checkpoint, write_checkpoint
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.journal import Journal, TensorBoard
 from spsample.training.models import GNN, ModelConfig, build_model, model_names, register_model, stack
+from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.presets import Preset, preset_for
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.settings import TrainConfig
@@ -29,15 +31,19 @@ __all__ = [
     "EpochRecord",
     "GATConv",
     "GCNConv",
+    "Journal",
     "ModelConfig",
     "Preset",
     "SAGEConv",
+    "TensorBoard",
     "TrainConfig",
     "TrainResult",
     "Trainer",
     "build_model",
     "full_logits",
     "model_names",
+    "plot_curves",
+    "plot_phases",
     "preset_for",
     "read_checkpoint",
     "register_model",
