@@ -7,8 +7,9 @@
     fanouts = [15, 10]
     lr = 0.005
 
-Keys are the names of the command's options without the leading dashes, with ``_`` or ``-`` within, and of its arguments. What
-is given on the command line wins. Tables of other commands are left alone, so that one file can hold settings for several.
+Keys are the names of the command's options without the leading dashes, with ``_`` or ``-`` within, and of its arguments.
+What is given on the command line wins. Tables of other commands are left alone, so that one file can hold settings for
+several.
 """
 
 from __future__ import annotations

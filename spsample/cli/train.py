@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -18,7 +19,7 @@ from spsample.store.validation import require_int
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.sampling import Sampler
-    from spsample.training import Preset, Trainer, TrainResult
+    from spsample.training import Callback, Preset, Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
 __all__ = ["train"]
@@ -157,10 +158,10 @@ def train(
 ) -> None:
     """Train a graph neural network on bulk-sampled minibatches.
 
-    Settings not given come from the configuration file, then from the preset of the data set's name (of a file: its name
-    without .npz). There are presets for digits, planted, tolokers, planetoid_cora and planetoid_citeseer, and a general
-    one for all others; the settings used are printed. Accuracy is computed with all neighbours, of the weights that were
-    best on the validation vertices.
+    Settings not given come from the configuration file, then from the preset of the data set's name (of a file: its
+    name without .npz). There are presets for digits, planted, tolokers, planetoid_cora and planetoid_citeseer, and a
+    general one for all others; the settings used are printed. Accuracy is computed with all neighbours, of the weights
+    that were best on the validation vertices.
     """
     given = dict(ctx.params)
     _check_options(given)
@@ -223,9 +224,9 @@ class _Job:
         return {**settings, **{name: self.given[name] for name in named if self.given[name] not in (None, False)}}
 
     def __len__(self) -> int:
-        return self.given["seeds"] * (self.first.num_splits if self.given["all_splits"] else 1)
+        return int(self.given["seeds"]) * (self.first.num_splits if self.given["all_splits"] else 1)
 
-    def runs(self) -> Any:
+    def runs(self) -> Iterator[tuple[str, Dataset, int]]:
         """Name, data set and random seed of each run."""
         from spsample.data import load_dataset
 
@@ -258,7 +259,7 @@ def _one_run(job: _Job, data: Dataset, seed: int, folder: RunFolder | None, befo
     if not before and not quiet:
         print_plan(trainer, job.settings)
     with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet) as progress:
-        trainer.callbacks.append(progress)
+        trainer.callbacks.append(cast("Callback", progress))
         return trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
 
 

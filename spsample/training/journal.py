@@ -97,7 +97,7 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependencyError(package="tensorboard", needed_for="TensorBoard's files") from error
-        self._writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(str(folder))
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""

@@ -56,7 +56,7 @@ def plot_curves(results: Sequence[TrainResult], path: str | Path) -> None:
         text = f"best: {best[1]:.2f} % at epoch {best[0]}\ntest: {100 * first.test:.2f} %"
     else:
         tests = 100 * np.array([result.test for result in results])
-        text = f"{len(results)} runs, test: {tests.mean():.2f} ± {tests.std():.2f} %"
+        text = f"{len(results)} runs, test: {tests.mean():.2f} ± {tests.std(ddof=1):.2f} %"
     axes[1].text(0.97, 0.05, text, transform=axes[1].transAxes, ha="right", va="bottom", fontsize=9, color=_GREY)
     _save(figure, f"{first.dataset}   {first.sampler}", path)
 
@@ -88,13 +88,14 @@ def _lines(axis: Any, curves: Sequence[Sequence[tuple[int, float]]], color: str)
             values.setdefault(epoch, []).append(value)
     epochs = sorted(epoch for epoch, many in values.items() if len(many) == len(curves))
     axis.plot(epochs, [np.mean(values[epoch]) for epoch in epochs], color=color, linewidth=2.2, label="mean")
-    axis.legend(frameon=False, loc="center right")
+    axis.legend(frameon=False, loc="best")
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError as error:
         raise MissingDependencyError(package="matplotlib", needed_for="plots", extra="plot") from error
     figure = Figure(figsize=size, layout="constrained")
@@ -103,6 +104,7 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
     for axis in np.atleast_1d(axes):
         axis.grid(visible=True, color="#e2e8f0", linewidth=0.8)
         axis.set_axisbelow(True)
+        axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=columns > 1))
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
