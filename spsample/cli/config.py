@@ -7,7 +7,7 @@
     fanouts = [15, 10]
     lr = 0.005
 
-Keys are the names of the command's options without the leading dashes, with ``_`` or ``-`` within, and of its arguments.
+Keys are the names of the command's arguments, and of its options without the leading dashes; ``_`` and ``-`` are alike.
 What is given on the command line wins. Tables of other commands are left alone, so that one file can hold settings for
 several.
 """

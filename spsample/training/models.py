@@ -135,10 +135,10 @@ def register_model(name: str) -> Callable[[Architecture], Architecture]:
     ...     return stack(SumConv, in_dim, out_dim, num_layers, config)
     >>> model = build_model(8, 3, 2, ModelConfig("sum", hidden=16))
     """
+    if name in _MODELS:
+        raise InputError(argument="name", given=repr(name), expected="a name that no model has yet")
 
     def register(make: Architecture) -> Architecture:
-        if name in _MODELS:
-            raise InputError(argument="name", given=repr(name), expected="a name that no model has yet")
         _MODELS[name] = make
         return make
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,12 @@ class Schedule:
     def epoch_over(self, val: float | None) -> None:
         """Go on to the next epoch; ``val`` is the metric on the validation vertices where it was evaluated."""
         self._epoch += 1
+        with warnings.catch_warnings():
+            # a run resumed at the end of an epoch takes no step before this in its process
+            warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+            self._advance(val)
+
+    def _advance(self, val: float | None) -> None:
         if self._epoch <= self._warmup_epochs:
             self._warmup.step()
         elif not isinstance(self._main, lr_scheduler.ReduceLROnPlateau):
