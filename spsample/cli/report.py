@@ -13,7 +13,7 @@ from rich.table import Table
 from spsample.backends import get_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from spsample.data import Dataset
@@ -186,12 +186,18 @@ def _summary(results: Sequence[TrainResult]) -> Table:
         table.add_row(
             "mean +- deviation", *(_mean([getattr(r, part) for r in results]) for part in ("val", "test")), ""
         )
-    if first.sampled is not None:
-        names = [f"{part} {_mean([(r.sampled or {})[part] for r in results])}" for part in ("val", "test")]
-        table.caption = "with sampled neighbourhoods: " + ", ".join(names)
-    if first.bayes_rate is not None:
-        table.caption = f"Bayes rate {_percent(first.bayes_rate)}"
+    table.caption = "; ".join(_remarks(results)) or None
     return table
+
+
+def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
+    """What there is to say beside the figures of merit."""
+    if all(result.sampled for result in results):
+        parts = {"validation": "val", "test": "test"}
+        figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
+        yield "with sampled neighbourhoods: " + ", ".join(figures)
+    if results[0].bayes_rate is not None:
+        yield f"Bayes rate {_percent(results[0].bayes_rate)}"
 
 
 def _phases(results: Sequence[TrainResult]) -> Table:
