@@ -8,10 +8,14 @@ from typing import Annotated
 import typer
 
 from bulk_size import bulk_size
+from planning import planning
+from prefetch import prefetch
 from sampling import sampling
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
+app.command()(planning)
+app.command()(prefetch)
 app.command()(sampling)
 
 
@@ -19,6 +23,8 @@ app.command()(sampling)
 def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("bench/results")) -> None:
     """Every measurement once, on a tiny graph: whether they run, not what they show."""
     bulk_size(graph=["rmat:10,8"], batches=4, rounds=1, out=out)
+    planning(graph=["rmat:10,8@16@8"], out=out)
+    prefetch(dataset="planted:2000", batch_size=64, bulk_size=2, rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
 
 

@@ -15,7 +15,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
-from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, MiniBatch, Sampler, bulk_sample
+from spsample.sampling import (
+    LADIES,
+    BulkPlan,
+    BulkSample,
+    FastGCN,
+    GraphSAGE,
+    MiniBatch,
+    Sampler,
+    bulk_sample,
+    plan_bulk,
+)
 from spsample.sparse import CSRMatrix, clear_pool, set_num_threads, shuffle
 from spsample.sparse.keys import LAW_VERSION
 from spsample.store import Graph
@@ -23,7 +33,7 @@ from spsample.store import Graph
 if TYPE_CHECKING:
     from spsample.data import Dataset, load_dataset
     from spsample.features import FeatureStore
-    from spsample.loading import BulkLoader
+    from spsample.loading import BulkLoader, load_bulk
 
 __version__ = "0.1.0.dev0"
 law_version = LAW_VERSION
@@ -32,6 +42,7 @@ _LAZY = {
     "BulkLoader": "spsample.loading",
     "Dataset": "spsample.data",
     "FeatureStore": "spsample.features",
+    "load_bulk": "spsample.loading",
     "load_dataset": "spsample.data",
 }
 """Names imported on first use, so that `import spsample` stays quick."""
@@ -46,6 +57,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "LADIES",
     "BulkLoader",
+    "BulkPlan",
     "BulkSample",
     "CSRMatrix",
     "Dataset",
@@ -59,7 +71,9 @@ __all__ = [
     "bulk_sample",
     "clear_pool",
     "law_version",
+    "load_bulk",
     "load_dataset",
+    "plan_bulk",
     "set_num_threads",
     "shuffle",
 ]

@@ -32,15 +32,45 @@ size_t block_size(size_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
+#if defined(__linux__) && SPSAMPLE_POOLED
+constexpr bool kMapped = true;
+
+// Mapped by itself: what is freed goes back to the system at once, which malloc does not do for what it took from its heap.
+void* map_aligned(size_t bytes) noexcept {
+    const size_t asked = bytes + kHugePage;
+    void* const mapped = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(mapped);
+    const size_t before = (kHugePage - begin % kHugePage) % kHugePage;
+    char* const memory = static_cast<char*>(mapped) + before;
+    if (before) munmap(mapped, before);
+    munmap(memory + bytes, asked - before - bytes);  // never empty: before is below a huge page
+    madvise(memory, bytes, MADV_HUGEPAGE);           // a hint: failure does no harm
+    return memory;
+}
+
+void unmap(void* memory, size_t bytes) noexcept { munmap(memory, bytes); }
+#else
+constexpr bool kMapped = false;
+
+void* map_aligned(size_t) noexcept { return nullptr; }
+
+void unmap(void*, size_t) noexcept {}
+#endif
+
+bool is_mapped(size_t bytes) { return kMapped && bytes >= kHugePage; }
+
 // Null where the system has not that much.
 void* try_allocate(size_t bytes) noexcept {
-    if (bytes < kHugePage) return std::malloc(std::max<size_t>(bytes, 1));
-    void* memory = nullptr;
-    if (posix_memalign(&memory, kHugePage, bytes) != 0) return nullptr;
-#if defined(__linux__)
-    madvise(memory, bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
-#endif
-    return memory;
+    return is_mapped(bytes) ? map_aligned(bytes) : std::malloc(std::max<size_t>(bytes, 1));
+}
+
+void free_memory(void* memory, size_t bytes) noexcept {
+    if (is_mapped(bytes)) {
+        unmap(memory, bytes);
+    } else {
+        std::free(memory);
+    }
 }
 
 // All blocks together, in use and kept, take at most an eighth more memory than those in use took at their peak: the peak of
@@ -70,7 +100,7 @@ public:
             free_.emplace(block.bytes, Free{block.memory, given_++});
             kept_ += block.bytes;
         } catch (const std::bad_alloc&) {
-            std::free(block.memory);
+            free_memory(block.memory, block.bytes);
         }
         trim();
     }
@@ -137,7 +167,7 @@ private:
                 return a.second.given < b.second.given;
             });
             kept_ -= oldest->first;
-            std::free(oldest->second.memory);
+            free_memory(oldest->second.memory, oldest->first);
             free_.erase(oldest);
         }
     }
@@ -171,7 +201,7 @@ void give_block(Block block) noexcept {
     if (is_pooled(block.bytes)) {
         pool().give(block);
     } else {
-        std::free(block.memory);
+        free_memory(block.memory, block.bytes);
     }
 }
 

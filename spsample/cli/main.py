@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
+from spsample.cli.plan import plan
+from spsample.cli.sample import sample
 from spsample.cli.train import train
 from spsample.errors import SpSampleError
 
@@ -40,6 +42,8 @@ app = typer.Typer(
     help="Bulk minibatch sampling for graph neural networks as sparse matrix algebra.",
 )
 app.command()(train)
+app.command()(sample)
+app.command()(plan)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from spsample.loading.loader import Batch, BulkLoader
+from spsample.loading.batch import Batch
+from spsample.loading.bulk_files import BulkFiles, bulk_arrays, load_bulk
+from spsample.loading.loader import BulkLoader
+from spsample.loading.pyg import PygLoader
 
-__all__ = ["Batch", "BulkLoader"]
+__all__ = ["Batch", "BulkFiles", "BulkLoader", "PygLoader", "bulk_arrays", "load_bulk"]

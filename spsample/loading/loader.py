@@ -1,84 +1,54 @@
-"""The loader: shuffled seeds, sampled in bulk, delivered one minibatch at a time."""
+"""The loader: shuffled seeds, sampled in bulk ahead of their use, delivered one minibatch at a time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.backends import get_backend
-from spsample.errors import DTypeError, InputError
-from spsample.features import FeatureSource, FeatureStore
-from spsample.sampling import bulk_sample
+from spsample.loading import order
+from spsample.loading.batch import Batch, Completion
+from spsample.loading.prefetch import Pipeline
 from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.planner import BulkPlan, plan_for, sample_within
 from spsample.sampling.sampler import require_bool
-from spsample.sparse import keys
-from spsample.store.validation import as_array, require_int
+from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
+    from spsample.features import FeatureSource
+    from spsample.loading.pyg import PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
     from spsample.store import Graph
 
-__all__ = ["Batch", "BulkLoader"]
+__all__ = ["BulkLoader"]
 
+FEATURES_AHEAD = 2
+"""Batches whose features may be gathered before they are asked for."""
 
-@dataclass(frozen=True)
-class Batch:
-    """A minibatch with the features of its sources and the labels of its seeds.
+BULKS_PER_EPOCH = 8
+"""At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
 
-    Attributes
-    ----------
-    minibatch
-        The sampled layers, a `MiniBatch`.
-    x
-        float32 features of ``src_nodes``, or None.
-    y
-        Labels of ``seeds``, or None.
-    """
+RAMP = 8
+"""With prefetch a pass begins with a bulk of a so many-th of the size, so that the loop has something to do soon."""
 
-    minibatch: MiniBatch
-    x: NDArray[np.float32] | None
-    y: NDArray[Any] | None
+MOST_AHEAD = 64
+"""Bulks: each is kept in memory."""
 
-    @property
-    def batch_id(self) -> int:
-        """Number of the batch in its epoch."""
-        return int(self.minibatch.batch_id)
-
-    @property
-    def seeds(self) -> NDArray[Any]:
-        """The distinct seeds, in order of first appearance: rows of the last layer and of ``y``."""
-        seeds: NDArray[Any] = self.minibatch.seeds
-        return seeds
-
-    @property
-    def src_nodes(self) -> NDArray[Any]:
-        """The vertices whose features layer 1 needs: rows of ``x``."""
-        nodes: NDArray[Any] = self.minibatch.src_nodes
-        return nodes
-
-    @property
-    def layers(self) -> Sequence[Any]:
-        """The sampled layers, farthest from the seeds first."""
-        layers: Sequence[Any] = self.minibatch.layers
-        return layers
+_Complete = Callable[["MiniBatch", "NDArray[np.int64]"], Any]
 
 
 class BulkLoader:
     """Iterate over minibatches that are sampled ``bulk_size`` at a time.
 
     Batch ``i`` of an epoch holds the seeds at positions ``i * batch_size`` and following of the epoch's
-    order, and its sample depends on the random seed, the epoch, ``i`` and its seeds alone: ``bulk_size``, the
-    backend and where an epoch was resumed change nothing.
+    order, and its sample depends on the random seed, the epoch, ``i`` and its seeds alone: ``bulk_size``,
+    ``memory_budget``, ``prefetch``, the backend and where an epoch was resumed change nothing.
 
     Every complete pass advances the epoch by one, so that a plain loop sees a new order and new samples each
     time; `set_epoch` chooses one. A pass that is left early starts again from its beginning, unless a
@@ -89,17 +59,27 @@ class BulkLoader:
     graph
         The graph to sample from.
     seeds
-        Vertex ids to train on, copied; duplicates within a batch are merged.
+        Vertex ids to train on, copied, or a mask over the vertices; duplicates within a batch are merged.
     sampler
         ``GraphSAGE``, ``LADIES``, ``FastGCN``, ...
     batch_size
         Seeds per minibatch; the last one of an epoch may be smaller.
     bulk_size
-        Minibatches per call of `bulk_sample`, at least 1.
+        Minibatches per call of `bulk_sample`, at least 1, and fewer in the first calls of a pass with prefetch;
+        ``"auto"``: as many as the memory budget allows, and with prefetch no more than an eighth of an epoch.
+    memory_budget
+        Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
+        features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
+        is available now, else no limit.
+    prefetch
+        Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
+        when it is asked for.
     features
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix.
     labels
-        One per vertex, in a one-dimensional array.
+        One per vertex, or a row of them.
+    edge_ids
+        Also give each entry's position in the edges the user gave.
     shuffle
         Draw a new order each epoch; otherwise seeds come in the order given.
     random_seed
@@ -107,10 +87,20 @@ class BulkLoader:
     backend
         Passed on to `bulk_sample`.
 
+    Attributes
+    ----------
+    plan : BulkPlan or None
+        What memory was planned with, where there is a budget.
+    seconds : dict
+        Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
+        ``waiting`` for what threads prepare.
+
     Raises
     ------
     InputError, DTypeError
         If an argument is out of range or does not fit the graph.
+    CapacityError
+        If ``bulk_size`` minibatches, or a single one, do not fit in ``memory_budget``.
 
     Examples
     --------
@@ -121,34 +111,39 @@ class BulkLoader:
     [(0, [0, 1, 2]), (1, [3])]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (the public face)
         self,
         graph: Graph,
         seeds: ArrayLike,
         sampler: Sampler,
         *,
         batch_size: int,
-        bulk_size: int = 64,
+        bulk_size: int | str = 64,
+        memory_budget: int | str | None = None,
+        prefetch: int = 1,
         features: Any = None,
         labels: ArrayLike | None = None,
+        edge_ids: bool = False,
         shuffle: bool = True,
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
-        ids, self.batch_size = check_arguments(graph, seeds, sampler, batch_size)
+        ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
         self.graph = graph
         self.seeds = ids.copy()
         self.seeds.flags.writeable = False
+        self.seeds_sha256 = order.digest_of(self.seeds)
         self.sampler = sampler
-        self.bulk_size = _bulk_size(bulk_size)
-        self.features = _features(features, graph.num_nodes)
-        self.labels = _labels(labels, graph.num_nodes)
+        self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+        self.completion = Completion(features, labels, graph.num_nodes)
+        self.edge_ids = require_bool("edge_ids", edge_ids)
         self.shuffle = require_bool("shuffle", shuffle)
         self.random_seed = require_word("random_seed", random_seed)
         self.backend = None if backend is None else get_backend(backend).name
+        self.plan: BulkPlan | None = None
+        self.bulk_size = self._planned(bulk_size, memory_budget)
         self.epoch = 0
-        self.seconds = {"sampling": 0.0, "features": 0.0}
-        self._seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
+        self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
         self._next_batch = 0
         self._resume = False
         self._pass = 0  # a pass moves the loader on only while it is the newest and no other place was chosen
@@ -158,26 +153,37 @@ class BulkLoader:
         self.__dict__.update(state)
         self.seeds.flags.writeable = False
 
+    @property
+    def features(self) -> FeatureSource | None:
+        """Where features come from."""
+        return self.completion.features
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """Labels of all vertices."""
+        return self.completion.labels
+
     def __len__(self) -> int:
         """Minibatches per epoch."""
         return -(-len(self.seeds) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
-        first = self._next_batch if self._resume else 0
-        self._resume = False
-        epoch, self._next_batch = self.epoch, first
-        self._pass += 1
-        this_pass = self._pass
-        order = self._order(epoch)
-        for start in range(first, len(self), self.bulk_size):
-            for minibatch in self._sample(order, epoch, start):
-                batch = self._complete(minibatch)
-                if self._pass == this_pass:
-                    self._next_batch = batch.batch_id + 1
-                yield batch
-        if self._pass == this_pass:
-            self.set_epoch(min(epoch + 1, 2**64 - 1))
+        return self.batches(self.completion)
+
+    def pyg(self) -> PygLoader:
+        """The same batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
+
+        Raises
+        ------
+        InputError
+            If the sampler does not make subgraphs.
+        MissingDependencyError
+            If torch or torch_geometric is not installed.
+        """
+        from spsample.loading.pyg import PygLoader
+
+        return PygLoader(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
@@ -190,8 +196,11 @@ class BulkLoader:
         self._resume = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands, after the batch that was delivered last, and what decides its batches."""
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity()}
+        """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
+
+        What threads have prepared beyond that batch is not part of it.
+        """
+        return {"next_batch": self._next_batch, "epoch": self.epoch, **order.identity(self)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next pass go on where ``state`` was taken.
@@ -201,70 +210,107 @@ class BulkLoader:
         DTypeError
             If ``state`` is no mapping.
         InputError
-            If it lacks a key, or is of a loader with a graph of another size or weighting, another sampler, random seed
-            or batch size, other seeds or another version of the law.
+            If it lacks a key, or is of a loader with another graph (by digest where both are known, else by size and
+            weighting), another sampler, random seed or batch size, other seeds or another version of the law.
         """
-        epoch, next_batch = self._checked_state(state)
+        epoch, next_batch = order.checked_place(state, order.identity(self), len(self))
         self.set_epoch(epoch)
         self._next_batch = next_batch
         self._resume = True
 
-    def _checked_state(self, state: Mapping[str, Any]) -> tuple[int, int]:
-        """Epoch and next batch of a state of this loader."""
-        mine = self._identity()
-        expected = "what state_dict() of the same loader returned"
-        if not isinstance(state, Mapping):
-            raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
-        missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
-        if missing:
-            raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)
-        other = [key for key in mine if type(state[key]) is not type(mine[key]) or state[key] != mine[key]]
-        if other:
-            theirs = {key: state[key] for key in other}
-            raise InputError(argument="state", given=str(theirs), expected=str({key: mine[key] for key in other}))
-        next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=len(self))
-        return require_word("epoch", state["epoch"]), next_batch
+    def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
+        """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead."""
+        require_int("first", first, minimum=0, maximum=len(self))
+        yield from self._bulks(order.positions(self, require_word("epoch", epoch)), epoch, first, 1)
 
-    def _identity(self) -> dict[str, Any]:
-        """What decides the batches of an epoch, the graph's edges aside: of these only the number and weighting."""
-        operand = self.graph.operand(self.backend)
-        return {
-            "law_version": keys.LAW_VERSION,
-            "sampler": repr(self.sampler),
-            "num_nodes": self.graph.num_nodes,
-            "num_edges": operand.num_edges,
-            "weighting": operand.weighting,
-            "num_seeds": len(self.seeds),
-            "seeds_sha256": self._seeds_sha256,
-            "batch_size": self.batch_size,
-            "random_seed": self.random_seed,
-            "shuffle": self.shuffle,
-        }
+    def batches(self, complete: _Complete) -> Iterator[Any]:
+        """One pass, in which ``complete(minibatch, positions)`` makes what is delivered.
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        if not self.shuffle:
-            return self.seeds
-        return self.seeds[keys.shuffle(len(self.seeds), self.random_seed, epoch)]
+        ``positions`` (int64) are those of the batch's seeds among all seeds. `__iter__` and `pyg` are made of it. With
+        prefetch, ``complete`` runs in another thread.
+        """
+        first = self._next_batch if self._resume else 0
+        self._resume = False
+        epoch, self._next_batch = self.epoch, first
+        self._pass += 1
+        this_pass = self._pass
+        for item in self._delivered(epoch, first, complete):
+            if self._pass == this_pass:
+                self._next_batch = item.batch_id + 1
+            yield item.batch
+        if self._pass == this_pass:
+            self.set_epoch(min(epoch + 1, 2**64 - 1))
 
-    def _sample(self, order: NDArray[np.int64], epoch: int, first_batch: int) -> BulkSample:
-        start = first_batch * self.batch_size
-        with self._timed("sampling"):
-            return bulk_sample(
+    def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
+        """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
+        positions = order.positions(self, epoch)
+        bulks = self._bulks(positions, epoch, first, 1 if self.prefetch == 0 else RAMP)
+        if self.prefetch == 0:
+            yield from self._items(bulks, positions, complete)
+            return
+        with Pipeline() as pipeline:
+            sampled = pipeline.stage(bulks, self.prefetch, "sampling")
+            items = pipeline.stage(self._items(sampled, positions, complete), FEATURES_AHEAD, "features")
+            while True:
+                with self._timed("waiting"):
+                    item = next(items, None)
+                if item is None:
+                    return
+                items.release()
+                if item.begins_bulk:
+                    sampled.release()
+                yield item
+
+    def _items(
+        self, bulks: Iterator[BulkSample], positions: NDArray[np.int64], complete: _Complete
+    ) -> Generator[_Item, None, None]:
+        for bulk in bulks:
+            for place, minibatch in enumerate(bulk):
+                batch_id = minibatch.batch_id
+                start = batch_id * self.batch_size
+                with self._timed("features"):
+                    batch = complete(minibatch, positions[start : start + self.batch_size])
+                yield _Item(batch_id, place == 0, batch)
+                del batch, minibatch
+            del bulk
+
+    def _bulks(
+        self, positions: NDArray[np.int64], epoch: int, first: int, ramp: int
+    ) -> Generator[BulkSample, None, None]:
+        for begin, end in _cuts(first, len(self), self.bulk_size, ramp):
+            seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
+            parts = sample_within(
+                self.plan,
                 self.graph,
-                order[start : start + self.bulk_size * self.batch_size],
+                seeds,
                 self.sampler,
                 batch_size=self.batch_size,
                 random_seed=self.random_seed,
                 epoch=epoch,
-                first_batch=first_batch,
+                first_batch=begin,
+                edge_ids=self.edge_ids,
                 backend=self.backend,
             )
+            while True:
+                with self._timed("sampling"):
+                    bulk = next(parts, None)
+                if bulk is None:
+                    break
+                yield bulk
+                del bulk
 
-    def _complete(self, minibatch: MiniBatch) -> Batch:
-        with self._timed("features"):
-            x = None if self.features is None else self.features.gather(minibatch.src_nodes)
-            y = None if self.labels is None else self.labels[minibatch.seeds]
-        return Batch(minibatch, x, y)
+    def _planned(self, bulk_size: Any, memory_budget: Any) -> int:
+        """The bulk size, after a plan where there is a budget."""
+        if bulk_size != "auto":
+            bulk_size = require_int("bulk_size", bulk_size, minimum=1)
+            if memory_budget is None:
+                return int(bulk_size)
+        self.plan = plan_for(self, memory_budget)
+        if bulk_size == "auto":
+            most = self.plan.bulk_size
+            return most if self.prefetch == 0 else min(most, max(-(-len(self) // BULKS_PER_EPOCH), 1))
+        self.plan.require(min(bulk_size, max(len(self), 1)))
+        return int(bulk_size)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -273,34 +319,18 @@ class BulkLoader:
         self.seconds[phase] += time.perf_counter() - start
 
 
-def _bulk_size(value: Any) -> int:
-    if value == "auto":
-        raise InputError(
-            argument="bulk_size",
-            given="'auto'",
-            expected="an integer of at least 1",
-            hint="Sizes chosen from a memory budget are not available yet.",
-        )
-    return require_int("bulk_size", value, minimum=1)
+def _cuts(first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
+    """Where bulks begin and end: of `size` batches, the first ones smaller: `size // ramp`, twice that, ..."""
+    ahead = max(size // ramp, 1)
+    while first < last:
+        yield first, min(first + ahead, last)
+        first += ahead
+        ahead = min(2 * ahead, size)
 
 
-def _features(features: Any, num_nodes: int) -> FeatureSource | None:
-    if features is None:
-        return None
-    source = features if isinstance(features, FeatureSource) else FeatureStore(features)
-    if source.num_rows != num_nodes:
-        raise InputError(
-            argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
-        )
-    return source
+class _Item(NamedTuple):
+    """A completed batch, and whether it is the first of a bulk."""
 
-
-def _labels(labels: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:
-    if labels is None:
-        return None
-    array = as_array("labels", labels)
-    if array.shape != (num_nodes,):
-        raise InputError(
-            argument="labels", given=f"shape {array.shape}", expected=f"one label per vertex: ({num_nodes},)"
-        )
-    return array
+    batch_id: int
+    begins_bulk: bool
+    batch: Any

@@ -8,11 +8,13 @@ from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.memory import scratch_bytes
+from spsample.sampling.planner import BulkPlan, plan_bulk
 from spsample.sampling.sampler import Sampler
 
 __all__ = [
     "LADIES",
     "Adjacency",
+    "BulkPlan",
     "BulkSample",
     "FastGCN",
     "GraphSAGE",
@@ -21,5 +23,6 @@ __all__ = [
     "MiniBatch",
     "Sampler",
     "bulk_sample",
+    "plan_bulk",
     "scratch_bytes",
 ]

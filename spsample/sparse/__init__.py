@@ -27,7 +27,7 @@ from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, GraphOperand, RowTotals
 from spsample.sparse.row_sample import RowSample
-from spsample.sparse.runtime import clear_pool, measured_pool, pool_bytes, set_num_threads
+from spsample.sparse.runtime import clear_pool, get_num_threads, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "derive_key",
     "extract_columns",
     "extract_rows",
+    "get_num_threads",
     "its_sample",
     "measured_pool",
     "normalize_rows",

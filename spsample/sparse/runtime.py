@@ -37,6 +37,19 @@ def set_num_threads(threads: int) -> None:
         core.set_num_threads(count)
 
 
+def get_num_threads() -> int:
+    """Threads that calls from this thread may use in the compiled kernels; 1 without the core.
+
+    Examples
+    --------
+    >>> set_num_threads(2)
+    >>> get_num_threads() in (1, 2)
+    True
+    """
+    core = _core()
+    return 1 if core is None else int(core.get_num_threads())
+
+
 def clear_pool() -> None:
     """Give memory that the compiled kernels keep for their next results back to the system.
 

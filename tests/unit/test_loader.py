@@ -203,11 +203,11 @@ def test_time_is_taken():
         ({"seeds": [0.5]}, "seeds", "float64"),
         ({"batch_size": 0}, "batch_size", "0"),
         ({"bulk_size": 0}, "bulk_size", "0"),
-        ({"bulk_size": "auto"}, "bulk_size", "'auto'"),
+        ({"bulk_size": "all"}, "bulk_size", "all"),
         ({"bulk_size": 2.0}, "bulk_size", "2.0"),
         ({"features": DATA.x[:-1]}, "features", "299 rows"),
         ({"labels": DATA.y[:-1]}, "labels", "(299,)"),
-        ({"labels": DATA.x}, "labels", "(300, 4)"),
+        ({"labels": DATA.x[None]}, "labels", "(1, 300, 4)"),
         ({"graph": None}, "graph", "NoneType"),
         ({"graph": sp.Graph}, "graph", "type"),
         ({"sampler": None}, "sampler", "None"),
@@ -262,3 +262,89 @@ def test_a_state_of_the_normalised_graph_is_refused() -> None:
 def test_a_copied_loader_keeps_its_seeds_read_only() -> None:
     copied = pickle.loads(pickle.dumps(BulkLoader(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=2)))
     assert not copied.seeds.flags.writeable
+
+
+def test_a_mask_stands_for_its_vertices() -> None:
+    mask = np.zeros(300, bool)
+    mask[SEEDS] = True
+    assert epoch_of(make(seeds=mask)) == epoch_of(make())
+    torch = pytest.importorskip("torch")
+    assert epoch_of(make(seeds=torch.from_numpy(mask))) == epoch_of(make())
+    with pytest.raises(InputError, match=r"^seeds: got a mask of shape \(299,\)"):
+        make(seeds=mask[:-1])
+
+
+def test_labels_may_be_rows() -> None:
+    labels = np.arange(900).reshape(300, 3)
+    for batch in make(labels=labels):
+        assert np.array_equal(batch.y, labels[batch.seeds])
+
+
+def test_positions_lead_back_to_the_seeds_given() -> None:
+    for batch in make():
+        assert np.array_equal(SEEDS[batch.input_id], batch.seeds)
+    batch = next(iter(make(seeds=[7, 3, 7, 3], shuffle=False)))
+    assert batch.input_id.tolist() == [0, 1]
+
+
+def test_edge_ids_where_asked_for() -> None:
+    assert all(layer.edge_ids is None for layer in next(iter(make())).layers)
+    assert all(layer.edge_ids is not None for layer in next(iter(make(edge_ids=True))).layers)
+
+
+def test_a_state_names_the_graph_where_its_content_is_known() -> None:
+    loader, state = make(), make().state_dict()
+    assert "graph_digest" in state
+    known = {**state, "graph_digest": "a"}
+    if state["graph_digest"] is None:
+        loader.load_state_dict(known)  # this side does not know
+    else:
+        with pytest.raises(InputError, match="graph_digest"):
+            loader.load_state_dict(known)
+
+
+class TestPyg:
+    """The subgraph layout as PyG's NeighborLoader gives it."""
+
+    sampler = sp.GraphSAGE([3, 2], layout="subgraph")
+
+    @pytest.mark.parametrize("prefetch", [0, 1])
+    def test_attributes(self, prefetch: int) -> None:
+        torch = pytest.importorskip("torch")
+        pytest.importorskip("torch_geometric")
+        loader = make(sampler=self.sampler, edge_ids=True, prefetch=prefetch).pyg()
+        plain = list(make(sampler=self.sampler, edge_ids=True))
+        batches = list(loader)
+        assert len(loader) == len(batches) == len(plain)
+        graph_edges = np.stack(
+            [DATA.graph.indices, np.repeat(np.arange(300), DATA.graph.in_degrees())]
+        )  # in the order of the graph
+        ids = np.arange(DATA.graph.num_edges) if DATA.graph.edge_ids is None else DATA.graph.edge_ids
+        by_id = graph_edges[:, np.argsort(ids)]
+        for data, batch in zip(batches, plain, strict=True):
+            assert data.n_id.tolist() == batch.src_nodes.tolist()
+            assert torch.equal(data.x, torch.from_numpy(DATA.x[batch.src_nodes]))
+            assert data.y.tolist() == DATA.y[batch.src_nodes].tolist()
+            assert data.input_id.tolist() == batch.input_id.tolist()
+            assert data.batch_size == len(batch.seeds)
+            assert data.n_id[: data.batch_size].tolist() == SEEDS[data.input_id].tolist()
+            assert sum(data.num_sampled_nodes) == data.num_nodes == len(data.n_id)
+            assert sum(data.num_sampled_edges) == data.edge_index.shape[1]
+            assert np.array_equal(by_id[:, data.e_id], data.n_id[data.edge_index].numpy())
+
+    def test_state_and_epochs_are_the_loaders(self) -> None:
+        pytest.importorskip("torch_geometric")
+        loader = make(sampler=self.sampler).pyg()
+        batches = iter(loader)
+        for _ in range(2):
+            next(batches)
+        rest = [data.n_id.tolist() for data in batches]
+        resumed = make(sampler=self.sampler).pyg()
+        resumed.load_state_dict({**loader.state_dict(), "epoch": 0, "next_batch": 2})
+        assert [data.n_id.tolist() for data in resumed] == rest
+        resumed.set_epoch(0)
+        assert [data.n_id.tolist() for data in resumed][2:] == rest
+
+    def test_blocks_are_refused(self) -> None:
+        with pytest.raises(InputError, match=r"^sampler: got GraphSAGE\(\[3, 2\]\)"):
+            make().pyg()

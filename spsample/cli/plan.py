@@ -1,0 +1,116 @@
+"""``spsample plan``: what bulks of a sampler take, and how many batches fit."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spsample.cli import sampling
+from spsample.cli.naming import as_typed
+
+if TYPE_CHECKING:
+    from spsample.sampling import BulkPlan
+
+__all__ = ["plan"]
+
+_EXAMPLES = """
+Examples:
+
+* `spsample plan rmat:16,16`
+* `spsample plan rmat:16,16 --sampler ladies --layer-sizes 512,512 --memory-budget 2GiB`
+* `spsample plan planted:20000 --fanouts 15,10 --bulk-size 8 --json`
+"""
+_SIZES = (1, 8, 64, 512)
+
+
+@as_typed()
+def plan(
+    source: sampling.Source,
+    sampler: sampling.SamplerName = "graphsage",
+    fanouts: sampling.Fanouts = None,
+    layer_sizes: sampling.LayerSizes = None,
+    layout: sampling.Layout = "blocks",
+    batch_size: sampling.BatchSize = 1024,
+    seeds: sampling.Seeds = "auto",
+    edge_ids: sampling.EdgeIds = False,
+    memory_budget: sampling.MemoryBudget = None,
+    bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of so many batches.")] = None,
+    prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Predict the memory of bulks, and the largest number of batches that fits in a budget.
+
+    A few pilot batches are sampled for it. Features are counted where the source has some.
+    """
+    from spsample.data import load_dataset
+    from spsample.loading import BulkLoader
+
+    dataset = load_dataset(source)
+    loader = BulkLoader(
+        dataset.graph,
+        sampling.seeds_of(dataset, seeds),
+        sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
+        batch_size=batch_size,
+        bulk_size=bulk_size or "auto",
+        memory_budget=memory_budget or _available(),
+        prefetch=prefetch,
+        features=dataset.x,
+        edge_ids=edge_ids,
+    )
+    facts = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
+    facts = {"source": source, "sampler": repr(loader.sampler), **facts}
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts)
+
+
+plan.__doc__ = f"{plan.__doc__}{_EXAMPLES}"
+
+
+def _available() -> int:
+    from spsample.sampling.planner import default_budget
+
+    return default_budget()
+
+
+def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
+    sizes = sorted({*(k for k in _SIZES if k < made.num_batches), made.bulk_size, loader_bulk_size})
+    return {
+        "num_batches": made.num_batches,
+        "batch_size": made.batch_size,
+        "memory_budget": made.memory_budget,
+        "bytes_per_batch": made.bytes_per_batch,
+        "fixed_bytes": made.fixed_bytes,
+        "feature_bytes": made.feature_bytes,
+        "kept_bytes": made.kept_bytes,
+        "largest_bulk_size": made.bulk_size,
+        "loader_bulk_size": loader_bulk_size,
+        "predicted_peak": {str(k): made.peak(k) for k in sizes},
+        "pilot_batches": made.counts.batches,
+        "pilot_seconds": made.pilot_seconds,
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from spsample.sparse.units import format_bytes
+
+    console = Console()
+    lines = (
+        f"{facts['source']}: {facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds, {facts['sampler']}",
+        f"a batch takes {format_bytes(facts['bytes_per_batch'])}; beside batches {format_bytes(facts['fixed_bytes'])}",
+        f"{facts['pilot_batches']} pilot batches took {facts['pilot_seconds']:.2f} s",
+        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
+        f"a loader takes {facts['loader_bulk_size']:,}",
+    )
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    table = Table("batches in a bulk", "predicted peak")
+    for k, peak in facts["predicted_peak"].items():
+        table.add_row(f"{int(k):,}", format_bytes(peak))
+    console.print(table)

@@ -1,0 +1,107 @@
+"""``spsample sample``: the bulks of an epoch in files, for other programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spsample.cli import sampling
+from spsample.cli.naming import as_typed
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from spsample.data import Dataset
+    from spsample.loading import BulkLoader
+
+__all__ = ["sample"]
+
+_EXAMPLES = """
+Examples:
+
+* `spsample sample planted:20000 -o bulks --fanouts 15,10`
+* `spsample sample rmat:14,16 -o bulks --sampler ladies --layer-sizes 512,512 --epoch 3`
+* `spsample sample rmat:14,16 -o bulks --layout subgraph --edge-ids --format arrow`
+"""
+
+
+@as_typed()
+def sample(
+    source: sampling.Source,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
+    sampler: sampling.SamplerName = "graphsage",
+    fanouts: sampling.Fanouts = None,
+    layer_sizes: sampling.LayerSizes = None,
+    layout: sampling.Layout = "blocks",
+    batch_size: sampling.BatchSize = 1024,
+    seeds: sampling.Seeds = "auto",
+    edge_ids: sampling.EdgeIds = False,
+    memory_budget: sampling.MemoryBudget = None,
+    bulk_size: Annotated[int | None, typer.Option(help="Batches in a file, at most; chosen by default.")] = None,
+    shuffle: Annotated[bool, typer.Option(help="Draw an order for the seeds.")] = True,
+    epoch: Annotated[int, typer.Option(help="Which epoch.")] = 0,
+    random_seed: Annotated[int, typer.Option(help="Decides generated data, order and samples.")] = 0,
+    form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Sample an epoch and write its bulks into a folder, with a manifest.
+
+    A run that was stopped goes on after the last complete file when the same command is given again.
+    """
+    from spsample.data import load_dataset
+    from spsample.loading import BulkLoader
+    from spsample.loading.bulk_files import BULK_FORMATS, BulkFiles
+
+    if form not in BULK_FORMATS:
+        raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
+    dataset = load_dataset(source, random_seed=random_seed)
+    loader = BulkLoader(
+        dataset.graph,
+        sampling.seeds_of(dataset, seeds),
+        sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
+        batch_size=batch_size,
+        bulk_size=bulk_size or "auto",
+        memory_budget=memory_budget,
+        edge_ids=edge_ids,
+        shuffle=shuffle,
+        random_seed=random_seed,
+    )
+    files = BulkFiles(output, _facts(source, dataset, loader, epoch), form)
+    begun = files.next_batch()
+    paths = _write(loader, files, epoch, begun)
+    if as_json:
+        print(json.dumps({"folder": str(output), "batches": len(loader), "found": begun, "written": paths}, indent=2))
+    else:
+        print(f"{output}: {len(loader):,} minibatches; {begun:,} were there, {len(paths):,} files written")
+
+
+sample.__doc__ = f"{sample.__doc__}{_EXAMPLES}"
+
+
+def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dict[str, Any]:
+    """What decides the samples, for the manifest."""
+    state = loader.state_dict()
+    del state["next_batch"], state["epoch"]
+    return {
+        "source": source,
+        "name": dataset.name,
+        **state,
+        "epoch": epoch,
+        "edge_ids": loader.edge_ids,
+        "num_batches": len(loader),
+        "num_layers": len(loader.sampler.sizes),
+    }
+
+
+def _write(loader: BulkLoader, files: Any, epoch: int, first: int) -> list[str]:
+    """Write all bulks from a batch on; names of the files."""
+    from rich.console import Console
+    from rich.progress import track
+
+    bulks = loader.bulks(epoch, first)
+    console = Console(stderr=True)
+    shown = track(bulks, "bulks", console=console, disable=not sys.stderr.isatty())
+    return [files.write(bulk).name for bulk in shown]

@@ -1,0 +1,135 @@
+"""`Batch`, and how a minibatch is completed to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.errors import InputError
+from spsample.features import FeatureSource, FeatureStore
+from spsample.store.validation import as_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from spsample.sampling import MiniBatch
+
+__all__ = ["Batch", "Completion"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A minibatch with the features of its sources and the labels of its seeds.
+
+    Attributes
+    ----------
+    minibatch
+        The sampled layers, a `MiniBatch`.
+    x
+        float32 features of ``src_nodes``, or None.
+    y
+        Labels of ``seeds``, or None: one or a row of them for each.
+    input_id
+        int64: the position of each of ``seeds`` among the seeds of the loader (of a repeated one, the first in the
+        batch).
+    """
+
+    minibatch: MiniBatch
+    x: NDArray[np.float32] | None
+    y: NDArray[Any] | None
+    input_id: NDArray[np.int64]
+
+    @property
+    def batch_id(self) -> int:
+        """Number of the batch in its epoch."""
+        return int(self.minibatch.batch_id)
+
+    @property
+    def seeds(self) -> NDArray[Any]:
+        """The distinct seeds, in order of first appearance: rows of the last layer and of ``y``."""
+        seeds: NDArray[Any] = self.minibatch.seeds
+        return seeds
+
+    @property
+    def src_nodes(self) -> NDArray[Any]:
+        """The vertices whose features layer 1 needs: rows of ``x``."""
+        nodes: NDArray[Any] = self.minibatch.src_nodes
+        return nodes
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The sampled layers, farthest from the seeds first."""
+        layers: Sequence[Any] = self.minibatch.layers
+        return layers
+
+
+class Completion:
+    """Where the features and labels of a loader's batches come from.
+
+    Parameters
+    ----------
+    features
+        A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix; or None.
+    labels
+        Shape ``(num_nodes,)`` or ``(num_nodes, classes)``, or None.
+    num_nodes
+        Vertices of the graph.
+
+    Raises
+    ------
+    InputError
+        If there is not one row per vertex.
+    """
+
+    def __init__(self, features: Any, labels: ArrayLike | None, num_nodes: int) -> None:
+        self.features = _features(features, num_nodes)
+        self.labels = _labels(labels, num_nodes)
+
+    def x_of(self, vertices: NDArray[Any]) -> NDArray[np.float32] | None:
+        """Features of vertices."""
+        return None if self.features is None else self.features.gather(vertices)
+
+    def y_of(self, vertices: NDArray[Any]) -> NDArray[Any] | None:
+        """Labels of vertices."""
+        return None if self.labels is None else self.labels[vertices]
+
+    def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64]) -> Batch:
+        """The batch whose seeds stand at those positions among the loader's."""
+        x, y = self.x_of(minibatch.src_nodes), self.y_of(minibatch.seeds)
+        return Batch(minibatch, x, y, first_positions(minibatch, positions))
+
+
+def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the positions of all its seeds, those of the distinct ones."""
+    if len(positions) == len(minibatch.seeds):
+        return positions
+    first: NDArray[np.int64] = positions[np.unique(minibatch.seed_inverse, return_index=True)[1]]
+    return first
+
+
+def _features(features: Any, num_nodes: int) -> FeatureSource | None:
+    if features is None:
+        return None
+    source = features if isinstance(features, FeatureSource) else FeatureStore(features)
+    if source.num_rows != num_nodes:
+        raise InputError(
+            argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
+        )
+    return source
+
+
+def _labels(labels: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:
+    if labels is None:
+        return None
+    array = as_array("labels", labels)
+    if array.ndim not in (1, 2) or len(array) != num_nodes:
+        raise InputError(
+            argument="labels",
+            given=f"shape {array.shape}",
+            expected=f"a label or a row of labels per vertex: ({num_nodes},) or ({num_nodes}, classes)",
+        )
+    return array

@@ -1,0 +1,151 @@
+"""Work that is done ahead, in background threads with bounded memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Generator
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from spsample.errors import BackendError
+from spsample.sparse import get_num_threads, set_num_threads
+
+__all__ = ["Pipeline", "Stage"]
+
+T = TypeVar("T")
+
+
+class _End:
+    """The source is exhausted, was closed, or failed."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class _Channel:
+    """What a stage's thread and its consumer share.
+
+    Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
+    """
+
+    def __init__(self, ahead: int) -> None:
+        self.items: SimpleQueue[Any] = SimpleQueue()
+        self.places: SimpleQueue[None] = SimpleQueue()
+        self.is_closed = False
+        self.process = os.getpid()
+        for _ in range(ahead):
+            self.places.put(None)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.places.put(None)
+
+
+class Stage(Generic[T]):
+    """The items of a generator, made by a thread that begins at most `ahead` items more than were `release`d.
+
+    The thread uses as many threads in the kernels as the one that starts it. An exception of the generator is raised in
+    the consumer, as it is and with its traceback. Made by `Pipeline.stage`.
+    """
+
+    def __init__(self, source: Generator[T, None, None], ahead: int, name: str) -> None:
+        self._channel = _Channel(ahead)
+        self._thread = threading.Thread(
+            target=_work, args=(source, self._channel, get_num_threads()), name=f"spsample {name}", daemon=True
+        )
+        self._thread.start()
+
+    def __iter__(self) -> Stage[T]:
+        """Itself."""
+        return self
+
+    def __next__(self) -> T:
+        """Wait for the next item."""
+        if self._channel.process != os.getpid():
+            raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
+        item = self._channel.items.get()
+        if not isinstance(item, _End):
+            return item  # type: ignore[no-any-return]
+        self._channel.items.put(_End())
+        if item.error is not None:
+            raise item.error
+        raise StopIteration
+
+    def release(self) -> None:
+        """Let the thread begin one more item."""
+        self._channel.places.put(None)
+
+    def close(self) -> None:
+        """Begin nothing more. What is under way is finished; see `join`."""
+        self._channel.close()
+
+    def join(self) -> None:
+        """Wait for the thread to end, after `close`."""
+        if self._channel.process == os.getpid() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class Pipeline:
+    """Stages, each of which may read from those before it; they end together.
+
+    They end when the `with` block is left, when the pipeline is garbage, or when the interpreter exits, whichever comes
+    first; no thread is left behind.
+
+    Examples
+    --------
+    >>> with Pipeline() as pipeline:
+    ...     squares = pipeline.stage((i * i for i in range(3)), ahead=3, name="squares")
+    ...     list(squares)
+    [0, 1, 4]
+    """
+
+    def __init__(self) -> None:
+        self._stages: list[Stage[Any]] = []
+        self._finalizer = weakref.finalize(self, _end, self._stages)
+
+    def stage(self, source: Generator[T, None, None], ahead: int, name: str) -> Stage[T]:
+        """A thread that runs through `source`."""
+        stage = Stage(source, ahead, name)
+        self._stages.append(stage)
+        return stage
+
+    def __enter__(self) -> Pipeline:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all stages."""
+        self._finalizer()
+
+
+def _end(stages: list[Stage[Any]]) -> None:
+    """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end."""
+    for stage in stages:
+        stage.close()
+    for stage in stages:
+        stage.join()
+    stages.clear()
+
+
+def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -> None:
+    """Run through the source until it ends or the channel is closed; what the thread runs."""
+    end = _End()
+    try:
+        set_num_threads(threads)
+        while True:
+            channel.places.get()
+            if channel.is_closed:
+                break
+            channel.items.put(next(source))
+    except StopIteration:
+        pass
+    except BaseException as error:  # whatever it is, it belongs to the consumer
+        end = _End(error)
+    finally:
+        source.close()
+        channel.items.put(end)

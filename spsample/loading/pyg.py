@@ -1,0 +1,76 @@
+"""Batches as PyG's NeighborLoader gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from spsample.errors import InputError, MissingDependencyError
+from spsample.loading.batch import first_positions
+from spsample.sampling.graphsage import makes_subgraphs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spsample.loading.loader import BulkLoader
+    from spsample.sampling import MiniBatch
+
+__all__ = ["PygLoader"]
+
+
+class PygLoader:
+    """A view of a `BulkLoader` that gives `torch_geometric.data.Data`; made by `BulkLoader.pyg`.
+
+    Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
+    ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id``
+    where the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch
+    are merged.
+
+    Order, epochs and state are those of ``loader``.
+    """
+
+    def __init__(self, loader: BulkLoader) -> None:
+        if not makes_subgraphs(loader.sampler):
+            raise InputError(
+                argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"
+            )
+        self.loader = loader
+        try:
+            self._torch = import_module("torch")
+            import_module("torch_geometric")
+        except ImportError as error:
+            package = "torch" if "geometric" not in str(error) else "torch_geometric"
+            raise MissingDependencyError(package=package, needed_for="BulkLoader.pyg()", extra="pyg") from error
+
+    def __len__(self) -> int:
+        """Minibatches per epoch."""
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass, as the loader's own."""
+        return self.loader.batches(self._data)
+
+    def set_epoch(self, epoch: int) -> None:
+        """`BulkLoader.set_epoch`."""
+        self.loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """`BulkLoader.state_dict`."""
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """`BulkLoader.load_state_dict`."""
+        self.loader.load_state_dict(state)
+
+    def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64]) -> Any:
+        completion, data = self.loader.completion, minibatch.to_pyg()
+        vertices = minibatch.src_nodes
+        x, y = completion.x_of(vertices), completion.y_of(vertices)
+        if x is not None:
+            data.x = self._torch.from_numpy(x)
+        if y is not None:
+            data.y = self._torch.from_numpy(y)
+        data.input_id = self._torch.from_numpy(first_positions(minibatch, positions).copy())
+        return data

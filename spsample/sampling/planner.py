@@ -1,0 +1,338 @@
+"""How many minibatches fit in how much memory: predicted from a few pilot batches, and kept to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.errors import CapacityError
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.available import available_memory
+from spsample.sampling.bulk import BulkSample, bulk_sample
+from spsample.sampling.capped import CappedGraph, TooManyEntriesError
+from spsample.sampling.memory import BulkCounts, scratch_of
+from spsample.sampling.sampler import Sampler
+from spsample.sparse import get_num_threads, keys
+from spsample.sparse.units import format_bytes, require_bytes
+from spsample.store.validation import require_int
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BulkPlan", "default_budget", "plan_bulk", "sample_within"]
+
+AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
+PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # a batch in so many of an epoch
+MODEL_MARGIN = 0.25  # blocks of memory are up to an eighth larger than their arrays, and some are kept
+DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
+CALL_BYTES = 4 << 20  # small arrays, stacks of threads
+SEED_BYTES = 48  # of a seed: in the order given, as ids, sorted, and its place
+MOST_BATCHES = 1 << 24
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """What bulks of a sampler take, and how many batches fit.
+
+    Attributes
+    ----------
+    memory_budget : int
+        Bytes.
+    num_batches : int
+        Of an epoch.
+    bulk_size : int
+        The largest k whose peak is within the budget; at most an epoch.
+    counts : BulkCounts
+        Of the pilot batches.
+    spread : float
+        Standard deviation of the bytes of a pilot batch over their mean.
+    held : int
+        Finished bulks that exist while one is made.
+    feature_bytes : int
+        For features gathered ahead, and those in use.
+    kept_bytes : int
+        Kept with the graph for the sampler.
+    pilot_seconds : float
+        Time that the pilot batches took.
+    """
+
+    memory_budget: int
+    num_batches: int
+    batch_size: int
+    counts: BulkCounts
+    spread: float
+    held: int
+    feature_bytes: int
+    kept_bytes: int
+    pilot_seconds: float
+    graph: Any
+    threads: int
+
+    @property
+    def bulk_size(self) -> int:
+        """The largest k that fits in the budget; at most an epoch, at least 1."""
+        return max(self.largest(self.num_batches), 1)
+
+    @property
+    def bytes_per_batch(self) -> int:
+        """Of the arrays of a batch, in the mean of the pilots."""
+        return self.counts.scaled(1).result_bytes(self._itemsize)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What does not grow with k: scratch of the threads, features, what is kept with the graph."""
+        return self.scratch_bytes(0) + CALL_BYTES + self.feature_bytes + self.kept_bytes
+
+    def scratch_bytes(self, bulk_size: int) -> int:
+        """Beside the arrays, while a bulk of so many batches is made."""
+        return scratch_of(self.graph, self.counts.scaled(bulk_size, self._margin(bulk_size)), self.threads)
+
+    def result_bytes(self, bulk_size: int) -> int:
+        """Of the arrays of such a bulk, margin included."""
+        return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self._itemsize)
+
+    def peak(self, bulk_size: int) -> int:
+        """Bytes at the peak with bulks of so many batches, beyond the graph and the features themselves.
+
+        One is made while `held` finished ones exist.
+        """
+        result = self.result_bytes(bulk_size) + SEED_BYTES * self.batch_size * bulk_size
+        held = result * self._held_batches(bulk_size) // max(bulk_size, 1)
+        return result + held + self.scratch_bytes(bulk_size) + CALL_BYTES + self.feature_bytes + self.kept_bytes
+
+    def _held_batches(self, bulk_size: int) -> int:
+        """Of finished bulks while one is made; bulks of more than half an epoch meet the rest of it."""
+        k = min(bulk_size, self.num_batches)
+        if self.held == 1 and k < self.num_batches < 2 * k:
+            return self.num_batches - k
+        return self.held * bulk_size
+
+    def largest(self, most: int) -> int:
+        """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.peak(middle) <= self.memory_budget else (low, middle - 1)
+        return low
+
+    @property
+    def most_entries(self) -> int:
+        """Entries of the largest bulk that is within the budget, however many batches it has."""
+        fitting = self.largest(MOST_BATCHES)
+        return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
+
+    def require(self, bulk_size: int) -> None:
+        """Refuse a bulk size that does not fit.
+
+        Raises
+        ------
+        CapacityError
+            It names the largest one that does.
+        """
+        peak, largest = self.peak(bulk_size), self.largest(bulk_size)
+        if largest == bulk_size:
+            return
+        budget = format_bytes(self.memory_budget)
+        if largest == 0:
+            raise CapacityError(
+                argument="memory_budget",
+                given=f"{budget} for batches of {self.batch_size} seeds",
+                expected=f"at least {format_bytes(self.peak(1))}, which one at a time takes",
+                hint="Give more, or use smaller batches, fanouts or layer sizes.",
+            )
+        raise CapacityError(
+            argument="bulk_size",
+            given=f"{bulk_size}, which takes {format_bytes(peak)}",
+            expected=f"at most {largest} within the memory budget of {budget}",
+            hint="bulk_size='auto' finds it.",
+        )
+
+    def _margin(self, bulk_size: int) -> float:
+        """How much more than the mean of the pilots the mean of so many batches may be."""
+        pilots = max(self.counts.batches, 1)
+        return 1 + MODEL_MARGIN + DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
+
+    @property
+    def _itemsize(self) -> int:
+        return int(self.graph.indices.itemsize)
+
+
+def default_budget() -> int:
+    """Half of the memory that is available now, limits of control groups respected."""
+    return max(int(AVAILABLE_SHARE * available_memory()), 1)
+
+
+def plan_bulk(
+    graph: Any,
+    seeds: Any,
+    sampler: Sampler,
+    *,
+    batch_size: int,
+    memory_budget: int | str | None = None,
+    held: int = 1,
+    edge_ids: bool = False,
+    features: tuple[int, int] = (0, 0),
+    shuffle: bool = True,
+    backend: str | None = None,
+) -> BulkPlan:
+    """Predict what bulks take, from a few batches that are sampled for it.
+
+    The pilots are one batch in 16 of an epoch, at least 2 and at most 32: the first ones of a fixed order, or evenly
+    spaced ones where seeds come in the order given. They decide nothing but sizes, and equal calls give equal plans.
+
+    Parameters
+    ----------
+    graph, seeds, sampler, batch_size, edge_ids, backend
+        As of `bulk_sample`, with the seeds of a whole epoch.
+    memory_budget : int, str or None
+        Bytes, or such as "2GiB"; None is half of what is available.
+    held : int
+        Finished bulks that exist while one is made: 1 in a loop, as the last one is in use until the next is there.
+    features : (int, int)
+        How many batches hold features at a time, and the bytes of a vertex's.
+    shuffle : bool
+        Whether epochs shuffle the seeds.
+
+    Returns
+    -------
+    BulkPlan
+
+    Raises
+    ------
+    CapacityError
+        If not even single batches fit.
+    InputError, DTypeError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> plan = plan_bulk(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=64, memory_budget="64MiB")
+    >>> plan.bulk_size, plan.peak(plan.bulk_size) <= plan.memory_budget
+    (16, True)
+    """
+    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    budget = default_budget() if memory_budget is None else require_bytes("memory_budget", memory_budget)
+    held = require_int("held", held, minimum=0)
+    num_batches = -(-len(ids) // batch_size)
+    start = time.perf_counter()
+    pilot = bulk_sample(
+        graph,
+        _pilot_seeds(ids, batch_size, shuffle),
+        sampler,
+        batch_size=batch_size,
+        edge_ids=edge_ids,
+        backend=backend,
+    )
+    seconds = time.perf_counter() - start
+    batches, row_bytes = features
+    largest = max((layer.largest_sources for layer in BulkCounts.of(pilot).layers), default=0)
+    plan = BulkPlan(
+        memory_budget=budget,
+        num_batches=num_batches,
+        batch_size=batch_size,
+        counts=BulkCounts.of(pilot),
+        spread=_spread(pilot),
+        held=held,
+        feature_bytes=int(1.1 * batches * row_bytes * largest),
+        kept_bytes=int(getattr(graph, "kept_nbytes", 0)),
+        pilot_seconds=seconds,
+        graph=graph,
+        threads=get_num_threads(),
+    )
+    plan.require(min(1, num_batches))
+    return plan
+
+
+def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
+    """The plan of a loader: what it holds ahead, and its features."""
+    from_features = (0, 0) if loader.features is None else (FEATURE_BATCHES, 4 * loader.features.dim)
+    return plan_bulk(
+        loader.graph,
+        loader.seeds,
+        loader.sampler,
+        batch_size=loader.batch_size,
+        memory_budget=memory_budget,
+        held=max(loader.prefetch, 1),
+        edge_ids=loader.edge_ids,
+        features=from_features,
+        shuffle=loader.shuffle,
+        backend=loader.backend,
+    )
+
+
+FEATURE_BATCHES = 4
+"""Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place."""
+
+
+def sample_within(
+    plan: BulkPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
+) -> Generator[BulkSample, None, None]:
+    """The minibatches of `seeds` as bulks: one, or more where it would have more entries than the plan allows.
+
+    Parameters
+    ----------
+    plan : BulkPlan or None
+        None: no limit.
+    graph, seeds, sampler, options
+        As of `bulk_sample`.
+
+    Yields
+    ------
+    BulkSample
+
+    Raises
+    ------
+    CapacityError
+        If a single batch has more entries.
+    """
+    if plan is None:
+        yield bulk_sample(graph, seeds, sampler, **options)
+        return
+    yield from _within(plan.most_entries, graph, seeds, sampler, options)
+
+
+def _within(
+    most: int, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]
+) -> Generator[BulkSample, None, None]:
+    try:
+        bulk = bulk_sample(CappedGraph(graph, most), seeds, sampler, **options)
+    except TooManyEntriesError:
+        size, first = options["batch_size"], options["first_batch"]
+        half = -(-len(seeds) // size) // 2
+        if half == 0:
+            raise CapacityError(
+                argument="memory_budget",
+                given=f"batch {first}, with more than {most} sampled edges",
+                expected="batches that fit in the memory budget one at a time",
+                hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
+            ) from None
+        yield from _within(most, graph, seeds[: half * size], sampler, options)
+        yield from _within(most, graph, seeds[half * size :], sampler, {**options, "first_batch": first + half})
+        return
+    yield bulk
+
+
+def _pilot_seeds(ids: NDArray[np.int64], batch_size: int, shuffle: bool) -> NDArray[np.int64]:
+    """Seeds of the pilot batches, one after the other."""
+    full = len(ids) // batch_size
+    pilots = min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS, full)
+    if pilots == 0:
+        return ids
+    if shuffle:
+        return ids[keys.shuffle(len(ids), 0, 0)[: pilots * batch_size]]
+    first = np.linspace(0, full - 1, pilots).astype(np.int64) * batch_size
+    chosen: NDArray[np.int64] = ids[(first[:, None] + np.arange(batch_size)).ravel()]
+    return chosen
+
+
+def _spread(pilot: BulkSample) -> float:
+    """Standard deviation of the batches' sizes over their mean."""
+    sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in pilot.layers), np.zeros(len(pilot)))
+    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0

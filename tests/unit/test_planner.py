@@ -1,0 +1,191 @@
+"""The planner: what it predicts is kept to, and never changes a sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.errors import CapacityError, InputError
+from spsample.sampling.available import available_memory
+from spsample.sampling.capped import CappedGraph, TooManyEntriesError
+from spsample.sampling.memory import BulkCounts
+from spsample.sampling.planner import BulkPlan, sample_within
+
+GRAPH = sp.load_dataset("rmat:12,8").graph
+SEEDS = np.flatnonzero(GRAPH.in_degrees())
+SAMPLERS = {
+    "blocks": sp.GraphSAGE([5, 3]),
+    "subgraph": sp.GraphSAGE([5, 3], layout="subgraph"),
+    "replaced": sp.GraphSAGE([5, 3], replace=True),
+    "whole rows": sp.GraphSAGE([-1, 3]),
+    "LADIES": sp.LADIES([64, 64]),
+    "LADIES squared": sp.LADIES([64, 64], law="squared_count"),
+    "FastGCN": sp.FastGCN([64, 64]),
+}
+samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def plan(**options: Any) -> BulkPlan:
+    given = {"batch_size": 32, "memory_budget": "1GiB", **options}
+    return sp.plan_bulk(GRAPH, SEEDS, given.pop("sampler", sp.GraphSAGE([5, 3])), **given)
+
+
+def fingerprint(minibatch: sp.MiniBatch) -> list[Any]:
+    layers = [[one.adj.indptr.tolist(), one.adj.indices.tolist(), one.src_nodes.tolist()] for one in minibatch.layers]
+    return [minibatch.batch_id, layers]
+
+
+@samplers
+@pytest.mark.parametrize("edge_ids", [False, True])
+def test_bytes_of_a_bulk_are_those_of_its_arrays(sampler: sp.Sampler, edge_ids: bool) -> None:
+    bulk = sp.bulk_sample(GRAPH, SEEDS[:256], sampler, batch_size=32, edge_ids=edge_ids)
+    layers = bulk.layers[:1] if getattr(sampler, "layout", "") == "subgraph" else bulk.layers
+    seeds = bulk.layers[-1].dst_ranges.total * GRAPH.indices.itemsize
+    result = BulkCounts.of(bulk).result_bytes(GRAPH.indices.itemsize)
+    assert result >= sum(layer.nbytes for layer in layers) + seeds
+    assert result <= 1.1 * sum(layer.nbytes for layer in layers) + seeds + 4096
+
+
+def test_the_largest_bulk_is_the_largest() -> None:
+    most = plan(memory_budget=16 << 20, sampler=sp.GraphSAGE([15, 10, 5]))
+    k = most.bulk_size
+    assert 1 <= k < most.num_batches
+    assert most.peak(k) <= 16 << 20 < most.peak(k + 1)
+
+
+def test_equal_calls_give_equal_plans() -> None:
+    first, second = plan(), plan()
+    assert first.counts == second.counts
+    assert first.peak(5) == second.peak(5)
+
+
+def test_pilots_are_few() -> None:
+    assert plan(batch_size=8).counts.batches <= max(2, plan(batch_size=8).num_batches // 16)
+    assert plan(shuffle=False).counts.batches == plan().counts.batches
+
+
+def test_a_bulk_that_cannot_fit_is_refused_with_the_one_that_can() -> None:
+    options = {"batch_size": 32, "memory_budget": 16 << 20}
+    sampler = sp.GraphSAGE([15, 10, 5])
+    with pytest.raises(
+        CapacityError, match=r"^bulk_size: got 80, which takes .*; expected at most (\d+) within"
+    ) as error:
+        sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=60, **options)
+    largest = int(error.value.expected.split()[2])
+    assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=largest, **options).bulk_size == largest
+    assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size="auto", prefetch=0, **options).bulk_size == largest
+
+
+def test_a_batch_that_cannot_fit_is_refused() -> None:
+    with pytest.raises(CapacityError, match=r"^memory_budget: got 1\.00 MiB for batches"):
+        plan(memory_budget="1MiB")
+    with pytest.raises(InputError, match=r"^memory_budget"):
+        plan(memory_budget="much")
+
+
+def test_no_seeds_need_no_memory() -> None:
+    empty = sp.plan_bulk(GRAPH, np.zeros(0, np.int64), sp.GraphSAGE([2]), batch_size=4, memory_budget=1)
+    assert empty.bulk_size == 1
+
+
+@samplers
+def test_a_bulk_that_would_pass_is_split_and_stays_the_same(sampler: sp.Sampler) -> None:
+    options = {"batch_size": 32, "first_batch": 3, "epoch": 1}
+    whole = sp.bulk_sample(GRAPH, SEEDS[:500], sampler, **options)
+    entries = BulkCounts.of(whole).entries
+
+    class Plan:
+        most_entries = entries // 3
+
+    parts = list(sample_within(Plan(), GRAPH, SEEDS[:500], sampler, **options))  # type: ignore[arg-type]
+    assert len(parts) > 2
+    assert all(BulkCounts.of(part).entries <= entries // 3 for part in parts)
+    assert [fingerprint(one) for part in parts for one in part] == [fingerprint(one) for one in whole]
+    Plan.most_entries = 3
+    with pytest.raises(CapacityError, match="batch 3"):
+        list(sample_within(Plan(), GRAPH, SEEDS[:500], sampler, **options))  # type: ignore[arg-type]
+
+
+@samplers
+def test_exactly_enough_entries_are_enough(sampler: sp.Sampler) -> None:
+    entries = BulkCounts.of(sp.bulk_sample(GRAPH, SEEDS[:200], sampler, batch_size=32)).entries
+    bulk = sp.bulk_sample(CappedGraph(GRAPH, entries), SEEDS[:200], sampler, batch_size=32)
+    assert BulkCounts.of(bulk).entries == entries
+    with pytest.raises(TooManyEntriesError):
+        sp.bulk_sample(CappedGraph(GRAPH, entries - 1), SEEDS[:200], sampler, batch_size=32)
+
+
+@pytest.mark.parametrize("budget", ["12MiB", "1GiB"])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_the_budget_changes_no_batch(budget: str, prefetch: int) -> None:
+    options: dict[str, Any] = {"batch_size": 64, "random_seed": 3}
+    expected = [fingerprint(b.minibatch) for b in sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([5, 3]), **options)]
+    loader = sp.BulkLoader(
+        GRAPH, SEEDS, sp.GraphSAGE([5, 3]), bulk_size="auto", memory_budget=budget, prefetch=prefetch, **options
+    )
+    assert [fingerprint(batch.minibatch) for batch in loader] == expected
+
+
+def test_memory_of_the_machine_and_of_its_groups(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (groups / "a" / "b").mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    8000 kB\n")
+    (proc / "self" / "cgroup").write_text("0::/a/b\n")
+    assert available_memory(proc, groups) == 8000 << 10
+    for folder, limit in ((groups / "a", "4096000"), (groups / "a" / "b", "max")):
+        (folder / "memory.max").write_text(limit)
+        (folder / "memory.current").write_text("3000000")
+        (folder / "memory.stat").write_text("anon 1\ninactive_file 1000000\n")
+    assert available_memory(proc, groups) == 2096000
+    (proc / "self" / "cgroup").write_text("4:cpu,memory:/x\n")
+    (groups / "memory" / "x").mkdir(parents=True)
+    (groups / "memory" / "x" / "memory.limit_in_bytes").write_text("5000000")
+    (groups / "memory" / "x" / "memory.usage_in_bytes").write_text("1000000")
+    (groups / "memory" / "x" / "memory.stat").write_text("total_inactive_file 0\n")
+    assert available_memory(proc, groups) == 4000000
+
+
+MEASURED = """
+import json, sys
+from itertools import islice
+import numpy as np
+import spsample as sp
+from spsample.sparse import measured_pool
+graph = sp.load_dataset("rmat:16,16").graph
+seeds = np.flatnonzero(graph.in_degrees())
+sampler = eval(sys.argv[1], vars(sp))
+with measured_pool() as memory:
+    loader = sp.BulkLoader(graph, seeds, sampler, batch_size=256, bulk_size=32, memory_budget="64GiB")
+    for batch in loader:
+        pass
+print(json.dumps([loader.plan.peak(32), memory.peak_bytes]))
+"""
+
+
+@pytest.mark.parametrize(
+    "sampler", ["GraphSAGE([15, 10, 5])", "GraphSAGE([15, 10, 5], layout='subgraph')", "LADIES([512, 512])"]
+)
+def test_the_prediction_holds_in_a_fresh_process(sampler: str) -> None:
+    pytest.importorskip("spsample._core", reason="the compiled core is not built")
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, sampler], env=environment, capture_output=True, text=True, check=True
+    )
+    predicted, measured = json.loads(done.stdout)
+    assert measured <= predicted <= 1.6 * measured
+
+
+def test_few_batches_are_enough_to_see_a_loader_at_work() -> None:
+    loader = sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([2]), batch_size=16, bulk_size="auto", memory_budget="64MiB")
+    assert loader.bulk_size == -(-len(loader) // 8)
+    assert len(list(islice(loader, 3))) == 3

@@ -1,0 +1,226 @@
+"""Prefetch: same batches, exact states, and no thread left behind, however a pass ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.data import planted
+from spsample.errors import BackendError
+from spsample.loading import BulkLoader
+from spsample.loading.prefetch import Pipeline
+
+DATA = planted(600, degree=6, random_seed=1)
+SEEDS = np.arange(0, 600, 2)
+
+
+def make(**changes: Any) -> BulkLoader:
+    options: dict[str, Any] = {"batch_size": 16, "bulk_size": 3, "features": DATA.x, "labels": DATA.y}
+    options.update(changes)
+    return BulkLoader(DATA.graph, SEEDS, sp.GraphSAGE([3, 2]), **options)
+
+
+def fingerprint(batch: Any) -> list[Any]:
+    layers = [[one.adj.indptr.tolist(), one.adj.indices.tolist()] for one in batch.layers]
+    return [batch.batch_id, batch.seeds.tolist(), batch.x.tolist(), batch.y.tolist(), batch.input_id.tolist(), layers]
+
+
+def threads() -> int:
+    return sum(thread.name.startswith("spsample") for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("bulk_size", [1, 3, 100])
+@pytest.mark.parametrize("prefetch", [1, 2, 5])
+def test_prefetch_changes_nothing(prefetch: int, bulk_size: int) -> None:
+    expected = [fingerprint(batch) for batch in make(prefetch=0)]
+    assert [fingerprint(batch) for batch in make(prefetch=prefetch, bulk_size=bulk_size)] == expected
+    assert threads() == 0
+
+
+@pytest.mark.parametrize("delivered", [0, 1, 2, 3, 10, 18, 19])
+def test_a_state_is_exact_inside_a_bulk_and_while_threads_are_ahead(delivered: int) -> None:
+    epochs = make(prefetch=0)
+    expected = [fingerprint(batch) for _ in range(2) for batch in epochs]
+    loader = make()
+    batches = iter(loader)
+    seen = [fingerprint(next(batches)) for _ in range(delivered)]
+    time.sleep(0.02)  # the threads run ahead
+    state = loader.state_dict()
+    resumed = make(bulk_size=4, prefetch=2)
+    resumed.load_state_dict(state)
+    assert seen + [fingerprint(batch) for _ in range(2) for batch in resumed] == expected
+
+
+def test_all_batches_may_be_kept() -> None:
+    assert len(list(make(bulk_size=1))) == len(make())
+
+
+def test_threads_end_when_a_pass_is_left() -> None:
+    for _ in make():
+        break
+    gc.collect()
+    assert threads() == 0
+    batches = iter(make())
+    next(batches)
+    assert threads() == 2
+    del batches
+    gc.collect()
+    assert threads() == 0
+
+
+def test_threads_end_with_an_exception_of_the_loop() -> None:
+    def use() -> None:
+        for _ in make():
+            raise RuntimeError("of the loop")
+
+    with pytest.raises(RuntimeError, match="of the loop"):
+        use()
+    gc.collect()
+    assert threads() == 0
+
+
+def test_threads_end_with_a_cycle() -> None:
+    class Holder:
+        pass
+
+    holder: Any = Holder()
+    holder.batches, holder.me = iter(make()), holder
+    next(holder.batches)
+    del holder
+    gc.collect()
+    assert threads() == 0
+
+
+class Failing:
+    num_rows, dim = 600, 2
+
+    def gather(self, ids: Any) -> Any:
+        raise ZeroDivisionError("of the store")
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_an_error_of_a_thread_is_raised_in_the_loop_with_its_traceback(prefetch: int) -> None:
+    with pytest.raises(ZeroDivisionError, match="of the store") as caught:
+        next(iter(make(features=Failing(), prefetch=prefetch)))
+    assert "in gather" in "".join(traceback.format_tb(caught.value.__traceback__))
+    gc.collect()
+    assert threads() == 0
+
+
+def test_the_kernels_use_as_many_threads_as_the_loop_may() -> None:
+    seen: list[int] = []
+
+    class Counting(Failing):
+        def gather(self, ids: Any) -> Any:
+            from spsample.sparse import get_num_threads
+
+            seen.append(get_num_threads())
+            return np.zeros((len(ids), 2), np.float32)
+
+    from spsample.sparse import get_num_threads, set_num_threads
+
+    before = get_num_threads()
+    try:
+        set_num_threads(3)
+        list(make(features=Counting()))
+        assert set(seen) == {get_num_threads()}
+    finally:
+        set_num_threads(before)
+
+
+def test_waiting_is_counted() -> None:
+    loader = make()
+    list(loader)
+    assert loader.seconds["waiting"] > 0
+    assert loader.seconds["sampling"] > 0
+    synchronous = make(prefetch=0)
+    list(synchronous)
+    assert synchronous.seconds["waiting"] == 0
+
+
+def test_at_most_so_many_items_are_begun() -> None:
+    begun: list[int] = []
+
+    def source() -> Any:
+        for i in range(10):
+            begun.append(i)
+            yield i
+
+    with Pipeline() as pipeline:
+        stage = pipeline.stage(source(), 2, "test")
+        for i in range(5):
+            assert next(stage) == i
+            time.sleep(0.01)
+            assert len(begun) <= i + 2
+            stage.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_pass() -> None:
+    """The child is told that the pass is not its own, and can begin another one."""
+    script = """
+import os, sys
+sys.path[:0] = PATH
+from tests.unit.test_prefetch import make, BackendError
+batches = iter(make())
+next(batches)
+child = os.fork()
+if child == 0:
+    try:
+        next(batches)
+    except BackendError:
+        print("refused", len(list(make())), flush=True)
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print("parent", 1 + len(list(batches)))
+"""
+    assert run(script).split() == ["refused", "19", "parent", "19"]
+    assert BackendError is not None
+
+
+def test_the_interpreter_exits_in_the_middle_of_a_pass() -> None:
+    assert run(SETUP + "batches = iter(make()); next(batches); print('done')") == "done\n"
+
+
+def test_ctrl_c_ends_a_pass() -> None:
+    script = (
+        SETUP + "\nimport time\nprint('ready', flush=True)\nwhile True:\n    for batch in make(): time.sleep(0.01)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", with_path(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in errors
+    assert b"Fatal" not in errors
+    assert process.returncode != 0
+
+
+SETUP = "import sys\nsys.path[:0] = PATH\nfrom tests.unit.test_prefetch import make\n"
+
+
+def with_path(script: str) -> str:
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return f"PATH = {[root, *filter(None, sys.path)]!r}\n{script}"
+
+
+def run(script: str) -> str:
+    command = [sys.executable, "-c", with_path(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
