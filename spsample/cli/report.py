@@ -93,6 +93,8 @@ def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
         sizes: list(getattr(preset, sizes)),
         "batch_size": config.batch_size,
         "bulk_size": config.bulk_size,
+        "memory_budget": config.memory_budget,
+        "prefetch": config.prefetch,
         "backend": get_backend(config.backend).name,
         "model": model.architecture,
         "hidden": model.hidden,

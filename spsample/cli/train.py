@@ -63,7 +63,9 @@ _LayerSizes = Annotated[
     str | None, _option("Sampling", "LADIES, FastGCN: vertices per layer, nearest the seeds first.")
 ]
 _BatchSize = Annotated[int | None, _option("Sampling", "Seeds per minibatch.")]
-_BulkSize = Annotated[int | None, _option("Sampling", "Minibatches sampled at once, at most.")]
+_BulkSize = Annotated[str | None, _option("Sampling", "Minibatches sampled at once, at most; or auto.")]
+_Budget = Annotated[str | None, _option("Sampling", "Memory for bulks, as 2GiB.")]
+_Prefetch = Annotated[int | None, _option("Sampling", "Bulks sampled ahead, beside the training.")]
 _Backend = Annotated[str | None, _option("Sampling", "cpu or reference; the fastest one by default.")]
 _Model = Annotated[str | None, _option("Model", "sage, gcn, gat or residual.", "--model")]
 _Hidden = Annotated[int | None, _option("Model", "Width of the hidden layers.")]
@@ -117,6 +119,8 @@ def train(
     layer_sizes: _LayerSizes = None,
     batch_size: _BatchSize = None,
     bulk_size: _BulkSize = None,
+    memory_budget: _Budget = None,
+    prefetch: _Prefetch = None,
     backend: _Backend = None,
     architecture: _Model = None,
     hidden: _Hidden = None,
@@ -171,13 +175,12 @@ def train(
     for name, data, seed in job.runs():
         result = _one_run(job, data, seed, folder if len(job) == 1 or folder is None else folder.below(name), results)
         results.append(result)
-    settings = job.settings
     if folder is not None and len(results) > 1:
-        folder.finish(results, settings)
+        folder.finish(results)
     if as_json:
         from spsample.training.runs import summary
 
-        print(json.dumps(summary(results, settings), indent=2))
+        print(json.dumps(summary(results), indent=2))
     else:
         print_results(results)
 
@@ -205,6 +208,7 @@ class _Job:
             "fanouts": _sizes("fanouts", given["fanouts"]),
             "layer_sizes": _sizes("layer_sizes", given["layer_sizes"]),
             "test_sizes": _sizes("test_sizes", given["test_sizes"]),
+            "bulk_size": _bulk_size(given["bulk_size"]),
         }
         return cls(
             given,
@@ -284,7 +288,7 @@ def _check_resumed(folder: RunFolder, job: _Job) -> None:
 
     theirs = read_config(folder.config, "train")
     mine = {name: value for name, value in job.settings.items() if value is not None}
-    free = ("bulk_size", "backend", *vars(_recording(job.given)))
+    free = ("bulk_size", "memory_budget", "prefetch", "backend", *vars(_recording(job.given)))
     names = [n for n in sorted({*theirs, *mine}) if n not in free and theirs.get(n) != mine.get(n)]
     if names:
         told = ", ".join(f"--{n.replace('_', '-')} {mine.get(n)} (there {theirs.get(n)})" for n in names)
@@ -343,6 +347,11 @@ def _sizes(name: str, text: str | None) -> tuple[int, ...] | None:
     except ValueError:
         expected = "integers with commas, as in 15,10"
         raise InputError(argument=name, given=repr(text), expected=expected) from None
+
+
+def _bulk_size(text: str | None) -> int | str | None:
+    """A number, where it is one; the loader refuses other words than "auto"."""
+    return text if text is None or not text.removeprefix("-").isdecimal() else int(text)
 
 
 def _overridden(settings: _Settings, given: dict[str, Any]) -> _Settings:

@@ -34,11 +34,14 @@ class TrainResult:
     num_parameters
         Of the model.
     seconds
-        Time per phase: ``sampling``, ``features``, ``training`` (forward, backward, step), ``evaluation``.
+        Time per phase: ``sampling`` and ``features`` (in threads beside the training where there is prefetch),
+        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``.
     bayes_rate
         The best accuracy possible, where it is known.
     sampled
         ``val`` and ``test`` of the same weights with sampled neighbourhoods, where ``evaluation="both"``.
+    settings
+        What decided the result: of data, sampler, model and optimisation.
     stopped_early
         Whether patience ran out.
     history
@@ -55,6 +58,7 @@ class TrainResult:
     seconds: dict[str, float]
     bayes_rate: float | None = None
     sampled: dict[str, float] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
 

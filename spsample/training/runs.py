@@ -117,7 +117,6 @@ class RunFolder:
             return None
         try:
             (run,) = json.loads(self._results.read_text("utf-8"))["runs"]
-            run.pop("settings", None)
             return TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
         except (ValueError, KeyError, TypeError) as error:
             given = f"a file that cannot be read ({error})"
@@ -136,10 +135,10 @@ class RunFolder:
         if self._checkpoint.is_file():
             trainer.load_state_dict(read_checkpoint(self._checkpoint))
         result = trainer.fit()
-        self.finish([result], trainer.settings)
+        self.finish([result])
         return result
 
-    def finish(self, results: Sequence[TrainResult], settings: dict[str, Any]) -> None:
+    def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
         try:
             plot_curves(results, self.path / "curves.png")
@@ -147,7 +146,7 @@ class RunFolder:
         except MissingDependencyError:
             pass
         scratch = self._results.with_name(".results.json.partial")
-        scratch.write_text(json.dumps(summary(results, settings), indent=2) + "\n", "utf-8")
+        scratch.write_text(json.dumps(summary(results), indent=2) + "\n", "utf-8")
         os.replace(scratch, self._results)
 
     def _callbacks(self, recording: Recording) -> list[Callback]:
@@ -163,9 +162,9 @@ class RunFolder:
         return [*callbacks, checkpointer]
 
 
-def summary(results: Sequence[TrainResult], settings: dict[str, Any]) -> dict[str, Any]:
+def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
     """Return runs and, of several, mean and standard deviation (with n - 1) of their scores, ready for JSON."""
-    report: dict[str, Any] = {"runs": [{**result.as_dict(), "settings": settings} for result in results]}
+    report: dict[str, Any] = {"runs": [result.as_dict() for result in results]}
     if len(results) > 1:
         scores = {part: np.array([getattr(result, part) for result in results]) for part in ("val", "test")}
         if all(result.sampled for result in results):

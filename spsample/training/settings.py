@@ -15,7 +15,7 @@ __all__ = ["EVALUATIONS", "TrainConfig"]
 
 EVALUATIONS = ("full", "sampled", "both")
 
-_WITHOUT_EFFECT = ("bulk_size", "backend")
+_WITHOUT_EFFECT = ("bulk_size", "memory_budget", "prefetch", "backend")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class TrainConfig:
         Passes over the training vertices, at most.
     batch_size, bulk_size
         Seeds per minibatch, and minibatches sampled at once (or ``"auto"``).
+    memory_budget, prefetch
+        As in `BulkLoader`: memory for bulks (None: no limit), and bulks that are sampled ahead beside the training.
     optimizer
         ``"adam"``, ``"adamw"`` or ``"sgd"``.
     learning_rate, weight_decay, momentum
@@ -67,6 +69,8 @@ class TrainConfig:
     epochs: int = 30
     batch_size: int = 512
     bulk_size: int | str = 64
+    memory_budget: int | str | None = None
+    prefetch: int = 1
     optimizer: str = "adam"
     learning_rate: float = 0.005
     weight_decay: float = 0.0

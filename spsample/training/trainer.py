@@ -105,7 +105,8 @@ class Trainer:
     @property
     def seconds(self) -> dict[str, float]:
         """Time per phase so far, with that of the run it was resumed from."""
-        return {phase: total + self.loader.seconds.get(phase, 0.0) for phase, total in self._seconds.items()}
+        phases = {**self._seconds, **self.loader.seconds}
+        return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
 
     def fit(self) -> TrainResult:
         """Train to the end, and return the result of the epoch that was best on the validation vertices."""
@@ -257,6 +258,7 @@ class Trainer:
             num_parameters=sum(p.numel() for p in self.model.parameters()),
             bayes_rate=self.dataset.meta.get("bayes_rate"),
             sampled=self.evaluate("sampled") if self.config.evaluation == "both" else None,
+            settings=self.settings,
             stopped_early=self._stopped_early,
             history=list(self.progress.history),
             **self.evaluate(),
@@ -271,7 +273,9 @@ class Trainer:
             self.dataset.train_idx,
             self.sampler,
             batch_size=self.config.batch_size,
-            bulk_size=self.config.bulk_size,  # type: ignore[arg-type]  # or "auto"
+            bulk_size=self.config.bulk_size,
+            memory_budget=self.config.memory_budget,
+            prefetch=self.config.prefetch,
             features=self.features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,

@@ -41,7 +41,7 @@ def test_best_weights_are_restored():
     assert result.val == max(record.val for record in evaluated)
     assert result.val == trainer.evaluate()["val"]
     assert result.best_epoch in (1, 3, 5)
-    assert set(result.seconds) == {"sampling", "features", "training", "evaluation"}
+    assert set(result.seconds) == {"sampling", "features", "waiting", "training", "evaluation"}
     assert result.as_dict()["history"][0]["epoch"] == 0
 
 
