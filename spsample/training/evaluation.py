@@ -175,9 +175,9 @@ def _reader(h: NDArray[np.float32]) -> _Read:
 
 
 def _bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
-    """Bound for an edge and its source: ids and values, and four rows of the widest matrix that is in use."""
+    """Bound for an edge and its source: ids and values, and eight rows of the widest matrix that is in use."""
     widest = max([width, *(max(p.shape) for module in modules for p in module.parameters())])
-    return 40 + 4 * 4 * widest
+    return 40 + 8 * 4 * widest
 
 
 def _chunks(graph: Graph, limit: int) -> Iterator[tuple[int, int]]:
