@@ -13,7 +13,7 @@ from rich.table import Table
 from spsample.backends import get_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from spsample.data import Dataset
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochProgress", "describe_settings", "print_plan", "print_results"]
 
-_METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC AUC"}
+_METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "average_precision": "average precision",
+    "f1_macro": "macro F1",
+    "f1_micro": "micro F1",
+    "roc_auc": "ROC AUC",
+}
 
 
 class EpochProgress:
@@ -53,7 +59,24 @@ class EpochProgress:
         """Leave the terminal as it was."""
         self._progress.stop()
 
-    def update(self, record: EpochRecord) -> None:
+    def on_start(self, trainer: Trainer) -> None:
+        """Show how far a resumed run is."""
+        self._progress.update(self._task, completed=trainer.progress.epoch)
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """See `spsample.training.Callback`, which is not imported here: ``--help`` needs no torch."""
+
+    def on_end(self, trainer: Trainer, result: TrainResult) -> None:
+        """See `on_step`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: what is shown is no part of a run."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `state_dict`."""
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """Take note of an epoch that is over."""
         if record.val is not None:
             self._val = _percent(record.val)
@@ -70,14 +93,30 @@ def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
         sizes: list(getattr(preset, sizes)),
         "batch_size": config.batch_size,
         "bulk_size": config.bulk_size,
+        "memory_budget": config.memory_budget,
+        "prefetch": config.prefetch,
         "backend": get_backend(config.backend).name,
         "model": model.architecture,
         "hidden": model.hidden,
         "dropout": model.dropout,
+        "residual": model.residual,
+        "layer_norm": model.layer_norm,
+        "heads": model.heads,
         "epochs": config.epochs,
         "lr": config.learning_rate,
         "weight_decay": config.weight_decay,
+        "optimizer": config.optimizer,
+        "momentum": config.momentum,
+        "schedule": config.schedule,
+        "warmup_epochs": config.warmup_epochs,
+        "decay_every": config.decay_every,
+        "decay_factor": config.decay_factor,
+        "clip_norm": config.clip_norm,
+        "patience": config.patience,
         "eval_every": config.eval_every,
+        "evaluation": config.evaluation,
+        "test_sizes": None if config.test_sizes is None else list(config.test_sizes),
+        "evaluation_memory": config.evaluation_memory,
         "scaling": preset.scaling,
         "random_seed": config.random_seed,
     }
@@ -93,7 +132,7 @@ def print_plan(trainer: Trainer, settings: dict[str, Any]) -> None:
         f"{_count(len(loader), 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
         f"sampled up to {loader.bulk_size:,} at once ({where})",
         f"sampler: {trainer.sampler}",
-        "settings: " + " ".join(f"--{name.replace('_', '-')} {_text(value)}" for name, value in settings.items()),
+        "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
     )
     console = Console()
     for line in lines:
@@ -111,6 +150,16 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def _matters(name: str, value: Any) -> bool:
+    """Whether a setting is an option to be typed."""
+    return name != "dataset" and value is not None and value is not False
+
+
+def _typed(name: str, value: Any) -> str:
+    option = "--" + name.replace("_", "-")
+    return option if value is True else f"{option} {_text(value)}"
+
+
 def _text(value: Any) -> str:
     return ",".join(str(entry) for entry in value) if isinstance(value, list) else str(value)
 
@@ -126,7 +175,7 @@ def _summary(results: Sequence[TrainResult]) -> Table:
     first = results[0]
     table = Table(title="figures of merit")
     if len(results) > 1:
-        table.add_column("split", justify="right")
+        table.add_column("run", justify="right")
     for name in ("validation", "test"):
         table.add_column(f"{name} {_METRIC_NAMES[first.metric]}", justify="right")
     table.add_column("best epoch", justify="right")
@@ -136,10 +185,21 @@ def _summary(results: Sequence[TrainResult]) -> Table:
         table.add_row(*label, _percent(result.val), _percent(result.test), epoch)
     if len(results) > 1:
         table.add_section()
-        table.add_row("mean", *(_mean([getattr(r, part) for r in results]) for part in ("val", "test")), "")
-    if first.bayes_rate is not None:
-        table.caption = f"Bayes rate {_percent(first.bayes_rate)}"
+        table.add_row(
+            "mean +- deviation", *(_mean([getattr(r, part) for r in results]) for part in ("val", "test")), ""
+        )
+    table.caption = "; ".join(_remarks(results)) or None
     return table
+
+
+def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
+    """What there is to say beside the figures of merit."""
+    if all(result.sampled for result in results):
+        parts = {"validation": "val", "test": "test"}
+        figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
+        yield "with sampled neighbourhoods: " + ", ".join(figures)
+    if results[0].bayes_rate is not None:
+        yield f"Bayes rate {_percent(results[0].bayes_rate)}"
 
 
 def _phases(results: Sequence[TrainResult]) -> Table:
@@ -162,4 +222,5 @@ def _percent(value: float) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    return f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f} %"
+    spread = f" +- {100 * np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
+    return f"{100 * np.mean(values):.2f}{spread} %"

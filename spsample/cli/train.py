@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from spsample.cli.config import ConfigOption, set_defaults, write_config
 from spsample.cli.naming import as_typed
 from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_results
-from spsample.errors import InputError
+from spsample.errors import DataError, InputError
+from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.sampling import Sampler
-    from spsample.training import Preset, Trainer, TrainResult
+    from spsample.training import Callback, Preset, Trainer, TrainResult
+    from spsample.training.runs import RunFolder
 
 __all__ = ["train"]
 
@@ -26,10 +31,23 @@ _EXAMPLES = """
 Examples:
 
 * `spsample train digits`
-* `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256`
+* `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256 --seeds 10`
 * `spsample train tolokers.npz --all-splits --json`
+* `spsample train digits --model gat --heads 8 --patience 10 --schedule cosine`
+* `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
+* `spsample train --config configs/digits.toml --lr 0.01`
 * `spsample train planted:20000 --rewire` (control: no model can learn this one)
 """
+
+
+def _resume(ctx: typer.Context, value: str | None) -> str | None:
+    """Take the settings of the run that is resumed for defaults."""
+    if value is not None:
+        config = Path(value) / "config.toml"
+        if not config.is_file():
+            raise DataError(argument="--resume", given=f"{value!r}, without config.toml", expected="a folder of --out")
+        set_defaults(ctx, config)
+    return value
 
 
 def _option(panel: str, help_text: str, *names: str) -> Any:
@@ -45,90 +63,124 @@ _LayerSizes = Annotated[
     str | None, _option("Sampling", "LADIES, FastGCN: vertices per layer, nearest the seeds first.")
 ]
 _BatchSize = Annotated[int | None, _option("Sampling", "Seeds per minibatch.")]
-_BulkSize = Annotated[int | None, _option("Sampling", "Minibatches sampled at once, at most.")]
+_BulkSize = Annotated[str | None, _option("Sampling", "Minibatches sampled at once, at most; or auto.")]
+_Budget = Annotated[str | None, _option("Sampling", "Memory for bulks, as 2GiB.")]
+_Prefetch = Annotated[int | None, _option("Sampling", "Bulks sampled ahead, beside the training.")]
 _Backend = Annotated[str | None, _option("Sampling", "cpu or reference; the fastest one by default.")]
-_Model = Annotated[str | None, _option("Model", "sage or residual.", "--model")]
+_Model = Annotated[str | None, _option("Model", "sage, gcn, gat or residual.", "--model")]
 _Hidden = Annotated[int | None, _option("Model", "Width of the hidden layers.")]
 _Dropout = Annotated[float | None, _option("Model", "Probability of a dropped unit.")]
-_Epochs = Annotated[int | None, _option("Optimisation", "Passes over the training vertices.")]
-_Rate = Annotated[float | None, _option("Optimisation", "Learning rate of Adam.", "--lr")]
-_Decay = Annotated[float | None, _option("Optimisation", "Weight decay of Adam.")]
-_Every = Annotated[int | None, _option("Optimisation", "Epochs between two evaluations.")]
+_Residual = Annotated[bool | None, _option("Model", "Each layer adds to its input.", "--residual")]
+_Norm = Annotated[bool | None, _option("Model", "Normalise each vertex's features in every layer.", "--layer-norm")]
+_Heads = Annotated[int | None, _option("Model", "Attention heads of gat.")]
+_Epochs = Annotated[int | None, _option("Optimisation", "Passes over the training vertices, at most.")]
+_Optimizer = Annotated[str | None, _option("Optimisation", "adam, adamw or sgd.")]
+_Rate = Annotated[float | None, _option("Optimisation", "Learning rate.", "--lr")]
+_Decay = Annotated[float | None, _option("Optimisation", "Weight decay.")]
+_Momentum = Annotated[float | None, _option("Optimisation", "Of sgd.")]
+_Schedule = Annotated[str | None, _option("Optimisation", "Of the learning rate: constant, cosine, step, plateau.")]
+_Warmup = Annotated[int | None, _option("Optimisation", "Epochs in which the learning rate first rises.")]
+_DecayEvery = Annotated[int | None, _option("Optimisation", "Epochs of step, bad evaluations of plateau.")]
+_DecayFactor = Annotated[float | None, _option("Optimisation", "What step and plateau multiply the rate by.")]
+_Clip = Annotated[float | None, _option("Optimisation", "Scale gradients down to this norm.")]
+_Patience = Annotated[int | None, _option("Optimisation", "Stop after so many evaluations without a better one.")]
+_Every = Annotated[int | None, _option("Evaluation", "Epochs between two evaluations.")]
+_Evaluation = Annotated[str | None, _option("Evaluation", "full, sampled, or both for the result.")]
+_TestSizes = Annotated[str | None, _option("Evaluation", "Fanouts or layer sizes of sampled evaluation.")]
+_EvalMemory = Annotated[str | None, _option("Evaluation", "For what full evaluation computes at once, as 1GiB.")]
 _Scaling = Annotated[str | None, _option("Data", "Of the features: none, rows or standard.")]
-_Metric = Annotated[str, _option("Data", "accuracy, roc_auc, or auto: what the data set says.")]
+_Metric = Annotated[
+    str, _option("Data", "accuracy, roc_auc, f1_micro, f1_macro, average_precision, or auto: what the data set says.")
+]
 _Split = Annotated[int | None, _option("Data", "Which published split, from 0 on; the first one by default.")]
 _AllSplits = Annotated[bool, _option("Data", "Train on every published split.", "--all-splits")]
 _Rewire = Annotated[bool, _option("Data", "Control: permute the edges' sources first.", "--rewire")]
 _Seed = Annotated[int, typer.Option(help="Decides generated data, rewiring, weights, orders and samples.")]
+_Seeds = Annotated[int, typer.Option(help="Train with so many random seeds, from --random-seed on.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")]
+_Out = Annotated[str | None, _option("Run", "Folder for settings, metrics, checkpoint, results and figures.")]
+_Resume = Annotated[
+    str | None,
+    typer.Option(callback=_resume, is_eager=True, help="Go on with the run in this folder.", rich_help_panel="Run"),
+]
+_Minutes = Annotated[float, _option("Run", "Minutes between two checkpoints; 0 for none.")]
+_Batches = Annotated[int, _option("Run", "Batches between two checkpoints; 0 for none.")]
+_CkptEpochs = Annotated[int, _option("Run", "Epochs between two checkpoints; 0 for none.")]
+_LogEvery = Annotated[int, _option("Run", "Batches per line of metrics.jsonl; 0: lines per epoch alone.")]
+_TensorBoard = Annotated[bool, _option("Run", "Write TensorBoard's files too.", "--tensorboard")]
 
 
 @as_typed()
 def train(
+    ctx: typer.Context,
     dataset: Annotated[str, typer.Argument(help=_DATASET)] = "digits",
     sampler: _Sampler = "graphsage",
     fanouts: _Fanouts = None,
     layer_sizes: _LayerSizes = None,
     batch_size: _BatchSize = None,
     bulk_size: _BulkSize = None,
+    memory_budget: _Budget = None,
+    prefetch: _Prefetch = None,
     backend: _Backend = None,
     architecture: _Model = None,
     hidden: _Hidden = None,
     dropout: _Dropout = None,
+    residual: _Residual = None,
+    layer_norm: _Norm = None,
+    heads: _Heads = None,
     epochs: _Epochs = None,
+    optimizer: _Optimizer = None,
     learning_rate: _Rate = None,
     weight_decay: _Decay = None,
+    momentum: _Momentum = None,
+    schedule: _Schedule = None,
+    warmup_epochs: _Warmup = None,
+    decay_every: _DecayEvery = None,
+    decay_factor: _DecayFactor = None,
+    clip_norm: _Clip = None,
+    patience: _Patience = None,
     eval_every: _Every = None,
+    evaluation: _Evaluation = None,
+    test_sizes: _TestSizes = None,
+    evaluation_memory: _EvalMemory = None,
     scaling: _Scaling = None,
     metric: _Metric = "auto",
     split: _Split = None,
     all_splits: _AllSplits = False,
     rewire: _Rewire = False,
     random_seed: _Seed = 0,
+    seeds: _Seeds = 1,
     as_json: _Json = False,
+    config: Annotated[str | None, ConfigOption] = None,
+    out: _Out = None,
+    resume: _Resume = None,
+    checkpoint_minutes: _Minutes = 10.0,
+    checkpoint_batches: _Batches = 0,
+    checkpoint_epochs: _CkptEpochs = 1,
+    log_every: _LogEvery = 0,
+    tensorboard: _TensorBoard = False,
 ) -> None:
     """Train a graph neural network on bulk-sampled minibatches.
 
-    Settings not given come from the preset of the data set's name (of a file: its name without .npz). There are
-    presets for digits, planted, tolokers, planetoid_cora and planetoid_citeseer, and a general one for all others; the
-    settings used are printed. Accuracy is computed with all neighbours, of the weights that were best on the
-    validation vertices.
+    Settings not given come from the configuration file, then from the preset of the data set's name (of a file: its
+    name without .npz). There are presets for digits, planted, tolokers, planetoid_cora and planetoid_citeseer, and a
+    general one for all others; the settings used are printed. Accuracy is computed with all neighbours, of the weights
+    that were best on the validation vertices.
     """
-    from spsample.data import load_dataset
-    from spsample.training import preset_for
-
-    _check_options(sampler, fanouts, layer_sizes, split, all_splits)
-    first = load_dataset(dataset, split=split or 0, random_seed=random_seed)
-    preset = preset_for(first.name)
-    preset = replace(
-        preset,
-        fanouts=_sizes("fanouts", fanouts, preset.fanouts),
-        layer_sizes=_sizes("layer_sizes", layer_sizes, preset.layer_sizes),
-        scaling=scaling or preset.scaling,
-        model=_override(preset.model, architecture=architecture, hidden=hidden, dropout=dropout),
-        train=_override(
-            preset.train,
-            epochs=epochs,
-            batch_size=batch_size,
-            bulk_size=bulk_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            eval_every=eval_every,
-            random_seed=random_seed,
-            backend=backend,
-        ),
-    )
-    settings = describe_settings(sampler, preset)
+    given = dict(ctx.params)
+    _check_options(given)
+    job = _Job.of(given)
+    folder = _run_folder(out, resume, job)
     results: list[TrainResult] = []
-    for number in range(first.num_splits) if all_splits else [first.split]:
-        data = first if number == first.split else load_dataset(dataset, split=number, random_seed=random_seed)
-        prepared = _prepare(data, preset, metric, rewire=rewire)
-        trainer = _trainer(prepared, _make_sampler(sampler, preset), preset)
-        if not results and not as_json:
-            print_plan(trainer, settings)
-        results.append(_fit(trainer, quiet=as_json))
+    for name, data, seed in job.runs():
+        result = _one_run(job, data, seed, folder if len(job) == 1 or folder is None else folder.below(name), results)
+        results.append(result)
+    if folder is not None and len(results) > 1:
+        folder.finish(results)
     if as_json:
-        print(json.dumps([{**result.as_dict(), "settings": settings} for result in results], indent=2))
+        from spsample.training.runs import summary
+
+        print(json.dumps(summary(results), indent=2))
     else:
         print_results(results)
 
@@ -136,44 +188,146 @@ def train(
 train.__doc__ = f"{train.__doc__}{_EXAMPLES}"
 
 
-def _check_options(
-    sampler: str, fanouts: str | None, layer_sizes: str | None, split: int | None, all_splits: bool
-) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """What is to be trained: the options, and the preset with those that were given."""
+
+    given: dict[str, Any]
+    first: Dataset
+    preset: Preset
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> _Job:
+        from spsample.data import load_dataset
+        from spsample.training import preset_for
+
+        first = load_dataset(given["dataset"], split=given["split"] or 0, random_seed=given["random_seed"])
+        preset = preset_for(first.name)
+        known = {
+            **given,
+            "fanouts": _sizes("fanouts", given["fanouts"]),
+            "layer_sizes": _sizes("layer_sizes", given["layer_sizes"]),
+            "test_sizes": _sizes("test_sizes", given["test_sizes"]),
+            "bulk_size": _bulk_size(given["bulk_size"]),
+        }
+        return cls(
+            given,
+            first,
+            replace(
+                _overridden(preset, known),
+                model=_overridden(preset.model, known),
+                train=_overridden(preset.train, known),
+            ),
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Options that would give the same runs again."""
+        named = ("dataset", "metric", "split", "all_splits", "rewire", "seeds")
+        settings = describe_settings(self.given["sampler"], self.preset)
+        return {**settings, **{name: self.given[name] for name in named if self.given[name] not in (None, False)}}
+
+    def __len__(self) -> int:
+        return int(self.given["seeds"]) * (self.first.num_splits if self.given["all_splits"] else 1)
+
+    def runs(self) -> Iterator[tuple[str, Dataset, int]]:
+        """Name, data set and random seed of each run."""
+        from spsample.data import load_dataset
+
+        start, path = self.given["random_seed"], self.given["dataset"]
+        splits = range(self.first.num_splits) if self.given["all_splits"] else [self.first.split]
+        for split in splits:
+            for seed in range(start, start + self.given["seeds"]):
+                same = split == self.first.split and seed == start
+                data = self.first if same else load_dataset(path, split=split, random_seed=seed)
+                yield f"split-{split}-seed-{seed}", data, seed
+
+    def trainer(self, data: Dataset, seed: int) -> Trainer:
+        """Everything for one run."""
+        from spsample.training import Trainer
+
+        config = replace(self.preset.train, random_seed=seed)
+        data = _prepare(
+            data, self.preset.scaling, self.given["metric"], rewire_seed=seed if self.given["rewire"] else None
+        )
+        return Trainer(data, _make_sampler(self.given["sampler"], self.preset), self.preset.model, config)
+
+
+def _one_run(job: _Job, data: Dataset, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
+    """Train once, or give back the result of a run that was over when its command was interrupted."""
+    done = None if folder is None else folder.result()
+    if done is not None:
+        return done
+    trainer = job.trainer(data, seed)
+    quiet = job.given["as_json"]
+    if not before and not quiet:
+        print_plan(trainer, job.settings)
+    with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet) as progress:
+        trainer.callbacks.append(cast("Callback", progress))
+        return trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
+
+
+def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:
+    from spsample.training.runs import RunFolder
+
+    if resume is not None:
+        _check_resumed(RunFolder(resume), job)
+        return RunFolder(resume)
+    if out is None:
+        return None
+    folder = RunFolder(out)
+    folder.create()
+    recording = {name: value for name, value in vars(_recording(job.given)).items()}
+    write_config(folder.config, "train", {**job.settings, **recording})
+    return folder
+
+
+def _check_resumed(folder: RunFolder, job: _Job) -> None:
+    """Refuse settings that the run did not have."""
+    from spsample.cli.config import read_config
+
+    theirs = read_config(folder.config, "train")
+    mine = {name: value for name, value in job.settings.items() if value is not None}
+    free = ("bulk_size", "memory_budget", "prefetch", "backend", *vars(_recording(job.given)))
+    names = [n for n in sorted({*theirs, *mine}) if n not in free and theirs.get(n) != mine.get(n)]
+    if names:
+        told = ", ".join(f"--{n.replace('_', '-')} {mine.get(n)} (there {theirs.get(n)})" for n in names)
+        raise InputError(argument="--resume", given=f"other settings: {told}", expected="the settings of that run")
+
+
+def _recording(given: dict[str, Any]) -> Any:
+    from spsample.training.runs import Recording
+
+    return Recording(**{field.name: given[field.name] for field in fields(Recording)})
+
+
+def _check_options(given: dict[str, Any]) -> None:
     """Refuse an unknown sampler, and options that would have no effect."""
+    sampler = given["sampler"]
     if sampler not in _SAMPLERS:
         raise InputError(argument="sampler", given=repr(sampler), expected="one of " + ", ".join(_SAMPLERS))
     node_wise = sampler == "graphsage"
-    name, text, instead = (
-        ("layer_sizes", layer_sizes, "--fanouts") if node_wise else ("fanouts", fanouts, "--layer-sizes")
-    )
-    if text is not None:
-        raise InputError(
-            argument=name, given=f"{text!r} with --sampler {sampler}", expected=f"{instead} with that sampler"
-        )
-    if all_splits and split is not None:
-        raise InputError(argument="split", given=f"{split} with --all-splits", expected="one of the two")
+    name, instead = ("layer_sizes", "--fanouts") if node_wise else ("fanouts", "--layer-sizes")
+    if given[name] is not None:
+        words = f"{given[name]!r} with --sampler {sampler}"
+        raise InputError(argument=name, given=words, expected=f"{instead} with that sampler")
+    if given["all_splits"] and given["split"] is not None:
+        raise InputError(argument="split", given=f"{given['split']} with --all-splits", expected="one of the two")
+    if given["resume"] is not None and (given["out"] or given["config"]):
+        raise InputError(argument="--resume", given="it with --out or --config", expected="the folder of a run alone")
+    if given["tensorboard"] and not (given["out"] or given["resume"]):
+        raise InputError(argument="--tensorboard", given="it without --out", expected="a folder for the files")
+    require_int("seeds", given["seeds"], minimum=1)
 
 
-def _prepare(dataset: Dataset, preset: Preset, metric: str, *, rewire: bool) -> Dataset:
+def _prepare(dataset: Dataset, scaling: str, metric: str, *, rewire_seed: int | None) -> Dataset:
     from spsample.data import rewire as rewired
     from spsample.data import scale_features
 
-    dataset = scale_features(dataset, preset.scaling)
+    dataset = scale_features(dataset, scaling)
     if metric != "auto":
         dataset = replace(dataset, metric=metric)
-    return rewired(dataset, preset.train.random_seed) if rewire else dataset
-
-
-def _trainer(dataset: Dataset, sampler: Sampler, preset: Preset) -> Trainer:
-    from spsample.training import Trainer
-
-    return Trainer(dataset, sampler, preset.model, preset.train)
-
-
-def _fit(trainer: Trainer, *, quiet: bool) -> TrainResult:
-    with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet) as progress:
-        trainer.on_epoch = progress.update
-        return trainer.fit()
+    return dataset if rewire_seed is None else rewired(dataset, rewire_seed)
 
 
 def _make_sampler(name: str, preset: Preset) -> Sampler:
@@ -184,10 +338,10 @@ def _make_sampler(name: str, preset: Preset) -> Sampler:
     return (LADIES if name == "ladies" else FastGCN)(list(preset.layer_sizes))
 
 
-def _sizes(name: str, text: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
+def _sizes(name: str, text: str | None) -> tuple[int, ...] | None:
     """Parse "15,10"."""
     if text is None:
-        return default
+        return None
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:
@@ -195,7 +349,13 @@ def _sizes(name: str, text: str | None, default: tuple[int, ...]) -> tuple[int, 
         raise InputError(argument=name, given=repr(text), expected=expected) from None
 
 
-def _override(settings: _Settings, **given: Any) -> _Settings:
+def _bulk_size(text: str | None) -> int | str | None:
+    """A number, where it is one; the loader refuses other words than "auto"."""
+    return text if text is None or not text.removeprefix("-").isdecimal() else int(text)
+
+
+def _overridden(settings: _Settings, given: dict[str, Any]) -> _Settings:
     """Return the settings with those options that were given."""
-    known = {name: value for name, value in given.items() if value is not None}
+    names = {field.name for field in fields(settings)}  # type: ignore[arg-type]
+    known = {name: value for name, value in given.items() if name in names and value is not None}
     return replace(settings, **known)  # type: ignore[type-var]

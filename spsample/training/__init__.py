@@ -9,20 +9,45 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
-from spsample.training.evaluation import full_logits
-from spsample.training.models import GNN, ModelConfig, build_model
+from spsample.training.blocks import Block, BlockMaker
+from spsample.training.callbacks import Callback
+from spsample.training.checkpoint import Checkpointer, read_checkpoint, write_checkpoint
+from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
+from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.journal import Journal, TensorBoard
+from spsample.training.models import GNN, ModelConfig, build_model, model_names, register_model, stack
+from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.presets import Preset, preset_for
-from spsample.training.trainer import EpochRecord, TrainConfig, Trainer, TrainResult
+from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.settings import TrainConfig
+from spsample.training.trainer import Trainer
 
 __all__ = [
     "GNN",
+    "Block",
+    "BlockMaker",
+    "Callback",
+    "Checkpointer",
     "EpochRecord",
+    "GATConv",
+    "GCNConv",
+    "Journal",
     "ModelConfig",
     "Preset",
+    "SAGEConv",
+    "TensorBoard",
     "TrainConfig",
     "TrainResult",
     "Trainer",
     "build_model",
     "full_logits",
+    "model_names",
+    "plot_curves",
+    "plot_phases",
     "preset_for",
+    "read_checkpoint",
+    "register_model",
+    "sampled_logits",
+    "stack",
+    "write_checkpoint",
 ]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.errors import InputError
+from spsample.sampling import GraphSAGE
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from spsample.sampling import Sampler
     from spsample.store import Graph
 
-__all__ = ["BLOCK_MAKERS", "Block", "full_rows", "mean_block", "value_block"]
+__all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "row_totals", "value_block"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class Block:
         float32, shape ``(nnz,)``.
     num_src
         Number of rows that `aggregate` expects.
+    degrees
+        float32, shape ``(num_src,)``, or None: sum of each source's row in the *whole* graph (of an unweighted graph
+        its number of in-neighbours), the targets first. ``values * degrees[row]`` then estimates the sum over all
+        neighbours where ``values`` estimates their mean.
 
     Examples
     --------
@@ -46,11 +54,29 @@ class Block:
     indices: torch.Tensor
     values: torch.Tensor
     num_src: int
+    degrees: torch.Tensor | None = None
 
     @property
     def num_dst(self) -> int:
         """Number of target rows."""
         return len(self.indptr) - 1
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """The row of each entry: int64, shape ``(nnz,)``."""
+        return torch.repeat_interleave(torch.arange(self.num_dst, device=self.indptr.device), self.indptr.diff())
+
+    def require_degrees(self) -> torch.Tensor:
+        """Return `degrees`.
+
+        Raises
+        ------
+        InputError
+            If the block was made without them; `BlockMaker` makes blocks with them.
+        """
+        if self.degrees is None:
+            raise InputError(argument="block", given="no degrees", expected="a block with the degrees of its sources")
+        return self.degrees
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
@@ -89,36 +115,53 @@ def value_block(adj: Any) -> Block:
     return _block(adj, adj.data if adj.data is not None else np.ones(len(adj.indices)))
 
 
-BLOCK_MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}
+class BlockMaker:
+    """Make blocks of sampled layers that all estimate the mean over the neighbours, with the degrees beside it.
 
+    Parameters
+    ----------
+    graph
+        The graph whose neighbourhoods the layers sample, before any normalisation.
+    sampler
+        Decides how its layers are read, see `aggregation_for`.
 
-@dataclass(frozen=True)
-class _Rows:
-    """A slice of the rows of a graph, with global column ids."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[Any]
-    data: NDArray[Any] | None
-    shape: tuple[int, int]
-
-
-def full_rows(graph: Graph, start: int, stop: int, aggregation: str) -> Block:
-    """Return the full neighbourhoods of the vertices ``start <= v < stop`` as a block over all vertices.
-
-    The exact counterpart of what a sampled layer estimates: the mean, or the row's own values
-    (``1 / degree`` on a row-normalised graph).
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 0, 2]], num_nodes=4)
+    >>> sampler = sp.GraphSAGE([2])
+    >>> batch = sp.bulk_sample(graph, [0, 2], sampler, batch_size=2)[0]
+    >>> block = BlockMaker(graph, sampler)(batch.layers[0])
+    >>> block.values, block.degrees[:2]
+    (tensor([0.5000, 0.5000, 1.0000]), tensor([3., 1.]))
     """
-    low, high = int(graph.indptr[start]), int(graph.indptr[stop])
-    data = None if graph.data is None else graph.data[low:high]
-    rows = _Rows(
-        indptr=graph.indptr[start : stop + 1] - low,
-        indices=graph.indices[low:high],
-        data=data,
-        shape=(stop - start, graph.num_nodes),
-    )
-    if graph.weighting == "row":
-        return mean_block(rows)
-    return BLOCK_MAKERS[aggregation](rows)
+
+    def __init__(self, graph: Graph, sampler: Sampler) -> None:
+        self._degrees = row_totals(graph)
+        self._make = _MAKERS[aggregation_for(sampler)]
+
+    def __call__(self, layer: Any) -> Block:
+        """Return the block of one of ``minibatch.layers``."""
+        return replace(self._make(layer.adj), degrees=_tensor(self._degrees[layer.src_nodes], np.float32))
+
+
+def aggregation_for(sampler: Sampler) -> str:
+    """Return how a model aggregates what ``sampler`` gives: the ``"mean"``, or by the ``"values"``.
+
+    Layer-wise samplers give values that estimate the mean, where the graph is row-normalised.
+    """
+    return "mean" if isinstance(sampler, GraphSAGE) else "values"
+
+
+def row_totals(graph: Graph) -> NDArray[np.float32]:
+    """Return the sum of each row of the graph: float32, shape ``(num_nodes,)``."""
+    if graph.data is None:
+        degrees = graph.in_degrees()
+        return (np.minimum(degrees, 1) if graph.weighting == "row" else degrees).astype(np.float32)
+    return _row_sums(graph.indptr, graph.data).astype(np.float32)
+
+
+_MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}
 
 
 def _block(adj: Any, values: NDArray[Any]) -> Block:

@@ -1,26 +1,26 @@
-"""Models that aggregate with the values of the sampled adjacency.
+"""Models by name: stacks of convolutions, with or without residual connections and layer norm.
 
-Every model is *encoder, graph convolutions, decoder*: the first and the last act on one vertex at a time,
-each convolution is a pointwise ``message``, a linear aggregation by a `Block` and a pointwise ``combine``. The same
-pieces therefore run on sampled minibatches and, layer by layer, on the full graph (`full_logits`).
+Every model is a `GNN`: *encoder, convolutions, decoder*; the first and the last act on one vertex at a time, each
+convolution takes the features of a block's sources to those of its targets. The same pieces therefore run on sampled
+minibatches and, layer by layer, on the whole graph (`full_logits`).
 
-What is GraphSAGE's and what is LADIES' or FastGCN's lies in the block's values, not in the model: the mean
-over the sampled entries for the first, the sampler's unbiased values of the row-normalised graph for the
-others.
+A model of one's own is a function under `register_model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from torch import Tensor, nn
 
 from spsample.errors import InputError
 from spsample.store.validation import require_int
 from spsample.training.blocks import Block
+from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 
-__all__ = ["GNN", "MODELS", "Convolution", "GraphConv", "ModelConfig", "ResidualConv", "build_model"]
+__all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,20 @@ class ModelConfig:
     Attributes
     ----------
     architecture
-        ``"sage"``: plain stack, ``relu(W_self h_v + W_neigh (A h)_v + b)``; ``"residual"``: layer norm, a
-        two-layer perceptron on the same two terms and a skip connection, after Platonov et al., "A critical
-        look at the evaluation of GNNs under heterophily" (2023).
+        A registered name: ``"sage"``, ``"gcn"``, ``"gat"``; ``"residual"`` is ``"sage"`` with ``residual`` and
+        ``layer_norm``.
     hidden
         Width of the hidden layers.
     dropout
         Probability of a dropped unit.
+    residual
+        Each layer adds to its input: ``h_v + MLP(conv(norm(h))_v)``, between a linear encoder and decoder, as in
+        Platonov et al., "A critical look at the evaluation of GNNs under heterophily" (2023).
+    layer_norm
+        Normalise each vertex's features: before each convolution and the decoder where ``residual``, else after each
+        convolution but the last.
+    heads
+        Attention heads of ``"gat"``, in each hidden layer; a divisor of ``hidden``.
 
     Raises
     ------
@@ -47,95 +54,20 @@ class ModelConfig:
     architecture: str = "sage"
     hidden: int = 128
     dropout: float = 0.5
+    residual: bool = False
+    layer_norm: bool = False
+    heads: int = 4
 
     def __post_init__(self) -> None:
         """Refuse what no model can have."""
-        if self.architecture not in MODELS:
+        if self.architecture not in _MODELS:
             raise InputError(
-                argument="architecture",
-                given=repr(self.architecture),
-                expected="one of " + ", ".join(sorted(MODELS)),
+                argument="architecture", given=repr(self.architecture), expected="one of " + ", ".join(model_names())
             )
         require_int("hidden", self.hidden, minimum=1)
+        require_int("heads", self.heads, minimum=1)
         if not 0 <= self.dropout < 1:
             raise InputError(argument="dropout", given=str(self.dropout), expected="a probability in [0, 1)")
-
-
-class Convolution(nn.Module):
-    """A pointwise ``message``, the aggregation by a block, and a pointwise ``combine``."""
-
-    def message(self, h: Tensor) -> Tensor:
-        """Pointwise on the sources, before the aggregation."""
-        raise NotImplementedError
-
-    def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """Pointwise on the targets, after the aggregation."""
-        raise NotImplementedError
-
-    def forward(self, h: Tensor, block: Block) -> Tensor:
-        """Return the targets' next features; the targets come first among the sources ``h``."""
-        return self.combine(block.aggregate(self.message(h)), h[: block.num_dst])
-
-
-class GraphConv(Convolution):
-    """``W_self h_v + W_neigh (A h)_v + b``.
-
-    ``W_neigh`` and ``A`` commute, so it is applied to the sources first where that makes them narrower.
-    """
-
-    def __init__(self, in_dim: int, out_dim: int) -> None:
-        super().__init__()
-        self.root = nn.Linear(in_dim, out_dim)
-        self.neighbours = nn.Linear(in_dim, out_dim, bias=False)
-        self.narrows = out_dim < in_dim
-
-    def message(self, h: Tensor) -> Tensor:
-        """See `Convolution`."""
-        result: Tensor = self.neighbours(h) if self.narrows else h
-        return result
-
-    def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See `Convolution`."""
-        neighbours = aggregated if self.narrows else self.neighbours(aggregated)
-        result: Tensor = self.root(h_dst) + neighbours
-        return result
-
-
-class PlainConv(GraphConv):
-    """A `GraphConv` with dropout on its input and, unless it is the last one, a ReLU on its output."""
-
-    def __init__(self, in_dim: int, out_dim: int, dropout: float, *, last: bool) -> None:
-        super().__init__(in_dim, out_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.activation: nn.Module = nn.Identity() if last else nn.ReLU()
-
-    def message(self, h: Tensor) -> Tensor:
-        """See `Convolution`."""
-        return super().message(self.dropout(h))
-
-    def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See `Convolution`."""
-        result: Tensor = self.activation(super().combine(aggregated, self.dropout(h_dst)))
-        return result
-
-
-class ResidualConv(Convolution):
-    """``h_v + MLP(norm(h)_v, (A norm(h))_v)``: for graphs whose neighbours often differ in class."""
-
-    def __init__(self, dim: int, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.conv = GraphConv(dim, dim)
-        self.mlp = nn.Sequential(nn.Dropout(dropout), nn.GELU(), nn.Linear(dim, dim), nn.Dropout(dropout))
-
-    def message(self, h: Tensor) -> Tensor:
-        """See `Convolution`."""
-        return self.conv.message(self.norm(h))
-
-    def combine(self, aggregated: Tensor, h_dst: Tensor) -> Tensor:
-        """See `Convolution`."""
-        update: Tensor = self.mlp(self.conv.combine(aggregated, self.norm(h_dst)))
-        return h_dst + update
 
 
 class GNN(nn.Module):
@@ -146,10 +78,10 @@ class GNN(nn.Module):
     encoder, decoder
         Pointwise modules.
     convs
-        Layer 1 (farthest from the seeds) first, as ``minibatch.layers``.
+        Modules with ``forward(h, block)``, layer 1 (farthest from the seeds) first, as ``minibatch.layers``.
     """
 
-    def __init__(self, encoder: nn.Module, convs: Sequence[Convolution], decoder: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, convs: Sequence[nn.Module], decoder: nn.Module) -> None:
         super().__init__()
         self.encoder = encoder
         self.convs = nn.ModuleList(convs)
@@ -173,24 +105,55 @@ class GNN(nn.Module):
         return logits
 
 
-def _plain(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
-    dims = [in_dim, *[config.hidden] * (num_layers - 1), out_dim]
-    convs = [PlainConv(dims[i], dims[i + 1], config.dropout, last=i == num_layers - 1) for i in range(num_layers)]
-    return GNN(nn.Identity(), convs, nn.Identity())
+Architecture: TypeAlias = Callable[[int, int, int, ModelConfig], GNN]
+_MODELS: dict[str, Architecture] = {}
 
 
-def _residual(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
-    hidden = config.hidden
-    encoder = nn.Sequential(nn.Linear(in_dim, hidden), nn.Dropout(config.dropout), nn.GELU())
-    convs = [ResidualConv(hidden, config.dropout) for _ in range(num_layers)]
-    decoder = nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, out_dim))
-    return GNN(encoder, convs, decoder)
+def register_model(name: str) -> Callable[[Architecture], Architecture]:
+    """Make a model known by a name, for `ModelConfig.architecture` and ``spsample train --model``.
+
+    Decorates a function of the number of features, of classes and of layers, and a `ModelConfig`, that returns a
+    `GNN`; `stack` makes one of any convolution.
+
+    Raises
+    ------
+    InputError
+        If the name is taken.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> class SumConv(nn.Module):
+    ...     def __init__(self, in_dim, out_dim):
+    ...         super().__init__()
+    ...         self.linear = nn.Linear(in_dim, out_dim)
+    ...
+    ...     def forward(self, h, block):
+    ...         return self.linear(h[: block.num_dst] + block.aggregate(h))
+    >>> @register_model("sum")
+    ... def sum_model(in_dim, out_dim, num_layers, config):
+    ...     return stack(SumConv, in_dim, out_dim, num_layers, config)
+    >>> model = build_model(8, 3, 2, ModelConfig("sum", hidden=16))
+    """
+    if name in _MODELS:
+        raise InputError(argument="name", given=repr(name), expected="a name that no model has yet")
+
+    def register(make: Architecture) -> Architecture:
+        _MODELS[name] = make
+        return make
+
+    return register
 
 
-MODELS: dict[str, Callable[[int, int, int, ModelConfig], GNN]] = {
-    "sage": _plain,
-    "residual": _residual,
-}
+def model_names() -> list[str]:
+    """Return the names of all models.
+
+    Examples
+    --------
+    >>> {"gat", "gcn", "residual", "sage"} <= set(model_names())
+    True
+    """
+    return sorted(_MODELS)
 
 
 def build_model(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
@@ -202,4 +165,104 @@ def build_model(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig)
     >>> sum(p.numel() for p in model.parameters())
     371
     """
-    return MODELS[config.architecture](in_dim, out_dim, num_layers, config)
+    return _MODELS[config.architecture](in_dim, out_dim, num_layers, config)
+
+
+def stack(
+    make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
+) -> GNN:
+    """Return convolutions one upon the other, with what ``config`` asks for between them.
+
+    Parameters
+    ----------
+    make_conv
+        From the numbers of features before and after to a module with ``forward(h, block)``.
+    in_dim, out_dim
+        Numbers of features and of classes.
+    num_layers
+        Number of convolutions.
+    config
+        Width, dropout, residual connections and layer norm.
+    """
+    build = _residual_stack if config.residual else _plain_stack
+    return build(make_conv, in_dim, out_dim, num_layers, config)
+
+
+class _PlainLayer(nn.Module):
+    """Dropout, convolution, then norm and activation."""
+
+    def __init__(self, conv: nn.Module, dropout: float, after: nn.Module) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.conv = conv
+        self.after = after
+
+    def forward(self, h: Tensor, block: Block) -> Tensor:
+        result: Tensor = self.after(self.conv(self.dropout(h), block))
+        return result
+
+
+class _ResidualLayer(nn.Module):
+    """``h_v + MLP(conv(norm(h))_v)``."""
+
+    def __init__(self, conv: nn.Module, norm: nn.Module, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.conv = conv
+        self.mlp = nn.Sequential(nn.Dropout(dropout), nn.GELU(), nn.Linear(dim, dim), nn.Dropout(dropout))
+
+    def forward(self, h: Tensor, block: Block) -> Tensor:
+        result: Tensor = h[: block.num_dst] + self.mlp(self.conv(self.norm(h), block))
+        return result
+
+
+def _norm(dim: int, config: ModelConfig) -> nn.Module:
+    return nn.LayerNorm(dim) if config.layer_norm else nn.Identity()
+
+
+def _plain_stack(
+    make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
+) -> GNN:
+    hidden = config.hidden
+    dims = [in_dim, *[hidden] * (num_layers - 1), out_dim]
+    after = [nn.Sequential(_norm(hidden, config), nn.ReLU()) for _ in range(num_layers - 1)]
+    convs = [
+        _PlainLayer(make_conv(dims[i], dims[i + 1]), config.dropout, last)
+        for i, last in enumerate([*after, nn.Identity()])
+    ]
+    return GNN(nn.Identity(), convs, nn.Identity())
+
+
+def _residual_stack(
+    make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
+) -> GNN:
+    hidden = config.hidden
+    encoder = nn.Sequential(nn.Linear(in_dim, hidden), nn.Dropout(config.dropout), nn.GELU())
+    convs = [
+        _ResidualLayer(make_conv(hidden, hidden), _norm(hidden, config), hidden, config.dropout)
+        for _ in range(num_layers)
+    ]
+    return GNN(encoder, convs, nn.Sequential(_norm(hidden, config), nn.Linear(hidden, out_dim)))
+
+
+@register_model("sage")
+def _sage(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    return stack(SAGEConv, in_dim, out_dim, num_layers, config)
+
+
+@register_model("residual")
+def _residual(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    return _sage(in_dim, out_dim, num_layers, replace(config, residual=True, layer_norm=True))
+
+
+@register_model("gcn")
+def _gcn(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    return stack(GCNConv, in_dim, out_dim, num_layers, config)
+
+
+@register_model("gat")
+def _gat(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    def attention(dim: int, width: int) -> nn.Module:
+        return GATConv(dim, width, config.heads if width == config.hidden else 1)  # logits come from one head
+
+    return stack(attention, in_dim, out_dim, num_layers, config)

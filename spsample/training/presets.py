@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spsample.training.models import ModelConfig
-from spsample.training.trainer import TrainConfig
+from spsample.training.settings import TrainConfig
 
 __all__ = ["PRESETS", "Preset", "preset_for"]
 

@@ -2,124 +2,314 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
 from spsample.errors import InputError
-from spsample.features import FeatureStore
+from spsample.features import FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
-from spsample.sampling import GraphSAGE
-from spsample.store.validation import require_choice, require_int
-from spsample.training.blocks import BLOCK_MAKERS
-from spsample.training.evaluation import full_logits
+from spsample.sparse import keys
+from spsample.store.validation import require_choice
+from spsample.training.blocks import BlockMaker, aggregation_for
+from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.metrics import METRICS
 from spsample.training.models import ModelConfig, build_model
+from spsample.training.optimisation import Schedule, make_optimizer
+from spsample.training.progress import Progress
+from spsample.training.results import EpochRecord, TrainResult
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from spsample.data import Dataset
     from spsample.sampling import Sampler
+    from spsample.training.callbacks import Callback
+    from spsample.training.settings import TrainConfig
 
-__all__ = ["EpochRecord", "TrainConfig", "TrainResult", "Trainer", "aggregation_for"]
+__all__ = ["Trainer"]
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """Settings of the optimisation.
+class Trainer:
+    """Train one model on one data set with one sampler.
 
-    Attributes
+    Layer-wise samplers work on the row-normalised graph, so that their values estimate the mean over the
+    neighbours, which GraphSAGE takes of the entries it sampled.
+
+    Parameters
     ----------
-    epochs
-        Passes over the training vertices.
-    batch_size, bulk_size
-        Seeds per minibatch, and minibatches sampled at once.
-    learning_rate, weight_decay
-        Of Adam.
-    eval_every
-        Epochs between two evaluations; the last epoch is always evaluated.
-    random_seed
-        Decides initial weights, dropout, orders and samples.
-    backend
-        Of the sampling, None for the fastest one.
+    dataset
+        With features, labels and a split. Labels in two dimensions, ``(vertices, classes)``, 0 or 1, are several per
+        vertex (binary cross-entropy); in one dimension one class each (cross-entropy).
+    sampler
+        Its number of layers is the model's; with ``include_targets``, which self connections need.
+    model
+        Settings of the model.
+    config
+        Settings of the optimisation and the evaluation.
+    callbacks
+        Called in this order after steps and epochs, see `Callback`.
+
+    Raises
+    ------
+    InputError
+        If the data set cannot be trained on, or a setting is out of range.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> from spsample.data import planted
+    >>> from spsample.training import TrainConfig
+    >>> trainer = Trainer(planted(300), sp.GraphSAGE([5]), ModelConfig(hidden=8), TrainConfig(epochs=2))
+    >>> result = trainer.fit()
+    >>> len(result.history), trainer.progress.step
+    (2, 2)
     """
 
-    epochs: int = 30
-    batch_size: int = 512
-    bulk_size: int = 64
-    learning_rate: float = 0.005
-    weight_decay: float = 0.0
-    eval_every: int = 1
-    random_seed: int = 0
-    backend: str | None = None
+    def __init__(
+        self,
+        dataset: Dataset,
+        sampler: Sampler,
+        model: ModelConfig,
+        config: TrainConfig,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        _check_sampler(sampler)
+        require_choice("metric", dataset.metric, sorted(METRICS))
+        self.features = _feature_source(dataset)
+        self.dataset = dataset
+        self.sampler = sampler
+        self.config = config
+        self.callbacks = list(callbacks)
+        self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
+        self.blocks = BlockMaker(dataset.graph, sampler)
+        self.test_sampler = _test_sampler(sampler, config.test_sizes)
+        self.loader = self._make_loader()
+        self._rng_state: torch.Tensor | None = None
+        with self._random():
+            self.model = build_model(self.features.dim, _num_outputs(dataset), len(sampler.sizes), model)
+        self.optimizer = make_optimizer(self.model.parameters(), config)
+        self.schedule = Schedule(self.optimizer, config)
+        self.progress = Progress()
+        self.settings = self._settings(model)
+        self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be trained with; the loader checks the sizes it gets."""
-        for name in ("epochs", "eval_every"):
-            require_int(name, getattr(self, name), minimum=1)
-        require_int("random_seed", self.random_seed, minimum=0, maximum=2**64 - 1)
-        if not self.learning_rate > 0:
-            raise InputError(argument="learning_rate", given=str(self.learning_rate), expected="a positive number")
-        if not self.weight_decay >= 0:
-            raise InputError(argument="weight_decay", given=str(self.weight_decay), expected="a number of at least 0")
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time per phase so far, with that of the run it was resumed from."""
+        phases = {**self._seconds, **self.loader.seconds}
+        return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
 
+    def fit(self) -> TrainResult:
+        """Train to the end, and return the result of the epoch that was best on the validation vertices."""
+        with self._random():
+            for callback in self.callbacks:
+                callback.on_start(self)
+            while not self.is_over:
+                self._epoch()
+        self.model.load_state_dict(self.progress.best.weights)
+        result = self._result()
+        for callback in self.callbacks:
+            callback.on_end(self, result)
+        return result
 
-@dataclass(frozen=True)
-class EpochRecord:
-    """One epoch: mean training loss, and the metric on the validation vertices where it was evaluated."""
+    @property
+    def is_over(self) -> bool:
+        """Whether all epochs are trained, or patience has run out."""
+        return self.progress.epoch >= self.config.epochs or self._stopped_early
 
-    epoch: int
-    loss: float
-    val: float | None = None
+    def evaluate(self, kind: str | None = None) -> dict[str, float]:
+        """Return the metric on the validation and the test vertices.
 
+        Parameters
+        ----------
+        kind
+            ``"full"`` or ``"sampled"``; what the settings say where None.
+        """
+        return self._scores(("val", "test"), kind or _kind(self.config))
 
-@dataclass(frozen=True)
-class TrainResult:
-    """What came of a training run.
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a run needs to go on as if it had not been interrupted: plain values and tensors.
 
-    Attributes
-    ----------
-    dataset, sampler, metric
-        What was trained, in words.
-    val, test
-        The metric with full neighbourhoods, of the weights that were best on the validation vertices.
-    best_epoch
-        The epoch of these weights, from 0.
-    num_parameters
-        Of the model.
-    seconds
-        Time per phase: ``sampling``, ``features``, ``training`` (forward, backward, step), ``evaluation``.
-    bayes_rate
-        The best accuracy possible, where it is known.
-    history
-        All epochs.
-    """
+        Called between two steps (by callbacks) or after `fit`.
+        """
+        return {
+            "law_version": keys.LAW_VERSION,
+            "settings": self.settings,
+            "progress": self.progress.state_dict(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "rng": torch.random.get_rng_state() if self._rng_state is None else self._rng_state,
+            "loader": self.loader.state_dict(),
+            "seconds": self.seconds,
+            "callbacks": {type(callback).__name__: callback.state_dict() for callback in self.callbacks},
+        }
 
-    dataset: str
-    sampler: str
-    metric: str
-    val: float
-    test: float
-    best_epoch: int
-    num_parameters: int
-    seconds: dict[str, float]
-    bayes_rate: float | None = None
-    history: list[EpochRecord] = field(default_factory=list)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let `fit` go on where ``state`` was taken.
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain Python values, ready for JSON."""
-        return asdict(self)
+        The losses that follow are those of the uninterrupted run, bit for bit, with the same version of torch, the same
+        number of threads and the same kind of processor.
 
+        Raises
+        ------
+        InputError
+            If ``state`` is of a run with other settings, which are named, or of another version of the law.
+        """
+        _check_state(state, self.settings)
+        self.loader.load_state_dict(state["loader"])
+        self.progress = Progress.from_state(state["progress"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self._rng_state = state["rng"]
+        self._seconds = dict(state["seconds"])
+        for callback in self.callbacks:
+            callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
 
-def aggregation_for(sampler: Sampler) -> str:
-    """Return how a model aggregates what ``sampler`` gives: the ``"mean"``, or by the ``"values"``."""
-    return "mean" if isinstance(sampler, GraphSAGE) else "values"
+    # ------------------------------------------------------------------------------------------------ the loop
+
+    def _epoch(self) -> None:
+        """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
+        progress = self.progress
+        for batch in self.loader:
+            with self._timed("training"):
+                loss = self._step(batch)
+            progress.add_step(loss, len(batch.seeds))
+            for callback in self.callbacks:
+                callback.on_step(self, loss)
+        record = self._record()
+        if record.val is not None:
+            progress.best.consider(record.epoch, record.val, self.model)
+        self.schedule.epoch_over(record.val)
+        progress.close_epoch(record)
+        for callback in self.callbacks:
+            callback.on_epoch(self, record)
+
+    def _step(self, batch: Batch) -> float:
+        """Take one optimisation step; return the mean loss over the seeds before it."""
+        logits = self.model(torch.from_numpy(batch.x), [self.blocks(layer) for layer in batch.layers])
+        loss = _loss(logits, self.dataset.y[batch.seeds])
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        return loss.item()
+
+    def _record(self) -> EpochRecord:
+        epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
+        if not math.isfinite(mean):
+            raise InputError(
+                argument="learning_rate",
+                given=f"{self.config.learning_rate}, and a loss of {mean} in epoch {epoch}",
+                expected="one small enough for the loss to stay finite",
+            )
+        due = (epoch + 1) % self.config.eval_every == 0 or epoch + 1 == self.config.epochs
+        val = self._scores(("val",), _kind(self.config))["val"] if due else None
+        return EpochRecord(epoch, mean, val, self.schedule.learning_rate)
+
+    @property
+    def _stopped_early(self) -> bool:
+        return self.progress.best.is_older_than(self.config.patience)
+
+    # ---------------------------------------------------------------------------------------------- evaluation
+
+    def _scores(self, parts: Sequence[str], kind: str) -> dict[str, float]:
+        metric = METRICS[self.dataset.metric]
+        ids = {part: getattr(self.dataset, f"{part}_idx") for part in parts}
+        with self._timed("evaluation"):
+            logits = self._logits(kind, np.concatenate(list(ids.values())))
+            ends = np.cumsum([len(part) for part in ids.values()])[:-1]
+            split = np.split(logits, ends)
+            return {part: metric(rows, self.dataset.y[ids[part]]) for part, rows in zip(parts, split, strict=True)}
+
+    def _logits(self, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        if kind == "full":
+            budget = self.config.evaluation_memory
+            return full_logits(self.model, self.dataset.graph, self.features, memory_budget=budget)[ids]
+        return sampled_logits(
+            self.model,
+            self.graph,
+            ids,
+            self.test_sampler,
+            self.features,
+            blocks=self.blocks,
+            batch_size=self.config.batch_size,
+            random_seed=self.config.random_seed,
+            backend=self.config.backend,
+        )
+
+    def _result(self) -> TrainResult:
+        return TrainResult(
+            dataset=self.dataset.name,
+            sampler=repr(self.sampler),
+            metric=self.dataset.metric,
+            best_epoch=self.progress.best.epoch,
+            num_parameters=sum(p.numel() for p in self.model.parameters()),
+            bayes_rate=self.dataset.meta.get("bayes_rate"),
+            sampled=self.evaluate("sampled") if self.config.evaluation == "both" else None,
+            settings=self.settings,
+            stopped_early=self._stopped_early,
+            history=list(self.progress.history),
+            **self.evaluate(),
+            seconds=self.seconds,
+        )
+
+    # -------------------------------------------------------------------------------------------------- set-up
+
+    def _make_loader(self) -> BulkLoader:
+        return BulkLoader(
+            self.graph,
+            self.dataset.train_idx,
+            self.sampler,
+            batch_size=self.config.batch_size,
+            bulk_size=self.config.bulk_size,
+            memory_budget=self.config.memory_budget,
+            prefetch=self.config.prefetch,
+            features=self.features,
+            random_seed=self.config.random_seed,
+            backend=self.config.backend,
+        )
+
+    def _settings(self, model: ModelConfig) -> dict[str, Any]:
+        """What decides the result, as plain values: a checkpoint of other settings is refused."""
+        return {
+            "dataset": self.dataset.name,
+            "split": self.dataset.split,
+            "metric": self.dataset.metric,
+            "features": _fingerprint(self.features),
+            "sampler": repr(self.sampler),
+            **asdict(model),
+            **self.config.decisive(),
+        }
+
+    @contextmanager
+    def _random(self) -> Iterator[None]:
+        """Torch's global generator as the run has it within, and as it was without."""
+        with torch.random.fork_rng(devices=[]):
+            if self._rng_state is None:
+                torch.manual_seed(self.config.random_seed)
+            else:
+                torch.random.set_rng_state(self._rng_state)
+            self._rng_state = None
+            yield
+        # after fit() no more numbers are drawn: a checkpoint of the end needs no generator
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self._seconds[phase] += time.perf_counter() - start
 
 
 def _check_sampler(sampler: Sampler) -> None:
@@ -132,142 +322,50 @@ def _check_sampler(sampler: Sampler) -> None:
         )
 
 
-class Trainer:
-    """Train one model on one data set with one sampler.
+def _test_sampler(sampler: Sampler, sizes: Sequence[int] | None) -> Sampler:
+    """The sampler with other sizes."""
+    if sizes is None:
+        return sampler
+    if len(sizes) != len(sampler.sizes):
+        given, expected = f"{len(sizes)} sizes", f"as many as the model has layers: {len(sampler.sizes)}"
+        raise InputError(argument="test_sizes", given=given, expected=expected)
+    return type(sampler)(list(sizes), **sampler.options())
 
-    Layer-wise samplers work on the row-normalised graph, so that their values estimate the mean over the
-    neighbours, which GraphSAGE takes of the entries it sampled.
 
-    Parameters
-    ----------
-    dataset
-        With features, labels and a split.
-    sampler
-        Its number of layers is the model's; with ``include_targets``, which self connections need.
-    model
-        Settings of the model.
-    config
-        Settings of the optimisation.
-    on_epoch
-        Called after every epoch, e.g. to show progress.
+def _feature_source(dataset: Dataset) -> FeatureSource:
+    x: Any = dataset.require_training_data()
+    return x if isinstance(x, FeatureSource) else FeatureStore(x)
 
-    Raises
-    ------
-    InputError
-        If the data set cannot be trained on, or a setting is out of range.
-    """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        sampler: Sampler,
-        model: ModelConfig,
-        config: TrainConfig,
-        on_epoch: Callable[[EpochRecord], None] | None = None,
-    ) -> None:
-        _check_sampler(sampler)
-        require_choice("metric", dataset.metric, sorted(METRICS))
-        self.features = FeatureStore(dataset.require_training_data())
-        self.dataset = dataset
-        self.sampler = sampler
-        self.config = config
-        self.on_epoch = on_epoch
-        self.aggregation = aggregation_for(sampler)
-        self.graph = dataset.graph if self.aggregation == "mean" else dataset.graph.normalized("row")
-        self.loader = self._make_loader()
-        with self._seeded():
-            self.model = build_model(self.features.dim, dataset.num_classes, len(sampler.sizes), model)
-        self.seconds = {"training": 0.0, "evaluation": 0.0}
+def _num_outputs(dataset: Dataset) -> int:
+    return int(dataset.y.shape[1]) if dataset.y.ndim == 2 else dataset.num_classes
 
-    def fit(self) -> TrainResult:
-        """Train, and return the result of the epoch that was best on the validation vertices."""
-        optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
-        )
-        history: list[EpochRecord] = []
-        best_epoch, best_val, best_weights = -1, float("-inf"), {}
-        with self._seeded():
-            for epoch in range(self.config.epochs):
-                record = self._epoch(epoch, optimizer)
-                history.append(record)
-                if record.val is not None and record.val > best_val:
-                    best_epoch, best_val = epoch, record.val
-                    best_weights = copy.deepcopy(self.model.state_dict())
-                if self.on_epoch is not None:
-                    self.on_epoch(record)
-        self.model.load_state_dict(best_weights)
-        return self._result(best_epoch, history)
 
-    def evaluate(self) -> dict[str, float]:
-        """Return the metric on the validation and the test vertices, with full neighbourhoods."""
-        metric = METRICS[self.dataset.metric]
-        with self._timed("evaluation"):
-            logits = full_logits(self.model, self.graph, self.features, self.aggregation)
-            parts = {"val": self.dataset.val_idx, "test": self.dataset.test_idx}
-            return {name: metric(logits[ids], self.dataset.y[ids]) for name, ids in parts.items()}
+def _kind(config: TrainConfig) -> str:
+    return "sampled" if config.evaluation == "sampled" else "full"
 
-    def _make_loader(self) -> BulkLoader:
-        return BulkLoader(
-            self.graph,
-            self.dataset.train_idx,
-            self.sampler,
-            batch_size=self.config.batch_size,
-            bulk_size=self.config.bulk_size,
-            features=self.features,
-            labels=self.dataset.y,
-            random_seed=self.config.random_seed,
-            backend=self.config.backend,
-        )
 
-    def _epoch(self, epoch: int, optimizer: torch.optim.Optimizer) -> EpochRecord:
-        self.loader.set_epoch(epoch)
-        total, count = 0.0, 0
-        for batch in self.loader:
-            with self._timed("training"):
-                total += self._step(batch, optimizer) * len(batch.seeds)
-            count += len(batch.seeds)
-        if not math.isfinite(total):
-            raise InputError(
-                argument="learning_rate",
-                given=f"{self.config.learning_rate}, and a loss of {total / count} in epoch {epoch}",
-                expected="one small enough for the loss to stay finite",
-            )
-        due = (epoch + 1) % self.config.eval_every == 0 or epoch + 1 == self.config.epochs
-        return EpochRecord(epoch, total / count, self.evaluate()["val"] if due else None)
+def _loss(logits: torch.Tensor, y: NDArray[Any]) -> torch.Tensor:
+    if y.ndim == 2:
+        return functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(y.astype(np.float32)))
+    return functional.cross_entropy(logits, torch.from_numpy(y))
 
-    def _step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> float:
-        """Take one optimisation step; return the mean loss over the seeds."""
-        make_block = BLOCK_MAKERS[self.aggregation]
-        blocks = [make_block(layer.adj) for layer in batch.layers]
-        logits = self.model(torch.from_numpy(batch.x), blocks)
-        loss = functional.cross_entropy(logits, torch.from_numpy(batch.y))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        return loss.item()
 
-    def _result(self, best_epoch: int, history: list[EpochRecord]) -> TrainResult:
-        return TrainResult(
-            dataset=self.dataset.name,
-            sampler=repr(self.sampler),
-            metric=self.dataset.metric,
-            best_epoch=best_epoch,
-            num_parameters=sum(p.numel() for p in self.model.parameters()),
-            bayes_rate=self.dataset.meta.get("bayes_rate"),
-            history=history,
-            **self.evaluate(),
-            seconds={**self.loader.seconds, **self.seconds},
-        )
+def _fingerprint(features: FeatureSource) -> str:
+    """Hash of 64 rows spread over all: tells scaled features from others without reading them all."""
+    rows = np.linspace(0, features.num_rows - 1, num=min(64, features.num_rows)).astype(np.int64)
+    return sha256(features.gather(rows).tobytes()).hexdigest()[:16]
 
-    @contextmanager
-    def _seeded(self) -> Iterator[None]:
-        """Seed torch's global generator within, and leave it as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.random_seed)
-            yield
 
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
+def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    expected = "what state_dict() of a Trainer returned"
+    missing = {"law_version", "settings", "progress", "model", "loader"} - set(state)
+    if missing:
+        raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
+    theirs = {**state["settings"], "law_version": state["law_version"]}
+    mine = {**settings, "law_version": keys.LAW_VERSION}
+    names = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
+    if names:
+        told = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
+        given = f"a checkpoint with other settings: {told}"
+        raise InputError(argument="resume", given=given, expected="the settings of the run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,7 @@ def test_train_prints_tables():
         "settings: --sampler graphsage --fanouts 5 --batch-size 512 --bulk-size 64 ",
         " --hidden 8 ",
         " --epochs 2 --lr 0.01 ",
+        " --optimizer adam ",
         "test accuracy",
         "Bayes rate",
         "sampling",
@@ -127,18 +129,17 @@ def test_train_prints_json(sampler):
     sizes = ["--" + name.replace("_", "-"), "50,40"]
     result = run("train", "rmat:7,4", "--sampler", sampler, *sizes, "--epochs", "1", "--json")
     assert result.exit_code == 0, result.output
-    (report,) = json.loads(result.stdout)
+    (report,) = json.loads(result.stdout)["runs"]
     assert report["dataset"] == "rmat"
     assert 0 <= report["test"] <= 1
     assert len(report["history"]) == 1
-    assert report["settings"]["sampler"] == sampler
-    assert report["settings"][name] == [50, 40]
+    assert report["settings"]["sampler"].endswith("([50, 40])")
 
 
 def test_rewire_and_seed():
     pytest.importorskip("torch")
     options = ["--epochs", "1", "--json", "--random-seed", "3"]
-    (report,) = json.loads(run("train", "planted:400,5", "--rewire", *options).stdout)
+    (report,) = json.loads(run("train", "planted:400,5", "--rewire", *options).stdout)["runs"]
     assert report["dataset"] == "planted-rewired"
     assert report["bayes_rate"] is None
 
@@ -161,6 +162,83 @@ def test_settings_give_the_same_run_again():
     assert settings in again.stdout
     tables = [result.stdout[: result.stdout.index("time per phase")] for result in (first, again)]
     assert tables[0] == tables[1]
+
+
+def test_several_seeds_give_mean_and_deviation():
+    pytest.importorskip("torch")
+    options = ["train", "planted:400,5", "--epochs", "1", "--seeds", "3", "--random-seed", "4"]
+    report = json.loads(run(*options, "--json").stdout)
+    tests = [single["test"] for single in report["runs"]]
+    assert [single["settings"]["random_seed"] for single in report["runs"]] == [4, 5, 6]
+    assert report["summary"]["test"]["mean"] == pytest.approx(statistics.mean(tests))
+    assert report["summary"]["test"]["std"] == pytest.approx(statistics.stdev(tests))
+    assert "mean +- deviation" in run(*options).stdout
+
+
+def test_a_run_folder_and_its_resumption(tmp_path):
+    pytest.importorskip("torch")
+    folder = tmp_path / "run"
+    options = ["train", "planted:400,5", "--epochs", "2", "--seeds", "2", "--lr", "0.02", "--fanouts", "4,3"]
+    first = run(*options, "--out", str(folder), "--json")
+    assert first.exit_code == 0, first.output
+    settings = (folder / "config.toml").read_text("utf-8")
+    assert "lr = 0.02" in settings
+    assert {path.name for path in folder.iterdir()} >= {"results.json", "split-0-seed-0", "split-0-seed-1"}
+    again = run("train", "--resume", str(folder), "--json")
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["runs"][0]["test"] == json.loads(first.stdout)["runs"][0]["test"]
+    copy = run("train", "--config", str(folder / "config.toml"), "--json")
+    scores = [[single["val"] for single in json.loads(result.stdout)["runs"]] for result in (first, copy)]
+    assert scores[0] == scores[1]
+    other = run("train", "--resume", str(folder), "--lr", "0.5", "--hidden", "9")
+    assert other.exit_code == 2
+    assert "--hidden 9 (there 64), --lr 0.5 (there 0.02)" in other.stderr
+    taken = run(*options, "--out", str(folder))
+    assert taken.exit_code == 2
+    assert f"--resume {folder}" in taken.stderr
+
+
+def test_a_file_of_settings(tmp_path):
+    pytest.importorskip("torch")
+    config = tmp_path / "a.toml"
+    config.write_text('[train]\ndataset = "planted:400,5"\nfanouts = [4, 3]\nlr = 0.02\nepochs = 1\n[other]\na = 1\n')
+    settings = run("train", "--config", str(config), "--lr", "0.5").stdout
+    assert "GraphSAGE([4, 3])" in settings
+    assert " --epochs 1 --lr 0.5 " in settings
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[train]\nepoch = 1", "the key 'epoch' in [train]; expected options of train. Did you mean 'epochs'?"),
+        ("[train]\nzzz = 1", "the key 'zzz' in [train]; expected options of train. See spsample train --help"),
+        ("[train]\nconfig = 'a'", "the key 'config' in [train]"),
+        ("train = 1", "train = 1; expected a table [train]"),
+        ("[train", "a file that is not TOML"),
+        ("[train]\nepochs = 2020-01-01", "epochs of type date; expected a number, a text"),
+    ],
+)
+def test_a_bad_file_of_settings(tmp_path, text, words):
+    config = tmp_path / "a.toml"
+    config.write_text(text)
+    result = run("train", "--config", str(config))
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_missing_files_of_settings(tmp_path):
+    assert "which is no file" in run("train", "--config", str(tmp_path)).stderr
+    assert "without config.toml" in run("train", "--resume", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.name)
+def test_committed_settings_are_known(path):
+    """Every key is an option; the data set need not be there."""
+    command = get_command(app).commands["train"]
+    context = command.make_context("train", ["--config", str(path)])
+    assert context.params["epochs"] >= 1
+    assert context.params["evaluation"] == "both"
 
 
 @pytest.mark.parametrize(
@@ -195,6 +273,12 @@ def test_settings_give_the_same_run_again():
         (["planted:400", "--hidden", "0"], "--hidden: got 0"),
         (["planted:400", "--backend", "other"], "--backend: got 'other'"),
         (["planted:400", "--random-seed", "-1"], "--random-seed: got -1"),
+        (["planted:400", "--seeds", "0"], "--seeds: got 0"),
+        (["planted:400", "--schedule", "other"], "--schedule: got 'other'"),
+        (["planted:400", "--test-sizes", "5"], "--test-sizes: got 1 sizes"),
+        (["planted:400", "--evaluation-memory", "lots"], "--evaluation-memory: got 'lots'"),
+        (["planted:400", "--model", "gat", "--heads", "7"], "--heads: got 7"),
+        (["planted:400", "--tensorboard"], "--tensorboard: got it without --out"),
     ],
 )
 def test_errors_are_one_line(arguments, words):

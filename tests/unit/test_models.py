@@ -9,14 +9,25 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.features import FeatureStore  # noqa: E402
-from spsample.training import ModelConfig, TrainConfig, Trainer, build_model, full_logits  # noqa: E402
-from spsample.training.blocks import full_rows, mean_block, value_block  # noqa: E402
-from spsample.training.metrics import accuracy, roc_auc  # noqa: E402
-from spsample.training.models import MODELS, GraphConv  # noqa: E402
+from spsample.training import (  # noqa: E402
+    BlockMaker,
+    GATConv,
+    GCNConv,
+    ModelConfig,
+    SAGEConv,
+    build_model,
+    full_logits,
+    register_model,
+    sampled_logits,
+    stack,
+)
+from spsample.training.blocks import mean_block, row_totals, value_block  # noqa: E402
 
 INDPTR = np.array([0, 2, 2, 5])
 INDICES = np.array([1, 3, 0, 3, 3], dtype=np.int32)
@@ -74,55 +85,165 @@ def test_read_only_arrays_raise_no_warning(recwarn):
     assert not recwarn.list
 
 
-def test_full_rows_of_a_graph():
-    edge_index = np.array([[1, 2, 2, 0], [0, 0, 1, 2]])
-    graph = sp.Graph.from_edge_index(edge_index, num_nodes=3, edge_weight=np.array([1.0, 3.0, 5.0, 2.0]))
-    plain = sp.Graph.from_edge_index(edge_index, num_nodes=3)
-    h = torch.eye(3)
+def whole_block(graph, ids=None, hops=1):
+    """Whole neighbourhoods of some vertices, of all by default, and the vertices that layer 1 reads."""
+    ids = np.arange(graph.num_nodes) if ids is None else ids
+    sampler = sp.GraphSAGE([-1] * hops)
+    batch = sp.bulk_sample(graph, ids, sampler, batch_size=len(ids))[0]
+    return [BlockMaker(graph, sampler)(layer) for layer in batch.layers], batch.src_nodes
 
-    def rows(which, start, stop, aggregation):
-        return full_rows(which, start, stop, aggregation).aggregate(h).tolist()
 
-    assert rows(plain, 0, 2, "mean") == [[0, 0.5, 0.5], [0, 0, 1]]
-    assert rows(plain.normalized("row"), 0, 2, "values") == [[0, 0.5, 0.5], [0, 0, 1]]
-    assert rows(plain, 0, 1, "values") == [[0, 1, 1]]
-    assert rows(graph, 0, 1, "mean") == [[0, 0.25, 0.75]]
-    assert rows(graph, 1, 3, "values") == [[0, 0, 5], [2, 0, 0]]
+def random_graph(weighted=False):
+    rng = np.random.Generator(np.random.Philox(7))
+    edges = np.stack([rng.integers(0, 40, 150), rng.integers(0, 37, 150)])  # some vertices without neighbours
+    edges = edges[:, edges[0] != edges[1]]
+    weights = rng.random(edges.shape[1]) + 0.1 if weighted else None
+    return sp.Graph.from_edge_index(edges, num_nodes=40, edge_weight=weights), edges, weights
+
+
+def test_row_totals():
+    edges = np.array([[1, 2, 2, 0], [0, 0, 1, 2]])
+    plain = sp.Graph.from_edge_index(edges, num_nodes=3)
+    weighted = sp.Graph.from_edge_index(edges, num_nodes=3, edge_weight=np.array([1.0, 3.0, 5.0, 2.0]))
+    assert row_totals(plain).tolist() == [2, 1, 1]
+    assert row_totals(weighted).tolist() == [4, 5, 2]
+    assert row_totals(plain.normalized("row")).tolist() == [1, 1, 1]
+
+
+def test_a_block_without_degrees_says_so():
+    with pytest.raises(InputError, match="degrees"):
+        GCNConv(2, 2)(torch.randn(4, 2), mean_block(adj()))
 
 
 @pytest.mark.parametrize(("in_dim", "out_dim"), [(5, 3), (3, 5), (4, 4)])
-def test_convolution_is_its_formula(in_dim, out_dim):
-    conv = GraphConv(in_dim, out_dim)
+def test_sage_is_its_formula(in_dim, out_dim):
+    conv = SAGEConv(in_dim, out_dim)
     block = mean_block(adj())
     h = torch.randn(4, in_dim)
     expected = conv.root(h[:3]) + conv.neighbours(block.aggregate(h))
     assert torch.allclose(conv(h, block), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("architecture", sorted(MODELS))
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_full_evaluation_equals_a_full_minibatch(architecture, num_layers):
+@pytest.mark.parametrize(("in_dim", "out_dim"), [(6, 4), (4, 6)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_on_whole_neighbourhoods_convolutions_are_pygs(in_dim, out_dim, weighted):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, edges, weights = random_graph(weighted)
+    (block,), nodes = whole_block(graph)
+    x = torch.randn(40, in_dim)
+    h, edge_index = x[nodes], torch.from_numpy(edges)
+    gcn, theirs = GCNConv(in_dim, out_dim), pyg.GCNConv(in_dim, out_dim)
+    theirs.lin.weight = gcn.linear.weight
+    edge_weight = None if weights is None else torch.from_numpy(weights).float()
+    assert torch.allclose(gcn(h, block), theirs(x, edge_index, edge_weight), atol=1e-5)
+    if weighted:
+        return
+    sage, theirs = SAGEConv(in_dim, out_dim), pyg.SAGEConv(in_dim, out_dim)
+    theirs.lin_l.weight, theirs.lin_l.bias = sage.neighbours.weight, sage.root.bias
+    theirs.lin_r.weight = sage.root.weight
+    assert torch.allclose(sage(h, block), theirs(x, edge_index), atol=1e-5)
+    gat, theirs = GATConv(in_dim, out_dim, heads=2), pyg.GATConv(in_dim, out_dim // 2, heads=2)
+    theirs.lin.weight = gat.linear.weight
+    theirs.att_src.data, theirs.att_dst.data = gat.source.data[None], gat.target.data[None]
+    assert torch.allclose(gat(h, block), theirs(x, edge_index), atol=1e-5)
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3]), sp.LADIES([12]), sp.FastGCN([25])])
+def test_gcn_on_samples_is_right_on_average(sampler):
+    """The degrees are those of the whole graph: the mean over many samples is the whole neighbourhood's."""
+    graph, _, _ = random_graph()
+    source = graph if isinstance(sampler, sp.GraphSAGE) else graph.normalized("row")
+    conv, x = GCNConv(3, 3), torch.randn(40, 3)
+    seeds = np.tile(np.arange(6), 4000)
+    maker = BlockMaker(graph, sampler)
+    with torch.no_grad():
+        samples = [
+            conv(x[batch.src_nodes], maker(batch.layers[0]))
+            for batch in sp.bulk_sample(source, seeds, sampler, batch_size=6)
+        ]
+        (block,), nodes = whole_block(graph, np.arange(6))
+        exact = conv(x[nodes], block)
+    mean = torch.stack(samples).mean(0)
+    error = torch.stack(samples).std(0) / len(samples) ** 0.5
+    assert bool(((mean - exact).abs() <= 5 * error + 1e-5).all())
+
+
+def test_heads_divide_the_width():
+    with pytest.raises(InputError, match=r"^heads: got 3 for a width of 8"):
+        build_model(4, 2, 2, ModelConfig("gat", hidden=8, heads=3))
+
+
+STYLES = [(name, residual, norm) for name in ("sage", "gcn", "gat") for residual in (0, 1) for norm in (0, 1)]
+
+
+@pytest.mark.parametrize(("name", "residual", "norm"), [*STYLES, ("residual", 0, 0)])
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_full_evaluation_equals_the_naive_forward(name, residual, norm, num_layers, tmp_path):
     data = planted(120, degree=4)
-    model = build_model(4, 4, num_layers, ModelConfig(architecture, hidden=8, dropout=0.5))
+    config = ModelConfig(name, hidden=8, dropout=0.5, residual=bool(residual), layer_norm=bool(norm))
+    model = build_model(4, 4, num_layers, config)
     features = FeatureStore(data.x)
-    bulk = sp.bulk_sample(data.graph, [5, 60, 7], sp.GraphSAGE([-1] * num_layers), batch_size=3)
-    batch = bulk[0]
+    blocks, nodes = whole_block(data.graph, hops=num_layers)
     model.eval()
-    x = torch.from_numpy(features.gather(batch.src_nodes))
-    sampled = model(x, [mean_block(layer.adj) for layer in batch.layers]).detach().numpy()
+    naive = model(torch.from_numpy(features.gather(nodes)), blocks).detach().numpy()
     model.train()
-    for chunk_size in (7, 1000):
-        logits = full_logits(model, data.graph, features, "mean", chunk_size=chunk_size)
+    for budget, folder in ((1, None), (20_000, tmp_path), ("1GiB", None)):
+        logits = full_logits(model, data.graph, features, memory_budget=budget, activations=folder)
         assert logits.shape == (120, 4)
-        assert np.allclose(logits[[5, 60, 7]], sampled, atol=1e-5)
+        assert np.allclose(logits, naive, atol=1e-5)
     assert model.training
+    assert not list(tmp_path.iterdir())
+
+
+def test_full_evaluation_stays_within_its_budget(monkeypatch):
+    """No chunk has more edges and targets than the budget allows, but for a single vertex."""
+    from spsample.training import evaluation
+
+    data = planted(2000, degree=8)
+    sizes = []
+    real = evaluation.bulk_sample
+    monkeypatch.setattr(evaluation, "bulk_sample", lambda *a, **k: sizes.append(real(*a, **k)) or sizes[-1])
+    model = build_model(4, 4, 2, ModelConfig(hidden=8))
+    full_logits(model, data.graph, FeatureStore(data.x), memory_budget=296 * 500)
+    costs = [bulk[0].layers[0].adj.nnz + bulk[0].layers[0].adj.shape[0] for bulk in sizes]
+    assert len(costs) > 60
+    assert max(costs) <= 500
+
+
+def test_sampled_evaluation_with_whole_rows_is_full_evaluation():
+    data = planted(200, degree=4)
+    model = build_model(4, 4, 2, ModelConfig(hidden=8))
+    features, ids = FeatureStore(data.x), np.array([5, 60, 5, 7, 199])
+    sampler = sp.GraphSAGE([-1, -1])
+    blocks = BlockMaker(data.graph, sampler)
+    sampled = sampled_logits(model, data.graph, ids, sampler, features, blocks=blocks, batch_size=3)
+    assert np.allclose(sampled, full_logits(model, data.graph, features)[ids], atol=1e-5)
+
+
+def test_a_model_of_ones_own():
+    class Sum(nn.Module):
+        def __init__(self, in_dim, out_dim):
+            super().__init__()
+            self.linear = nn.Linear(in_dim, out_dim)
+
+        def forward(self, h, block):
+            return self.linear(h[: block.num_dst] + block.aggregate(h))
+
+    name = "sum of this test"
+    register_model(name)(lambda i, o, layers, config: stack(Sum, i, o, layers, config))
+    model = build_model(4, 3, 2, ModelConfig(name, hidden=8, residual=True))
+    data = planted(50)
+    assert full_logits(model, data.graph, FeatureStore(data.x)).shape == (50, 3)
+    with pytest.raises(InputError, match="a name that no model has yet"):
+        register_model(name)
 
 
 def test_layerwise_values_estimate_the_mean():
     """With room for every vertex the layer-wise samplers give the full aggregation."""
     data = planted(80, degree=5)
     h = torch.from_numpy(data.x)
-    exact = full_rows(data.graph, 0, 80, "mean").aggregate(h)
+    (block,), nodes = whole_block(data.graph)
+    exact = block.aggregate(h[nodes])
     for sampler in (sp.LADIES([80]), sp.FastGCN([80])):
         batch = sp.bulk_sample(data.graph.normalized("row"), np.arange(80), sampler, batch_size=80)[0]
         block = value_block(batch.layers[0].adj)
@@ -132,89 +253,3 @@ def test_layerwise_values_estimate_the_mean():
 def test_unknown_architecture():
     with pytest.raises(InputError, match="architecture: got 'other'"):
         ModelConfig("other")
-
-
-# ---- metrics
-
-
-def test_roc_auc_against_pairs():
-    rng = np.random.Generator(np.random.Philox(0))
-    y = rng.integers(0, 2, 60)
-    score = np.round(rng.random(60), 1)  # ties
-    positive, negative = score[y == 1][:, None], score[y == 0]
-    expected = ((positive > negative) + 0.5 * (positive == negative)).mean()
-    assert roc_auc(np.stack([-score / 2, score / 2], axis=1), y) == pytest.approx(expected)
-
-
-def test_roc_auc_against_scikit_learn():
-    metrics = pytest.importorskip("sklearn.metrics")
-    rng = np.random.Generator(np.random.Philox(1))
-    y, logits = rng.integers(0, 2, 500), rng.standard_normal((500, 2)).astype(np.float32)
-    assert roc_auc(logits, y) == pytest.approx(metrics.roc_auc_score(y, logits[:, 1] - logits[:, 0]))
-
-
-@pytest.mark.parametrize(("classes", "y"), [(3, [0, 1, 2]), (2, [1, 1, 1]), (2, [0, 0, 0])])
-def test_roc_auc_needs_two_classes(classes, y):
-    with pytest.raises(InputError, match=r"^metric: got 'roc_auc'"):
-        roc_auc(np.zeros((3, classes)), np.array(y))
-
-
-def test_accuracy():
-    assert accuracy(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), np.array([0, 1, 1])) == pytest.approx(2 / 3)
-
-
-# ---- trainer
-
-
-def train(sampler, data=None, **settings):
-    config = TrainConfig(**{"epochs": 3, "batch_size": 64, "learning_rate": 0.02, **settings})
-    return Trainer(data or planted(400, degree=5), sampler, ModelConfig(hidden=16, dropout=0.2), config)
-
-
-@pytest.mark.parametrize("sampler", [sp.GraphSAGE([5, 3]), sp.LADIES([64, 64]), sp.FastGCN([64, 64])])
-def test_training_is_reproducible_for_any_bulk_size(sampler):
-    torch.manual_seed(3)
-    before = torch.random.get_rng_state()
-    first, second = (train(sampler, bulk_size=size).fit() for size in (1, 8))
-    assert [record.loss for record in first.history] == [record.loss for record in second.history]
-    assert first.history[-1].loss < first.history[0].loss
-    assert (first.val, first.test) == (second.val, second.test)
-    assert torch.equal(before, torch.random.get_rng_state())
-
-
-def test_best_weights_are_restored():
-    trainer = train(sp.GraphSAGE([5]), epochs=6, eval_every=2)
-    result = trainer.fit()
-    evaluated = [record for record in result.history if record.val is not None]
-    assert [record.epoch for record in evaluated] == [1, 3, 5]
-    assert result.val == max(record.val for record in evaluated)
-    assert result.val == trainer.evaluate()["val"]
-    assert result.best_epoch in (1, 3, 5)
-    assert set(result.seconds) == {"sampling", "features", "waiting", "training", "evaluation"}
-    assert result.as_dict()["history"][0]["epoch"] == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "argument"),
-    [
-        ({"epochs": 0}, "epochs"),
-        ({"eval_every": 0}, "eval_every"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"learning_rate": float("nan")}, "learning_rate"),
-        ({"weight_decay": -1.0}, "weight_decay"),
-    ],
-)
-def test_bad_settings(settings, argument):
-    with pytest.raises(InputError) as caught:
-        TrainConfig(**settings)
-    assert caught.value.argument == argument
-
-
-def test_a_sampler_without_targets_is_refused():
-    with pytest.raises(InputError, match="include_targets=True"):
-        train(sp.GraphSAGE([3], include_targets=False))
-
-
-def test_divergence_is_an_error():
-    with pytest.raises(InputError, match="learning_rate"):
-        train(sp.GraphSAGE([3, 3]), learning_rate=1e30, epochs=5).fit()

@@ -1,0 +1,141 @@
+"""Checkpoints: files that are whole or not there, and say when they are damaged.
+
+A checkpoint is one line of text, ``spsample checkpoint 1 SHA256``, and what ``torch.save`` writes of a state, whose
+hash this is. It is read with ``weights_only=True``: a foreign file runs no code.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from spsample.errors import DataError, InputError
+from spsample.store.validation import require_int
+from spsample.training.callbacks import Callback
+
+if TYPE_CHECKING:
+    from spsample.training.results import EpochRecord, TrainResult
+    from spsample.training.trainer import Trainer
+
+__all__ = ["Checkpointer", "read_checkpoint", "write_checkpoint"]
+
+_MAGIC = b"spsample checkpoint 1 "
+
+
+def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
+    """Write a state under a temporary name, force it to the disk and rename it: a crash leaves the old file or the new.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "checkpoint.pt"
+    >>> write_checkpoint(path, {"weights": torch.arange(2), "epoch": 3})
+    >>> read_checkpoint(path)
+    {'weights': tensor([0, 1]), 'epoch': 3}
+    """
+    path = Path(path)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    scratch = path.with_name(f".{path.name}.partial")
+    with scratch.open("wb") as file:
+        file.write(_MAGIC + sha256(payload).hexdigest().encode() + b"\n")
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    _sync_folder(path.parent)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Return the state that was written.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is no checkpoint of this library, or it is damaged.
+    """
+    path = Path(path)
+    expected = "a checkpoint that spsample wrote"
+    if not path.is_file():
+        raise DataError(argument=str(path), given="no such file", expected=expected)
+    content = path.read_bytes()
+    header, _, payload = content.partition(b"\n")
+    if not header.startswith(_MAGIC):
+        raise DataError(argument=str(path), given="a file of another kind", expected=expected)
+    if header[len(_MAGIC) :].decode("ascii", "replace") != sha256(payload).hexdigest():
+        hint = "Take an older copy, or start the run again."
+        raise DataError(argument=str(path), given="a damaged or truncated file", expected=expected, hint=hint)
+    state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True)
+    return state
+
+
+class Checkpointer(Callback):
+    """Write the trainer's state every so many minutes, batches or epochs, whichever comes first, and at the end.
+
+    Parameters
+    ----------
+    path
+        The file, replaced each time.
+    every_minutes, every_batches, every_epochs
+        0 or None for never.
+
+    Raises
+    ------
+    InputError
+        If a number is negative.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        every_minutes: float | None = None,
+        every_batches: int | None = None,
+        every_epochs: int | None = 1,
+    ) -> None:
+        if (every_minutes or 0) < 0:
+            raise InputError(argument="every_minutes", given=str(every_minutes), expected="a number of at least 0")
+        self.path = Path(path)
+        self._minutes = every_minutes
+        self._batches = require_int("every_batches", every_batches or 0, minimum=0)
+        self._epochs = require_int("every_epochs", every_epochs or 0, minimum=0)
+        self._written = time.monotonic()
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """See `Callback`."""
+        every = bool(self._batches) and trainer.progress.step % self._batches == 0
+        if every or (self._minutes and time.monotonic() - self._written >= 60 * self._minutes):
+            self.write(trainer)
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """See `Callback`."""
+        if self._epochs and trainer.progress.epoch % self._epochs == 0:
+            self.write(trainer)
+
+    def on_end(self, trainer: Trainer, result: TrainResult) -> None:
+        """See `Callback`."""
+        self.write(trainer)
+
+    def write(self, trainer: Trainer) -> None:
+        """Write a checkpoint now."""
+        write_checkpoint(self.path, trainer.state_dict())
+        self._written = time.monotonic()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a rename to the disk, where folders can be opened for that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # not on Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,108 @@
+"""What a run leaves behind as it goes: JSON lines, and TensorBoard's files where wanted."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spsample.errors import MissingDependencyError
+from spsample.store.validation import require_int
+from spsample.training.callbacks import Callback
+
+if TYPE_CHECKING:
+    from spsample.training.results import EpochRecord
+    from spsample.training.trainer import Trainer
+
+__all__ = ["Journal", "TensorBoard"]
+
+
+class Journal(Callback):
+    """Write one line of JSON per epoch and per ``every_batches`` steps, each as it happens.
+
+    A line of steps has ``kind`` "steps", ``step`` (steps so far), ``epoch``, ``loss`` (mean over the steps since the
+    last such line), ``learning_rate``; one of an epoch has ``kind`` "epoch", ``step``, ``epoch``, ``loss`` (mean over
+    its seeds), ``val`` or null, ``learning_rate`` and ``seconds`` per phase so far. A resumed run cuts the file back to
+    where its checkpoint was taken, so that no step is in it twice.
+
+    Parameters
+    ----------
+    path
+        The file.
+    every_batches
+        Steps per line; 0 for none.
+    """
+
+    def __init__(self, path: str | Path, *, every_batches: int = 0) -> None:
+        self.path = Path(path)
+        self._every = require_int("every_batches", every_batches, minimum=0)
+        self._losses: list[float] = []
+        self._size = 0
+
+    def on_start(self, trainer: Trainer) -> None:
+        """See `Callback`."""
+        with self.path.open("ab") as file:
+            file.truncate(min(self._size, file.tell()))
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """See `Callback`."""
+        if not self._every:
+            return
+        self._losses.append(loss)
+        progress = trainer.progress
+        if progress.step % self._every == 0:
+            mean = math.fsum(self._losses) / len(self._losses)
+            self._losses = []
+            place = {"kind": "steps", "step": progress.step, "epoch": progress.epoch}
+            self._write({**place, "loss": mean, "learning_rate": trainer.schedule.learning_rate})
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """See `Callback`."""
+        seconds = {phase: round(value, 6) for phase, value in trainer.seconds.items()}
+        place = {"kind": "epoch", "step": trainer.progress.step}
+        self._write({**place, **vars(record), "seconds": seconds})
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Callback`."""
+        return {"size": self._size, "losses": list(self._losses)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Callback`."""
+        self._size, self._losses = state.get("size", 0), list(state.get("losses", []))
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self.path.open("ab") as file:
+            file.write(json.dumps(line).encode() + b"\n")
+            file.flush()
+            self._size = file.tell()
+
+
+class TensorBoard(Callback):
+    """Write loss, learning rate and validation metric for TensorBoard, by epoch.
+
+    Parameters
+    ----------
+    folder
+        Of the event files.
+
+    Raises
+    ------
+    MissingDependencyError
+        If tensorboard is not installed.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise MissingDependencyError(package="tensorboard", needed_for="TensorBoard's files") from error
+        self._writer: Any = SummaryWriter(str(folder))
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """See `Callback`."""
+        values = {"loss": record.loss, "learning_rate": record.learning_rate, "val": record.val}
+        for name, value in values.items():
+            if value is not None:
+                self._writer.add_scalar(name, value, record.epoch)
+        self._writer.flush()

@@ -1,0 +1,85 @@
+"""Where a training run stands: the epoch under way, the epochs that are over, the best weights, patience."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spsample.training.results import EpochRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["Best", "Progress"]
+
+
+@dataclass
+class Best:
+    """The weights that were best on the validation vertices, and how many evaluations ago that was."""
+
+    epoch: int = -1
+    val: float = float("-inf")
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    age: int = 0
+
+    def consider(self, epoch: int, val: float, model: nn.Module) -> None:
+        """Keep the model's weights if ``val`` is better than ever."""
+        if val > self.val:
+            self.epoch, self.val, self.age = epoch, val, 0
+            self.weights = copy.deepcopy(model.state_dict())
+        else:
+            self.age += 1
+
+    def is_older_than(self, patience: int | None) -> bool:
+        """Whether patience has run out."""
+        return patience is not None and self.age >= patience
+
+
+@dataclass
+class Progress:
+    """Counts and sums of a run.
+
+    Attributes
+    ----------
+    epoch
+        The epoch under way, from 0.
+    step
+        Optimisation steps so far, in all epochs.
+    loss_sum, num_seeds
+        Of the epoch under way: the losses' sum over its seeds so far, and their number.
+    history
+        The epochs that are over.
+    best
+        The best weights so far.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    num_seeds: int = 0
+    history: list[EpochRecord] = field(default_factory=list)
+    best: Best = field(default_factory=Best)
+
+    def add_step(self, loss: float, num_seeds: int) -> None:
+        """Take note of a step."""
+        self.step += 1
+        self.loss_sum += loss * num_seeds
+        self.num_seeds += num_seeds
+
+    def close_epoch(self, record: EpochRecord) -> None:
+        """Take note of an epoch that is over, and begin the next one."""
+        self.history.append(record)
+        self.epoch += 1
+        self.loss_sum, self.num_seeds = 0.0, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything, as plain values and tensors."""
+        fields = {name: getattr(self, name) for name in ("epoch", "step", "loss_sum", "num_seeds")}
+        return {**fields, "history": [asdict(record) for record in self.history], "best": dict(vars(self.best))}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Progress:
+        """Return the progress that `state_dict` was taken of."""
+        history = [EpochRecord(**record) for record in state["history"]]
+        return cls(**{**state, "history": history, "best": Best(**state["best"])})

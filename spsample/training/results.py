@@ -1,0 +1,67 @@
+"""What a training run gives: `EpochRecord`, `TrainResult`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["EpochRecord", "TrainResult"]
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: mean training loss, the metric on the validation vertices where evaluated, the learning rate."""
+
+    epoch: int
+    loss: float
+    val: float | None = None
+    learning_rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of a training run.
+
+    Attributes
+    ----------
+    dataset, sampler, metric
+        What was trained, in words.
+    val, test
+        The metric of the weights that were best on the validation vertices, with full neighbourhoods, or with sampled
+        ones where ``evaluation="sampled"``.
+    best_epoch
+        The epoch of these weights, from 0.
+    num_parameters
+        Of the model.
+    seconds
+        Time per phase: ``sampling`` and ``features`` (in threads beside the training where there is prefetch),
+        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``.
+    bayes_rate
+        The best accuracy possible, where it is known.
+    sampled
+        ``val`` and ``test`` of the same weights with sampled neighbourhoods, where ``evaluation="both"``.
+    settings
+        What decided the result: of data, sampler, model and optimisation.
+    stopped_early
+        Whether patience ran out.
+    history
+        All epochs.
+    """
+
+    dataset: str
+    sampler: str
+    metric: str
+    val: float
+    test: float
+    best_epoch: int
+    num_parameters: int
+    seconds: dict[str, float]
+    bayes_rate: float | None = None
+    sampled: dict[str, float] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    stopped_early: bool = False
+    history: list[EpochRecord] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain Python values, ready for JSON."""
+        return asdict(self)

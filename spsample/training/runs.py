@@ -1,0 +1,175 @@
+"""Run folders: what training leaves on disk, and where it goes on from.
+
+::
+
+    RUN/config.toml       the effective settings (written by the command line)
+    RUN/metrics.jsonl     one line per epoch, and per some steps
+    RUN/checkpoint.pt     where the run stands
+    RUN/results.json      figures of merit, once it is over
+    RUN/curves.png        loss and validation metric by epoch
+    RUN/phases.png        seconds per phase
+
+Runs on several splits or seeds have a folder each below ``RUN``, and a summary in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.errors import DataError, InputError, MissingDependencyError
+from spsample.training.checkpoint import Checkpointer, read_checkpoint
+from spsample.training.journal import Journal, TensorBoard
+from spsample.training.plots import plot_curves, plot_phases
+from spsample.training.results import EpochRecord, TrainResult
+
+if TYPE_CHECKING:
+    from spsample.training.callbacks import Callback
+    from spsample.training.trainer import Trainer
+
+__all__ = ["Recording", "RunFolder", "summary"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How often a run writes to its folder.
+
+    Attributes
+    ----------
+    checkpoint_minutes, checkpoint_batches, checkpoint_epochs
+        As in `Checkpointer`; 0 for never.
+    log_every
+        Steps per line of ``metrics.jsonl``, 0 for lines per epoch alone.
+    tensorboard
+        Write TensorBoard's files too.
+    """
+
+    checkpoint_minutes: float = 10.0
+    checkpoint_batches: int = 0
+    checkpoint_epochs: int = 1
+    log_every: int = 0
+    tensorboard: bool = False
+
+
+class RunFolder:
+    """The folder of one run, made where it is missing.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import spsample as sp
+    >>> from spsample.data import planted
+    >>> from spsample.training import ModelConfig, TrainConfig, Trainer
+    >>> folder = RunFolder(Path(tempfile.mkdtemp()) / "run")
+    >>> trainer = Trainer(planted(300), sp.GraphSAGE([5]), ModelConfig(hidden=8), TrainConfig(epochs=2))
+    >>> result = folder.fit(trainer, Recording())
+    >>> sorted(path.name for path in folder.path.iterdir())
+    ['checkpoint.pt', 'curves.png', 'metrics.jsonl', 'phases.png', 'results.json']
+    >>> folder.result() == result
+    True
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.toml"
+        self._checkpoint = self.path / "checkpoint.pt"
+        self._results = self.path / "results.json"
+
+    def create(self) -> None:
+        """Make a new folder, or take an empty one.
+
+        Raises
+        ------
+        InputError
+            If there are files in it.
+        """
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            hint = f"Give another folder, or go on with that run: --resume {self.path}"
+            raise InputError(
+                argument="--out", given=f"{str(self.path)!r}, which exists", expected="a new folder", hint=hint
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def below(self, name: str) -> RunFolder:
+        """Return the folder of one of several runs."""
+        return RunFolder(self.path / name)
+
+    def result(self) -> TrainResult | None:
+        """Return the result of a run that is over, None of one that is not.
+
+        Raises
+        ------
+        DataError
+            If ``results.json`` is not what was written.
+        """
+        if not self._results.is_file():
+            return None
+        try:
+            (run,) = json.loads(self._results.read_text("utf-8"))["runs"]
+            return TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
+        except (ValueError, KeyError, TypeError) as error:
+            given = f"a file that cannot be read ({error})"
+            raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
+
+    def fit(self, trainer: Trainer, recording: Recording) -> TrainResult:
+        """Train, from the checkpoint on where there is one, and write results and figures.
+
+        Raises
+        ------
+        DataError, InputError
+            If the checkpoint is damaged, or of other settings.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        trainer.callbacks += self._callbacks(recording)
+        if self._checkpoint.is_file():
+            trainer.load_state_dict(read_checkpoint(self._checkpoint))
+        result = trainer.fit()
+        self.finish([result])
+        return result
+
+    def finish(self, results: Sequence[TrainResult]) -> None:
+        """Write results and figures of one run or of several; figures only where matplotlib is installed."""
+        try:
+            plot_curves(results, self.path / "curves.png")
+            plot_phases(results, self.path / "phases.png")
+        except MissingDependencyError:
+            pass
+        scratch = self._results.with_name(".results.json.partial")
+        scratch.write_text(json.dumps(summary(results), indent=2) + "\n", "utf-8")
+        os.replace(scratch, self._results)
+
+    def _callbacks(self, recording: Recording) -> list[Callback]:
+        callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]
+        if recording.tensorboard:
+            callbacks.append(TensorBoard(self.path / "tensorboard"))
+        checkpointer = Checkpointer(
+            self._checkpoint,
+            every_minutes=recording.checkpoint_minutes,
+            every_batches=recording.checkpoint_batches,
+            every_epochs=recording.checkpoint_epochs,
+        )
+        return [*callbacks, checkpointer]
+
+
+def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
+    """Return runs and, of several, mean and standard deviation (with n - 1) of their scores, ready for JSON."""
+    report: dict[str, Any] = {"runs": [result.as_dict() for result in results]}
+    if len(results) > 1:
+        scores = {part: np.array([getattr(result, part) for result in results]) for part in ("val", "test")}
+        if all(result.sampled for result in results):
+            scores |= {f"sampled_{part}": np.array([(r.sampled or {})[part] for r in results]) for part in scores}
+        report["summary"] = {
+            part: {"mean": float(values.mean()), "std": float(values.std(ddof=1))} for part, values in scores.items()
+        }
+    return report

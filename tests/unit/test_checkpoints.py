@@ -1,0 +1,271 @@
+"""Checkpoints, resumption and run folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+import spsample as sp  # noqa: E402
+from spsample.data import planted  # noqa: E402
+from spsample.errors import DataError, InputError, MissingDependencyError  # noqa: E402
+from spsample.training import (  # noqa: E402
+    Callback,
+    Checkpointer,
+    ModelConfig,
+    TrainConfig,
+    Trainer,
+    read_checkpoint,
+    write_checkpoint,
+)
+from spsample.training.runs import Recording, RunFolder  # noqa: E402
+
+DATA = planted(400, degree=5)  # 240 vertices to train on: 8 batches
+SAMPLERS = {"graphsage": sp.GraphSAGE([4, 3]), "ladies": sp.LADIES([64, 64])}
+STEPS = 4 * 8
+
+
+class Losses(Callback):
+    def __init__(self, stop_at=None):
+        self.values, self.stop_at, self.state = [], stop_at, None
+
+    def on_step(self, trainer, loss):
+        self.values.append(loss)
+        if trainer.progress.step == self.stop_at:
+            self.state = trainer.state_dict()
+            raise KeyboardInterrupt
+
+
+def trainer(callbacks=(), sampler="graphsage", model=None, data=DATA, **changes):
+    config = TrainConfig(
+        **{"epochs": 4, "batch_size": 30, "bulk_size": 3, "learning_rate": 0.02, "eval_every": 2, **changes}
+    )
+    model = model or ModelConfig(hidden=8, dropout=0.5)
+    return Trainer(data, SAMPLERS.get(sampler, sampler), model, config, callbacks)
+
+
+def outcome(result):
+    return {**result.as_dict(), "seconds": None}
+
+
+KINDS = {
+    "plain": {},
+    "ladies": {"sampler": "ladies", "schedule": "cosine", "warmup_epochs": 1, "optimizer": "sgd"},
+    "gat": {"model": ModelConfig("gat", hidden=8, dropout=0.5, residual=True), "schedule": "plateau", "decay_every": 1},
+    "step": {"schedule": "step", "decay_every": 1, "clip_norm": 0.1, "patience": 1, "optimizer": "adamw"},
+}
+ALONE = {}
+
+
+def alone(kind):
+    """Losses and result of a run without interruption."""
+    if kind not in ALONE:
+        losses = Losses()
+        result = trainer([losses], **KINDS[kind]).fit()
+        ALONE[kind] = losses.values, outcome(result)
+    return ALONE[kind]
+
+
+@settings(max_examples=25)
+@given(kind=st.sampled_from(sorted(KINDS)), where=st.integers(1, STEPS))
+def test_a_resumed_run_is_the_run_itself(kind, where, tmp_path_factory):
+    values, result = alone(kind)
+    stopped = Losses(min(where, len(values)))
+    with pytest.raises(KeyboardInterrupt):
+        trainer([stopped], **KINDS[kind]).fit()
+    path = tmp_path_factory.mktemp("checkpoint") / "checkpoint.pt"
+    write_checkpoint(path, stopped.state)
+    torch.manual_seed(where)
+    rest = Losses()
+    resumed = trainer([rest], **KINDS[kind])
+    resumed.load_state_dict(read_checkpoint(path))
+    assert outcome(resumed.fit()) == result
+    assert stopped.values + rest.values == values
+
+
+def test_two_threads_resume_to_the_same_bits():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        whole, stopped, rest = Losses(), Losses(10), Losses()
+        trainer([whole]).fit()
+        with pytest.raises(KeyboardInterrupt):
+            trainer([stopped]).fit()
+        resumed = trainer([rest])
+        resumed.load_state_dict(stopped.state)
+        resumed.fit()
+    finally:
+        torch.set_num_threads(before)
+    assert stopped.values + rest.values == whole.values
+
+
+def test_bulk_size_may_change_on_resumption():
+    values, result = alone("plain")
+    stopped, rest = Losses(5), Losses()
+    with pytest.raises(KeyboardInterrupt):
+        trainer([stopped]).fit()
+    resumed = trainer([rest], bulk_size=64)
+    resumed.load_state_dict(stopped.state)
+    assert outcome(resumed.fit()) == result
+    assert stopped.values + rest.values == values
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    trainer([Checkpointer(path)], epochs=1).fit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"learning_rate": 0.1}, ["learning_rate 0.02 (here 0.1)"]),
+        ({"batch_size": 31, "patience": 7}, ["batch_size", "patience"]),
+        ({"model": ModelConfig("gcn", hidden=8, dropout=0.5)}, ["architecture 'sage' (here 'gcn')"]),
+        ({"sampler": "ladies"}, ["sampler 'GraphSAGE([4, 3])'"]),
+        ({"data": planted(400, degree=5, random_seed=1)}, ["features"]),
+        ({"data": dataclasses.replace(DATA, metric="f1_macro")}, ["metric 'accuracy' (here 'f1_macro')"]),
+    ],
+)
+def test_other_settings_are_refused_by_name(checkpoint, changes, names):
+    with pytest.raises(InputError, match=r"^resume: got a checkpoint with other settings") as caught:
+        trainer(**{"epochs": 1, **changes}).load_state_dict(read_checkpoint(checkpoint))
+    for name in names:
+        assert name in str(caught.value)
+
+
+def test_another_law_is_refused(checkpoint):
+    state = {**read_checkpoint(checkpoint), "law_version": 0}
+    with pytest.raises(InputError, match="law_version 0"):
+        trainer(epochs=1).load_state_dict(state)
+
+
+@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_damage_is_noticed(where, bit):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.pt"
+        write_checkpoint(path, {"weights": torch.arange(50)})
+        content = bytearray(path.read_bytes())
+        content[int(where * len(content))] ^= 1 << bit
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"damaged|another kind"):
+            read_checkpoint(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and so on", b"spsample checkpoint 1 "])
+def test_foreign_files_are_refused(tmp_path, content):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"damaged|another kind"):
+        read_checkpoint(path)
+    with pytest.raises(DataError, match="no such file"):
+        read_checkpoint(tmp_path / "other.pt")
+    torch.save({"a": 1}, path)
+    with pytest.raises(DataError, match="another kind"):
+        read_checkpoint(path)
+
+
+def test_a_truncated_checkpoint_is_refused(checkpoint):
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    with pytest.raises(DataError, match="damaged or truncated"):
+        read_checkpoint(checkpoint)
+
+
+def test_an_interrupted_write_leaves_the_old_checkpoint(checkpoint, monkeypatch):
+    before = checkpoint.read_bytes()
+
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_checkpoint(checkpoint, {"a": 1})
+    assert checkpoint.read_bytes() == before
+
+
+def test_when_checkpoints_are_written(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr("spsample.training.checkpoint.write_checkpoint", lambda path, state: written.append(state))
+
+    def steps(**options):
+        written.clear()
+        trainer([Checkpointer(tmp_path / "c", **options)], epochs=2).fit()
+        return [state["progress"]["step"] for state in written]
+
+    assert steps(every_epochs=1) == [8, 16, 16]
+    assert steps(every_epochs=0, every_batches=5) == [5, 10, 15, 16]
+    assert steps(every_epochs=0, every_minutes=1e-9) == [*range(1, 17), 16]
+    assert steps(every_epochs=None) == [16]
+    with pytest.raises(InputError, match="every_minutes"):
+        Checkpointer(tmp_path / "c", every_minutes=-1)
+
+
+# ---- run folders
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    result = folder.fit(trainer(), Recording(log_every=3))
+    assert {path.name for path in folder.path.iterdir()} >= {"metrics.jsonl", "checkpoint.pt", "results.json"}
+    steps = [line for line in lines(folder) if line["kind"] == "steps"]
+    epochs = [line for line in lines(folder) if line["kind"] == "epoch"]
+    assert [line["step"] for line in steps] == list(range(3, 33, 3))
+    assert [line["loss"] for line in epochs] == [record.loss for record in result.history]
+    assert [line["val"] is None for line in epochs] == [True, False, True, False]
+    assert folder.result() == result
+    assert outcome(folder.fit(trainer(), Recording(log_every=3))) == outcome(result)  # nothing is left to train
+    with pytest.raises(InputError, match=r"--out: got .*which exists; expected a new folder"):
+        folder.create()
+
+
+def test_a_resumed_journal_has_every_step_once(tmp_path):
+    whole, folder = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
+    recording = Recording(checkpoint_batches=3, log_every=2)
+    whole.fit(trainer(), recording)
+    for stop in (7, 20):
+        with pytest.raises(KeyboardInterrupt):
+            folder.fit(trainer([Losses(stop)]), recording)
+    folder.fit(trainer(), recording)
+    runs = [[{**line, "seconds": 0} for line in lines(each)] for each in (whole, folder)]
+    assert runs[0] == runs[1]
+
+
+def test_unreadable_results(tmp_path):
+    folder = RunFolder(tmp_path)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(DataError, match="the results of one run"):
+        folder.result()
+
+
+def test_tensorboard_where_installed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingDependencyError, match="tensorboard"):
+            folder.fit(trainer(epochs=1), Recording(tensorboard=True))
+        return
+    folder.fit(trainer(epochs=1), Recording(tensorboard=True))
+    assert list((folder.path / "tensorboard").iterdir())
+
+
+def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    folder = RunFolder(tmp_path / "run")
+    folder.fit(trainer(epochs=1), Recording())
+    assert not list(folder.path.glob("*.png"))
+    assert (folder.path / "results.json").is_file()
