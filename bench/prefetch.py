@@ -39,11 +39,11 @@ class Turn:
 
 
 def prefetch(
-    dataset: Annotated[str, typer.Option(help="Data set with features and labels.")] = "planted:100000,100,16",
+    dataset: Annotated[str, typer.Option(help="Data set with features and labels.")] = "planted:400000,100,16",
     layer_sizes: Annotated[str, typer.Option(help="Of LADIES, whose two sides take about as long.")] = "512,512",
     batch_size: Annotated[int, typer.Option(help="b")] = 1024,
     bulk_size: Annotated[int, typer.Option(help="k")] = 8,
-    hidden: Annotated[int, typer.Option(help="Width of the model: sets how long training takes.")] = 24,
+    hidden: Annotated[int, typer.Option(help="Width of the model: sets how long training takes.")] = 64,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder of prefetch.jsonl.")] = Path("bench/results"),
 ) -> None:

@@ -139,15 +139,22 @@ class FeatureStore:
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._x):
             _touch(self._x, wanted)
-        rows = self._x[wanted]
+        dense = _rows(self._x, wanted)
         self._waited = self._mapped and _major_faults() > faults
-        dense = rows.toarray() if sparse.issparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def __repr__(self) -> str:
         kind = "sparse" if sparse.issparse(self._x) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
         return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
+
+
+def _rows(x: Any, ids: NDArray[np.int64]) -> NDArray[Any]:
+    """Dense rows of x. `numpy.take` leaves Python's global lock to others, and is faster than ``x[ids]``."""
+    if sparse.issparse(x):
+        rows: NDArray[Any] = x[ids].toarray()
+        return rows
+    return np.take(np.asarray(x), ids, axis=0, mode="clip")  # the ids are known to be in range
 
 
 def _major_faults() -> int:
