@@ -67,7 +67,7 @@ maps = "/proc/self/maps"
 if os.path.exists(maps):
     assert not [line for line in open(maps) if "gomp" in line or "libomp" in line]
 try:
-    spsample.cli.main.app(["train", "none.npz"])
+    spsample.cli.main.app(["info", "none.npz"])
 except SystemExit:
     print(os.environ["OMP_WAIT_POLICY"])
 """
