@@ -125,9 +125,9 @@ def test_an_interrupted_fit_goes_on(kind, stop, monkeypatch):
     losses = Losses(9 if stop == "step" else None)
     run = trainer([losses], **KINDS[kind])
     target = {"step": None, "evaluation": "_scores", "sampling": "_step"}[stop]
+    if target is not None:
+        monkeypatch.setattr(run, target, raiser(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        if target is not None:
-            monkeypatch.setattr(run, target, raiser(KeyboardInterrupt))
         run.fit()
     monkeypatch.undo()
     torch.rand(3)
