@@ -90,11 +90,15 @@ def set_defaults(ctx: typer.Context, path: str | Path) -> None:
     """
     command = ctx.command.name or ""
     names = _names(ctx.command.params)
+    flags = {param.name for param in ctx.command.params if getattr(param, "is_flag", False)}
     defaults: dict[str, Any] = {}
     for key, value in read_config(path, command).items():
         name = key.replace("-", "_")
         if name not in names:
             raise _unknown(path, command, key, names)
+        if isinstance(value, bool) != (names[name] in flags):
+            expected = "true or false" if names[name] in flags else "a number or a text"
+            raise InputError(argument=str(path), given=f"{key} = {value!r}", expected=expected)
         defaults[names[name]] = _as_words(path, key, value)
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
 from spsample.sparse.units import format_bytes
 
@@ -89,6 +90,7 @@ def convert(
     memory_budget: _Budget = None,
     threads: _Threads = None,
     random_seed: _Seed = 0,
+    config: Annotated[str | None, ConfigOption] = None,
     as_json: _Json = False,
 ) -> None:
     """Convert a graph once, to a store that every command opens at once, whatever its size.

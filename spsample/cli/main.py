@@ -27,13 +27,18 @@ __all__ = ["app"]
 
 
 class _Group(TyperGroup):
-    """A group of commands that ends with one line and exit code 2 on an error of the project's own."""
+    """A group of commands that ends with one line and exit code 2 on an error of the project's own, or the system's.
+
+    The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except SpSampleError as error:
+        except BrokenPipeError:
+            raise
+        except (SpSampleError, OSError) as error:
             print(f"spsample: error: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
 

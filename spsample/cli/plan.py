@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import sampling
+from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def plan(
     memory_budget: sampling.MemoryBudget = None,
     bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of so many batches.")] = None,
     prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
+    config: Annotated[str | None, ConfigOption] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Predict the memory of bulks, and the largest number of batches that fits in a budget.
@@ -53,8 +55,8 @@ def plan(
         sampling.seeds_of(dataset, seeds),
         sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
         batch_size=batch_size,
-        bulk_size=bulk_size or "auto",
-        memory_budget=memory_budget or _available(),
+        bulk_size="auto" if bulk_size is None else bulk_size,
+        memory_budget=_available() if memory_budget is None else memory_budget,
         prefetch=prefetch,
         features=dataset.x,
         edge_ids=edge_ids,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import sampling
+from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
 from spsample.errors import InputError
 
@@ -45,6 +46,7 @@ def sample(
     epoch: Annotated[int, typer.Option(help="Which epoch.")] = 0,
     random_seed: Annotated[int, typer.Option(help="Decides generated data, order and samples.")] = 0,
     form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
+    config: Annotated[str | None, ConfigOption] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Sample an epoch and write its bulks into a folder, with a manifest.
@@ -63,7 +65,7 @@ def sample(
         sampling.seeds_of(dataset, seeds),
         sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
         batch_size=batch_size,
-        bulk_size=bulk_size or "auto",
+        bulk_size="auto" if bulk_size is None else bulk_size,
         memory_budget=memory_budget,
         edge_ids=edge_ids,
         shuffle=shuffle,

@@ -1,7 +1,8 @@
-"""Options that `spsample plan` and `spsample sample` share: what is sampled, and how."""
+"""Options that `spsample train`, `plan` and `sample` share: what is sampled, and how."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +26,10 @@ __all__ = [
     "SamplerName",
     "Seeds",
     "Source",
+    "build_sampler",
     "make_sampler",
+    "parse_sizes",
+    "require_sampler",
     "seeds_of",
 ]
 
@@ -65,17 +69,32 @@ _FANOUTS, _LAYER_SIZES = "15,10", "512,512"
 
 def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout: Any = "blocks") -> Sampler:
     """The sampler that the options describe; an option that it has no use for is refused."""
-    from spsample.sampling import LADIES, FastGCN, GraphSAGE
+    require_sampler(name, fanouts, layer_sizes)
+    if name != "graphsage" and layout != "blocks":
+        raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
+    text = {"fanouts": fanouts or _FANOUTS, "layer_sizes": layer_sizes or _LAYER_SIZES}
+    return build_sampler(
+        name, **{argument: parse_sizes(argument, sizes) for argument, sizes in text.items()}, layout=layout
+    )
 
+
+def require_sampler(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
+    """Refuse an unknown sampler, and sizes that it has no use for."""
     if name not in _SAMPLERS:
         raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(_SAMPLERS))
     if name == "graphsage":
         _refuse("layer_sizes", layer_sizes, name, "--fanouts")
-        return GraphSAGE(_sizes("fanouts", fanouts or _FANOUTS), layout=layout)
-    _refuse("fanouts", fanouts, name, "--layer-sizes")
-    if layout != "blocks":
-        raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
-    return (LADIES if name == "ladies" else FastGCN)(_sizes("layer_sizes", layer_sizes or _LAYER_SIZES))
+    else:
+        _refuse("fanouts", fanouts, name, "--layer-sizes")
+
+
+def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int], layout: Any = "blocks") -> Sampler:
+    """The sampler of that name, with the sizes that are its own."""
+    from spsample.sampling import LADIES, FastGCN, GraphSAGE
+
+    if name == "graphsage":
+        return GraphSAGE(list(fanouts), layout=layout)
+    return (LADIES if name == "ladies" else FastGCN)(list(layer_sizes))
 
 
 def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:
@@ -102,9 +121,9 @@ def _refuse(argument: str, text: str | None, sampler: str, instead: str) -> None
         )
 
 
-def _sizes(name: str, text: str) -> list[int]:
+def parse_sizes(name: str, text: str) -> tuple[int, ...]:
     """Parse "15,10"."""
     try:
-        return [int(word) for word in text.split(",")]
+        return tuple(int(word) for word in text.split(","))
     except ValueError:
         raise InputError(argument=name, given=repr(text), expected="integers with commas, as in 15,10") from None

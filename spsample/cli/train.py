@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from spsample.cli import sampling
 from spsample.cli.config import ConfigOption, set_defaults, write_config
 from spsample.cli.naming import as_typed
 from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_results
@@ -18,14 +19,12 @@ from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from spsample.data import Dataset
-    from spsample.sampling import Sampler
     from spsample.training import Callback, Preset, Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
 __all__ = ["train"]
 
 _Settings = TypeVar("_Settings")
-_SAMPLERS = ("graphsage", "ladies", "fastgcn")
 
 _EXAMPLES = """
 Examples:
@@ -55,13 +54,6 @@ def _option(panel: str, help_text: str, *names: str) -> Any:
 
 
 _DATASET = "digits, a path ending in .npz, rmat:SCALE,EDGE_FACTOR or planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"
-_Sampler = Annotated[str, _option("Sampling", "One of graphsage, ladies, fastgcn.")]
-_Fanouts = Annotated[
-    str | None, _option("Sampling", "GraphSAGE: in-neighbours per layer, nearest the seeds first; -1 = all.")
-]
-_LayerSizes = Annotated[
-    str | None, _option("Sampling", "LADIES, FastGCN: vertices per layer, nearest the seeds first.")
-]
 _BatchSize = Annotated[int | None, _option("Sampling", "Seeds per minibatch.")]
 _BulkSize = Annotated[str | None, _option("Sampling", "Minibatches sampled at once, at most; or auto.")]
 _Budget = Annotated[str | None, _option("Sampling", "Memory for bulks, as 2GiB.")]
@@ -70,8 +62,10 @@ _Backend = Annotated[str | None, _option("Sampling", "cpu or reference; the fast
 _Model = Annotated[str | None, _option("Model", "sage, gcn, gat or residual.", "--model")]
 _Hidden = Annotated[int | None, _option("Model", "Width of the hidden layers.")]
 _Dropout = Annotated[float | None, _option("Model", "Probability of a dropped unit.")]
-_Residual = Annotated[bool | None, _option("Model", "Each layer adds to its input.", "--residual")]
-_Norm = Annotated[bool | None, _option("Model", "Normalise each vertex's features in every layer.", "--layer-norm")]
+_Residual = Annotated[bool | None, _option("Model", "Each layer adds to its input.", "--residual/--no-residual")]
+_Norm = Annotated[
+    bool | None, _option("Model", "Normalise each vertex's features in every layer.", "--layer-norm/--no-layer-norm")
+]
 _Heads = Annotated[int | None, _option("Model", "Attention heads of gat.")]
 _Epochs = Annotated[int | None, _option("Optimisation", "Passes over the training vertices, at most.")]
 _Optimizer = Annotated[str | None, _option("Optimisation", "adam, adamw or sgd.")]
@@ -114,9 +108,9 @@ _TensorBoard = Annotated[bool, _option("Run", "Write TensorBoard's files too.", 
 def train(
     ctx: typer.Context,
     dataset: Annotated[str, typer.Argument(help=_DATASET)] = "digits",
-    sampler: _Sampler = "graphsage",
-    fanouts: _Fanouts = None,
-    layer_sizes: _LayerSizes = None,
+    sampler: sampling.SamplerName = "graphsage",
+    fanouts: sampling.Fanouts = None,
+    layer_sizes: sampling.LayerSizes = None,
     batch_size: _BatchSize = None,
     bulk_size: _BulkSize = None,
     memory_budget: _Budget = None,
@@ -250,7 +244,8 @@ class _Job:
         data = _prepare(
             data, self.preset.scaling, self.given["metric"], rewire_seed=seed if self.given["rewire"] else None
         )
-        return Trainer(data, _make_sampler(self.given["sampler"], self.preset), self.preset.model, config)
+        sampler = sampling.build_sampler(self.given["sampler"], self.preset.fanouts, self.preset.layer_sizes)
+        return Trainer(data, sampler, self.preset.model, config)
 
 
 def _one_run(job: _Job, data: Dataset, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
@@ -303,14 +298,7 @@ def _recording(given: dict[str, Any]) -> Any:
 
 def _check_options(given: dict[str, Any]) -> None:
     """Refuse an unknown sampler, and options that would have no effect."""
-    sampler = given["sampler"]
-    if sampler not in _SAMPLERS:
-        raise InputError(argument="sampler", given=repr(sampler), expected="one of " + ", ".join(_SAMPLERS))
-    node_wise = sampler == "graphsage"
-    name, instead = ("layer_sizes", "--fanouts") if node_wise else ("fanouts", "--layer-sizes")
-    if given[name] is not None:
-        words = f"{given[name]!r} with --sampler {sampler}"
-        raise InputError(argument=name, given=words, expected=f"{instead} with that sampler")
+    sampling.require_sampler(given["sampler"], given["fanouts"], given["layer_sizes"])
     if given["all_splits"] and given["split"] is not None:
         raise InputError(argument="split", given=f"{given['split']} with --all-splits", expected="one of the two")
     if given["resume"] is not None and (given["out"] or given["config"]):
@@ -330,23 +318,8 @@ def _prepare(dataset: Dataset, scaling: str, metric: str, *, rewire_seed: int | 
     return dataset if rewire_seed is None else rewired(dataset, rewire_seed)
 
 
-def _make_sampler(name: str, preset: Preset) -> Sampler:
-    from spsample.sampling import LADIES, FastGCN, GraphSAGE
-
-    if name == "graphsage":
-        return GraphSAGE(list(preset.fanouts))
-    return (LADIES if name == "ladies" else FastGCN)(list(preset.layer_sizes))
-
-
 def _sizes(name: str, text: str | None) -> tuple[int, ...] | None:
-    """Parse "15,10"."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        expected = "integers with commas, as in 15,10"
-        raise InputError(argument=name, given=repr(text), expected=expected) from None
+    return None if text is None else sampling.parse_sizes(name, text)
 
 
 def _bulk_size(text: str | None) -> int | str | None:

@@ -122,6 +122,8 @@ class BulkFiles:
         if path.exists():
             self._compare(path)
             return
+        if self.folder.exists() and not self.folder.is_dir():
+            raise DataError(argument=str(self.folder), given="a file", expected="a folder")
         if self.folder.exists() and any(not entry.name.startswith(".") for entry in self.folder.iterdir()):
             raise DataError(
                 argument=str(self.folder),
@@ -138,6 +140,8 @@ class BulkFiles:
             theirs = json.loads(path.read_text("utf-8"))
         except ValueError as error:
             raise DataError(argument=str(path), given=str(error), expected="JSON") from None
+        if not isinstance(theirs, dict):
+            raise DataError(argument=str(path), given=f"a {type(theirs).__name__}", expected="a JSON object")
         other = [key for key in {**self.facts, **theirs} if theirs.get(key) != self.facts.get(key)]
         if other:
             raise DataError(

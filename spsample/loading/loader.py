@@ -14,7 +14,7 @@ from spsample.loading import order
 from spsample.loading.batch import Batch, Completion
 from spsample.loading.prefetch import Pipeline
 from spsample.sampling.arguments import check_arguments, require_word
-from spsample.sampling.planner import BulkPlan, plan_for, sample_within
+from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.store.validation import require_int
 
@@ -70,7 +70,8 @@ class BulkLoader:
     memory_budget
         Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
-        is available now, else no limit.
+        is available now; with a number all of it, and nothing is planned where the largest bulk that could be drawn
+        fits.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
         when it is asked for.
@@ -90,7 +91,7 @@ class BulkLoader:
     Attributes
     ----------
     plan : BulkPlan or None
-        What memory was planned with, where there is a budget.
+        What memory was planned with; None where any bulk fits.
     seconds : dict
         Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
         ``waiting`` for what threads prepare.
@@ -100,7 +101,7 @@ class BulkLoader:
     InputError, DTypeError
         If an argument is out of range or does not fit the graph.
     CapacityError
-        If ``bulk_size`` minibatches, or a single one, do not fit in ``memory_budget``.
+        If ``bulk_size`` minibatches, or a single one, do not fit in ``memory_budget``, or in the memory there is.
 
     Examples
     --------
@@ -301,15 +302,15 @@ class BulkLoader:
 
     def _planned(self, bulk_size: Any, memory_budget: Any) -> int:
         """The bulk size, after a plan where there is a budget."""
-        if bulk_size != "auto":
-            bulk_size = require_int("bulk_size", bulk_size, minimum=1)
-            if memory_budget is None:
-                return int(bulk_size)
-        self.plan = plan_for(self, memory_budget)
         if bulk_size == "auto":
+            self.plan = plan_for(self, memory_budget)
             most = self.plan.bulk_size
             return most if self.prefetch == 0 else min(most, max(-(-len(self) // BULKS_PER_EPOCH), 1))
-        self.plan.require(min(bulk_size, max(len(self), 1)))
+        bulk_size = require_int("bulk_size", bulk_size, minimum=1)
+        largest = min(bulk_size, max(len(self), 1))
+        self.plan = plan_given(self, largest) if memory_budget is None else plan_for(self, memory_budget)
+        if self.plan is not None:
+            self.plan.require(largest)
         return int(bulk_size)
 
     @contextmanager

@@ -13,12 +13,14 @@ import numpy as np
 from spsample.errors import CapacityError
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.available import available_memory
+from spsample.sampling.bounds import most_counts
 from spsample.sampling.bulk import BulkSample, bulk_sample
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
 from spsample.sampling.memory import BulkCounts, scratch_of
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import get_num_threads, keys
 from spsample.sparse.units import format_bytes, require_bytes
+from spsample.store import Graph
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -252,7 +254,6 @@ def plan_bulk(
 
 def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
     """The plan of a loader: what it holds ahead, and its features."""
-    from_features = (0, 0) if loader.features is None else (FEATURE_BATCHES, 4 * loader.features.dim)
     return plan_bulk(
         loader.graph,
         loader.seeds,
@@ -261,10 +262,44 @@ def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
         memory_budget=memory_budget,
         held=max(loader.prefetch, 1),
         edge_ids=loader.edge_ids,
-        features=from_features,
+        features=_features_of(loader),
         shuffle=loader.shuffle,
         backend=loader.backend,
     )
+
+
+def plan_given(loader: Any, bulk_size: int) -> BulkPlan | None:
+    """The plan of a loader with a bulk size and no budget, against all memory that is available.
+
+    None where none is needed: the largest bulk that its sampler could ever draw fits. Nor is there one for a sampler or
+    a graph that is not the library's own, of which that largest bulk is not known.
+    """
+    counts = None
+    if isinstance(loader.graph, Graph):
+        counts = most_counts(loader.graph, loader.sampler, loader.batch_size, loader.edge_ids)
+    if counts is None:
+        return None
+    batches, row_bytes = _features_of(loader)
+    available = available_memory()
+    largest = BulkPlan(
+        memory_budget=available,
+        num_batches=len(loader),
+        batch_size=loader.batch_size,
+        counts=counts,
+        spread=0.0,
+        held=max(loader.prefetch, 1),
+        feature_bytes=batches * row_bytes * max(layer.sources for layer in counts.layers),
+        kept_bytes=loader.graph.kept_nbytes,
+        pilot_seconds=0.0,
+        graph=loader.graph,
+        threads=get_num_threads(),
+    )
+    return None if largest.peak(bulk_size) <= available else plan_for(loader, available)
+
+
+def _features_of(loader: Any) -> tuple[int, int]:
+    """Batches that hold features at a time, and the bytes of a vertex's."""
+    return (0, 0) if loader.features is None else (FEATURE_BATCHES, 4 * loader.features.dim)
 
 
 FEATURE_BATCHES = 4

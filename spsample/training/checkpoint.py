@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spsample.errors import DataError, InputError
+from spsample.errors import DataError, DTypeError, InputError
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
@@ -31,6 +31,11 @@ _MAGIC = b"spsample checkpoint 1 "
 def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     """Write a state under a temporary name, force it to the disk and rename it: a crash leaves the old file or the new.
 
+    Raises
+    ------
+    DTypeError
+        If there is something in the state that `read_checkpoint` would refuse: what is no plain value and no tensor.
+
     Examples
     --------
     >>> import tempfile
@@ -40,6 +45,7 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     {'weights': tensor([0, 1]), 'epoch': 3}
     """
     path = Path(path)
+    _require_plain("state", state)
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
@@ -100,7 +106,7 @@ class Checkpointer(Callback):
         every_batches: int | None = None,
         every_epochs: int | None = 1,
     ) -> None:
-        if (every_minutes or 0) < 0:
+        if not (every_minutes or 0) >= 0:
             raise InputError(argument="every_minutes", given=str(every_minutes), expected="a number of at least 0")
         self.path = Path(path)
         self._minutes = every_minutes
@@ -127,6 +133,22 @@ class Checkpointer(Callback):
         """Write a checkpoint now."""
         write_checkpoint(self.path, trainer.state_dict())
         self._written = time.monotonic()
+
+
+def _require_plain(place: str, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            _require_plain(f"{place}[{key!r}]", entry)
+    elif isinstance(value, (list, tuple)):
+        for number, entry in enumerate(value):
+            _require_plain(f"{place}[{number}]", entry)
+    elif not isinstance(value, torch.Tensor) and type(value) not in _PLAIN:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        expected = "None, a bool, a number or a text of Python's own, a tensor, or lists and dictionaries of these"
+        raise DTypeError(argument=place, given=f"an object of type {kind}", expected=expected)
+
+
+_PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -100,6 +101,7 @@ class Trainer:
         self.schedule = Schedule(self.optimizer, config)
         self.progress = Progress()
         self.settings = self._settings(model)
+        self._check_metric()
         self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
 
     @property
@@ -109,12 +111,22 @@ class Trainer:
         return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
 
     def fit(self) -> TrainResult:
-        """Train to the end, and return the result of the epoch that was best on the validation vertices."""
+        """Train to the end, and return the result of the epoch that was best on the validation vertices.
+
+        Called again after an exception of a callback, or Ctrl-C, it goes on with the next batch.
+        """
+        progress = self.progress
+        place = {"epoch": progress.epoch, "next_batch": progress.step - progress.epoch * len(self.loader)}
+        self.loader.load_state_dict({**self.loader.state_dict(), **place})
         with self._random():
-            for callback in self.callbacks:
-                callback.on_start(self)
-            while not self.is_over:
-                self._epoch()
+            try:
+                for callback in self.callbacks:
+                    callback.on_start(self)
+                while not self.is_over:
+                    self._epoch()
+            except BaseException:
+                self._rng_state = torch.random.get_rng_state()
+                raise
         self.model.load_state_dict(self.progress.best.weights)
         result = self._result()
         for callback in self.callbacks:
@@ -151,7 +163,7 @@ class Trainer:
             "rng": torch.random.get_rng_state() if self._rng_state is None else self._rng_state,
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
-            "callbacks": {type(callback).__name__: callback.state_dict() for callback in self.callbacks},
+            "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -173,8 +185,16 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self._rng_state = state["rng"]
         self._seconds = dict(state["seconds"])
+        for name, callback in self._named_callbacks():
+            callback.load_state_dict(state["callbacks"].get(name, {}))
+
+    def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
+        """Callbacks with the names of their types; of several of one type, those after the first are numbered."""
+        counts: Counter[str] = Counter()
         for callback in self.callbacks:
-            callback.load_state_dict(state["callbacks"].get(type(callback).__name__, {}))
+            name = type(callback).__name__
+            counts[name] += 1
+            yield (name if counts[name] == 1 else f"{name} {counts[name]}"), callback
 
     # ------------------------------------------------------------------------------------------------ the loop
 
@@ -209,11 +229,7 @@ class Trainer:
     def _record(self) -> EpochRecord:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
         if not math.isfinite(mean):
-            raise InputError(
-                argument="learning_rate",
-                given=f"{self.config.learning_rate}, and a loss of {mean} in epoch {epoch}",
-                expected="one small enough for the loss to stay finite",
-            )
+            raise self._divergence(f"a loss of {mean} in epoch {epoch}")
         due = (epoch + 1) % self.config.eval_every == 0 or epoch + 1 == self.config.epochs
         val = self._scores(("val",), _kind(self.config))["val"] if due else None
         return EpochRecord(epoch, mean, val, self.schedule.learning_rate)
@@ -229,9 +245,26 @@ class Trainer:
         ids = {part: getattr(self.dataset, f"{part}_idx") for part in parts}
         with self._timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
+            if not np.isfinite(logits).all():
+                raise self._divergence("logits that are not finite")
             ends = np.cumsum([len(part) for part in ids.values()])[:-1]
             split = np.split(logits, ends)
             return {part: metric(rows, self.dataset.y[ids[part]]) for part, rows in zip(parts, split, strict=True)}
+
+    def _check_metric(self) -> None:
+        """Refuse a metric that the labels do not allow before anything is trained."""
+        metric, outputs = METRICS[self.dataset.metric], _num_outputs(self.dataset)
+        for part in ("val", "test"):
+            y = self.dataset.y[getattr(self.dataset, f"{part}_idx")]
+            metric(np.zeros((len(y), outputs), dtype=np.float32), y)
+
+    def _divergence(self, given: str) -> InputError:
+        return InputError(
+            argument="learning_rate",
+            given=f"{self.config.learning_rate}, and {given}",
+            expected="one small enough for the loss to stay finite",
+            hint="Features that are not finite do this too.",
+        )
 
     def _logits(self, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         if kind == "full":
@@ -357,9 +390,14 @@ def _fingerprint(features: FeatureSource) -> str:
     return sha256(features.gather(rows).tobytes()).hexdigest()[:16]
 
 
+_KEYS = {
+    *("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
+}
+
+
 def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
     expected = "what state_dict() of a Trainer returned"
-    missing = {"law_version", "settings", "progress", "model", "loader"} - set(state)
+    missing = _KEYS - set(state)
     if missing:
         raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
     theirs = {**state["settings"], "law_version": state["law_version"]}

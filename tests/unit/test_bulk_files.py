@@ -56,6 +56,15 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         load_bulk(tmp_path / "thesis.txt")
 
 
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="got a file; expected a folder"):
+        BulkFiles(tmp_path / "file", {})
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(DataError, match="got a list; expected a JSON object"):
+        BulkFiles(tmp_path, {})
+
+
 def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "bulks"
     command = ("sample", "rmat:10,8", "-o", str(folder), "--batch-size", "32", "--fanouts", "3,2", "--epoch", "2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 import spsample as sp  # noqa: E402
 from spsample.data import planted  # noqa: E402
-from spsample.errors import DataError, InputError, MissingDependencyError  # noqa: E402
+from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError  # noqa: E402
 from spsample.training import (  # noqa: E402
     Callback,
     Checkpointer,
@@ -72,7 +73,7 @@ def alone(kind):
     return ALONE[kind]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(kind=st.sampled_from(sorted(KINDS)), where=st.integers(1, STEPS))
 def test_a_resumed_run_is_the_run_itself(kind, where, tmp_path_factory):
     values, result = alone(kind)
@@ -114,6 +115,63 @@ def test_bulk_size_may_change_on_resumption():
     resumed.load_state_dict(stopped.state)
     assert outcome(resumed.fit()) == result
     assert stopped.values + rest.values == values
+
+
+@pytest.mark.parametrize("stop", ["step", "evaluation", "sampling"])
+@pytest.mark.parametrize("kind", ["plain", "step"])
+def test_an_interrupted_fit_goes_on(kind, stop, monkeypatch):
+    """In the same process, as in a notebook: no batch twice, none left out, the same dropout."""
+    values, result = alone(kind)
+    losses = Losses(9 if stop == "step" else None)
+    run = trainer([losses], **KINDS[kind])
+    target = {"step": None, "evaluation": "_scores", "sampling": "_step"}[stop]
+    if target is not None:
+        monkeypatch.setattr(run, target, raiser(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run.fit()
+    monkeypatch.undo()
+    torch.rand(3)
+    assert outcome(run.fit()) == result
+    assert losses.values == values
+
+
+def raiser(error):
+    def fail(*arguments):
+        raise error
+
+    return fail
+
+
+def test_callbacks_of_one_type_keep_their_own_state(tmp_path):
+    class Counter(Callback):
+        def __init__(self, start):
+            self.state = start
+
+        def state_dict(self):
+            return {"state": self.state}
+
+        def load_state_dict(self, state):
+            self.state = state["state"]
+
+    state = trainer([Counter(1), Counter(2)]).state_dict()
+    restored = [Counter(0), Counter(0)]
+    trainer(restored).load_state_dict(state)
+    assert [callback.state for callback in restored] == [1, 2]
+
+
+@pytest.mark.parametrize("part", ["optimizer", "schedule", "rng", "seconds", "callbacks", "loader"])
+def test_an_incomplete_state_is_refused(part):
+    state = trainer().state_dict()
+    del state[part]
+    with pytest.raises(InputError, match=f"^state: got no {part}"):
+        trainer().load_state_dict(state)
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    with pytest.raises(DTypeError, match=r"^state\['callbacks'\]\[0\]: got an object of type numpy.float64"):
+        write_checkpoint(path, {"callbacks": [np.float64(1)]})
+    assert not path.exists()
 
 
 @pytest.fixture
@@ -208,6 +266,8 @@ def test_when_checkpoints_are_written(tmp_path, monkeypatch):
     assert steps(every_epochs=None) == [16]
     with pytest.raises(InputError, match="every_minutes"):
         Checkpointer(tmp_path / "c", every_minutes=-1)
+    with pytest.raises(InputError, match="every_minutes"):
+        Checkpointer(tmp_path / "c", every_minutes=float("nan"))
 
 
 # ---- run folders

@@ -42,7 +42,8 @@ def test_help_is_documented():
     options = {option for parameter in get_command(app).commands["train"].params for option in parameter.opts}
     options = {option for option in options if option.startswith("--")}
     assert set(re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)) == options | {"--help"}
-    assert set(re.findall(r"--[a-z][a-z-]+", page)) == options | {"--help", "--version"}
+    other = {option for parameter in get_command(app).commands["train"].params for option in parameter.secondary_opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) == options | other | {"--help", "--version"}
 
 
 def test_help_names_the_presets():
@@ -67,7 +68,7 @@ maps = "/proc/self/maps"
 if os.path.exists(maps):
     assert not [line for line in open(maps) if "gomp" in line or "libomp" in line]
 try:
-    spsample.cli.main.app(["train", "none.npz"])
+    spsample.cli.main.app(["info", "none.npz"])
 except SystemExit:
     print(os.environ["OMP_WAIT_POLICY"])
 """
@@ -213,6 +214,9 @@ def test_a_file_of_settings(tmp_path):
         ("[train]\nepoch = 1", "the key 'epoch' in [train]; expected options of train. Did you mean 'epochs'?"),
         ("[train]\nzzz = 1", "the key 'zzz' in [train]; expected options of train. See spsample train --help"),
         ("[train]\nconfig = 'a'", "the key 'config' in [train]"),
+        ("[train]\nepochs = true", "epochs = True; expected a number or a text"),
+        ("[train]\nresidual = 1", "residual = 1; expected true or false"),
+        ("[train]\nall-splits = 'no'", "all-splits = 'no'; expected true or false"),
         ("train = 1", "train = 1; expected a table [train]"),
         ("[train", "a file that is not TOML"),
         ("[train]\nepochs = 2020-01-01", "epochs of type date; expected a number, a text"),
@@ -288,3 +292,46 @@ def test_errors_are_one_line(arguments, words):
     assert result.stderr.startswith("spsample: error: ")
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_flags_of_a_file_can_be_taken_back(tmp_path):
+    pytest.importorskip("torch")
+    config = tmp_path / "a.toml"
+    config.write_text("[train]\ndataset = 'planted:300'\nepochs = 1\nresidual = true\nlayer_norm = true\n")
+    on, off = (run("train", "--config", str(config), *more).stdout for more in ((), ("--no-residual",)))
+    assert "--residual --layer-norm" in on
+    assert "--residual" not in off
+    assert "--layer-norm" in off
+
+
+def test_every_command_on_a_graph_takes_a_file_of_settings(tmp_path):
+    config = tmp_path / "a.toml"
+    sizes = "fanouts = [3, 2]\nbatch-size = 32\n"
+    config.write_text(
+        f"[plan]\nsource = 'planted:300'\n{sizes}[sample]\nsource = 'planted:300'\n{sizes}output = '{tmp_path}/bulks'\n"
+        f"[convert]\nsource = 'planted:300'\nstore = '{tmp_path}/store'\noverwrite = true\n"
+    )
+    plan = run("plan", "--config", str(config), "--batch-size", "60", "--json")
+    assert json.loads(plan.stdout)["num_batches"] == 3, plan.output
+    assert run("sample", "--config", str(config)).exit_code == 0
+    assert json.loads((tmp_path / "bulks" / "manifest.json").read_text())["sampler"] == "GraphSAGE([3, 2])"
+    assert run("convert", "--config", str(config)).exit_code == 0
+    assert (tmp_path / "store" / "meta.json").is_file()
+
+
+@pytest.mark.parametrize("arguments", [("sample", "planted:300", "-o"), ("train", "planted:300", "--out")])
+def test_what_the_system_refuses_is_one_line(arguments, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "file").touch()
+    result = run(*arguments, str(tmp_path / "file" / "below"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("spsample: error:")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "sample"])
+def test_no_batches_at_once_are_refused(command, tmp_path):
+    more = ["-o", str(tmp_path / "bulks")] if command == "sample" else []
+    result = run(command, "planted:300", "--bulk-size", "0", *more)
+    assert result.exit_code == 2
+    assert "--bulk-size: got 0" in result.stderr

@@ -16,6 +16,7 @@ import pytest
 import spsample as sp
 from spsample.errors import CapacityError, InputError
 from spsample.sampling.available import available_memory
+from spsample.sampling.bounds import most_counts
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
 from spsample.sampling.memory import BulkCounts
 from spsample.sampling.planner import BulkPlan, sample_within
@@ -163,10 +164,10 @@ graph = sp.load_dataset("rmat:16,16").graph
 seeds = np.flatnonzero(graph.in_degrees())
 sampler = eval(sys.argv[1], vars(sp))
 with measured_pool() as memory:
-    loader = sp.BulkLoader(graph, seeds, sampler, batch_size=256, bulk_size=32, memory_budget="64GiB")
+    loader = sp.BulkLoader(graph, seeds, sampler, batch_size=64, bulk_size=256, memory_budget="64GiB")
     for batch in loader:
         pass
-print(json.dumps([loader.plan.peak(32), memory.peak_bytes]))
+print(json.dumps([loader.plan.peak(256), memory.peak_bytes]))
 """
 
 
@@ -180,10 +181,43 @@ def test_the_prediction_holds_in_a_fresh_process(sampler: str) -> None:
         [sys.executable, "-c", MEASURED, sampler], env=environment, capture_output=True, text=True, check=True
     )
     predicted, measured = json.loads(done.stdout)
-    assert measured <= predicted <= 1.6 * measured
+    assert measured <= predicted <= 1.35 * measured  # of the pool; stacks and small arrays are not in it
 
 
 def test_few_batches_are_enough_to_see_a_loader_at_work() -> None:
     loader = sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([2]), batch_size=16, bulk_size="auto", memory_budget="64MiB")
     assert loader.bulk_size == -(-len(loader) // 8)
     assert len(list(islice(loader, 3))) == 3
+
+
+@samplers
+@pytest.mark.parametrize("edge_ids", [False, True])
+def test_no_bulk_passes_what_can_be_drawn(sampler: sp.Sampler, edge_ids: bool) -> None:
+    for graph in (GRAPH, GRAPH.normalized("sym")):
+        bulk = sp.bulk_sample(graph, SEEDS[:256], sampler, batch_size=32, edge_ids=edge_ids)
+        made, most = BulkCounts.of(bulk), most_counts(graph, sampler, 32, edge_ids)
+        assert most is not None
+        for one, bound in zip(made.layers, most.scaled(len(bulk)).layers, strict=True):
+            assert one.rows <= bound.rows
+            assert one.sources <= bound.sources
+            assert one.entries <= bound.entries
+            assert one.value_bytes <= bound.value_bytes
+            assert one.id_bytes <= bound.id_bytes
+        assert made.result_bytes(8) <= most.scaled(len(bulk)).result_bytes(8)
+
+
+def test_without_a_budget_a_given_size_is_held_against_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loader(available: int, bulk_size: int = 64) -> sp.BulkLoader:
+        monkeypatch.setattr("spsample.sampling.planner.available_memory", lambda: available)
+        return sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([15, 10, 5]), batch_size=32, bulk_size=bulk_size)
+
+    assert loader(4 << 30).plan is None  # any bulk would fit
+    planned = loader(24 << 20)
+    assert planned.plan is not None
+    assert [fingerprint(one.minibatch) for one in islice(planned, 3)] == [
+        fingerprint(one.minibatch) for one in islice(loader(4 << 30, 2), 3)
+    ]
+    with pytest.raises(CapacityError, match=r"^bulk_size: got 64, .*; expected at most \d+ within") as error:
+        loader(14 << 20)
+    largest = int(error.value.expected.split()[2])
+    assert loader(14 << 20, largest).bulk_size == largest

@@ -81,6 +81,22 @@ def test_divergence_is_an_error():
         train(sp.GraphSAGE([3, 3]), learning_rate=1e30, epochs=5).fit()
 
 
+def test_divergence_in_the_last_step_is_an_error():
+    with pytest.raises(InputError, match="logits that are not finite"):
+        train(sp.GraphSAGE([3, 3]), learning_rate=1e30, epochs=1, batch_size=1000).fit()
+
+
+@pytest.mark.parametrize("part", ["val_idx", "test_idx"])
+def test_a_metric_that_the_labels_do_not_allow_is_refused_before_training(part):
+    data = planted(400, degree=5)
+    with pytest.raises(InputError, match=r"^metric: got 'roc_auc' for 4 classes"):
+        train(sp.GraphSAGE([3]), dataclasses.replace(data, metric="roc_auc"))
+    two = dataclasses.replace(data, y=data.y % 2, num_classes=2, metric="roc_auc")
+    ids = getattr(two, part)
+    with pytest.raises(InputError, match=r"0 of \d+ vertices in class 1"):
+        train(sp.GraphSAGE([3]), dataclasses.replace(two, **{part: ids[two.y[ids] == 0]}))
+
+
 # ---- models and samplers together
 
 
