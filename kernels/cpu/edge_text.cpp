@@ -96,12 +96,13 @@ nb::tuple edge_parse(nb::bytes text, const char* delimiter, int64_t source_colum
         for (; at < end; ++line) {
             const char* stop = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
             if (!stop) stop = end;
+            const char* const begin = at;
             const char* first = at;
             const char* const last = stop;
             at = stop == end ? end : stop + 1;
             while (first < last && (*first == ' ' || *first == '\t' || *first == '\r')) ++first;
             if (first == last || *first == '#' || *first == '%') continue;
-            columns.split(first, last, tokens);
+            columns.split(begin, last, tokens);  // blanks may be empty columns between tabs
             const bool good = tokens.size() >= needed && parse_id(tokens[static_cast<size_t>(source_column)], sources[count]) &&
                               parse_id(tokens[static_cast<size_t>(target_column)], targets[count]) &&
                               (weight_column < 0 || parse_weight(tokens[static_cast<size_t>(weight_column)], weights[count]));

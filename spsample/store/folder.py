@@ -20,6 +20,7 @@ __all__ = ["PartialFolder", "is_partial", "system_errors"]
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255 - len("..partial-01234567")
 _PARTIAL = re.compile(r"\..*\.partial-[0-9a-f]{8}", re.DOTALL)
+_SUFFIX = re.compile(r"[0-9a-f]{8}")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -126,7 +127,8 @@ def remove_leftovers(target: Path) -> None:
     """Remove the partial folders of `target` that no living process holds the lock of."""
     prefix = f".{target.name}.partial-"
     for entry in os.scandir(target.parent):
-        if not entry.name.startswith(prefix) or not entry.is_dir(follow_symlinks=False):
+        ours = entry.name.startswith(prefix) and _SUFFIX.fullmatch(entry.name, len(prefix))
+        if not ours or not entry.is_dir(follow_symlinks=False):
             continue
         lock = _lock(Path(entry.path))
         if lock is not None:

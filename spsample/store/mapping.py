@@ -6,7 +6,7 @@ import mmap
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["ACCESS", "check_file", "create_map", "open_map", "shorten_map"]
+__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "open_map", "shorten_map"]
 
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
@@ -63,18 +63,35 @@ def _reserve(descriptor: int, size: int) -> None:
         os.truncate(descriptor, size)
 
 
-def check_file(path: Path, spec: ArraySpec) -> None:
+class FileIdentity(NamedTuple):
+    """What tells a file from another one that took its name."""
+
+    device: int
+    inode: int
+    changed: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileIdentity:
+        """Return that of a file."""
+        return cls(status.st_dev, status.st_ino, status.st_mtime_ns)
+
+
+def check_file(path: Path, spec: ArraySpec) -> FileIdentity:
     """Check that a file is the ``.npy`` file that `spec` describes: header and size. Reads no contents."""
     descriptor, _ = _open(path, spec)
-    os.close(descriptor)
+    try:
+        return FileIdentity.of(os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
 
 
-def open_map(path: Path, spec: ArraySpec, access: str = "normal") -> NDArray[Any]:
+def open_map(path: Path, spec: ArraySpec, access: str = "normal", identity: FileIdentity | None = None) -> NDArray[Any]:
     """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
 
-    `access` is one of `ACCESS`, what the system is told about the use of its pages.
+    `access` is one of `ACCESS`, what the system is told about the use of its pages. A file of another identity than
+    the one that is given is refused.
     """
-    descriptor, offset = _open(path, spec)
+    descriptor, offset = _open(path, spec, identity)
     try:
         if spec.nbytes == 0:
             array: NDArray[Any] = np.zeros(spec.shape, spec.dtype)
@@ -96,13 +113,17 @@ def _advise(pages: mmap.mmap, access: str) -> None:
         pages.madvise(advice)
 
 
-def _open(path: Path, spec: ArraySpec) -> tuple[int, int]:
+def _open(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> tuple[int, int]:
     """Open and check a file; its descriptor and where its contents begin."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
     except OSError as error:
         raise _refusal(path, error.strerror or str(error), "a readable .npy file, as meta.json says") from error
     try:
+        if identity is not None and FileIdentity.of(os.fstat(descriptor)) != identity:
+            given = "another file than when the store was opened"
+            hint = "The store was replaced or changed meanwhile: open it again."
+            raise DataError(argument=str(path), given=given, expected="the same file", hint=hint)
         return descriptor, _checked(path, descriptor, spec)
     except BaseException:
         os.close(descriptor)

@@ -17,13 +17,14 @@ from spsample.errors import DataError, InputError
 from spsample.store.folder import is_partial
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.mapping import ACCESS, check_file, open_map
+from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
 from spsample.store.validation import require_choice
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]
 
 _GRAPH_ARRAYS = ("indptr", "indices", "data", "edge_ids")
+_MOST_TRIES = 10
 
 
 class GraphStore:
@@ -52,6 +53,7 @@ class GraphStore:
         self.path = path
         self._meta = meta
         self._specs = specs
+        self._files: dict[str, FileIdentity] = {}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GraphStore:
@@ -64,12 +66,26 @@ class GraphStore:
             truncated, exchanged for another one or not readable. The message names the file.
         """
         folder = Path(os.path.abspath(path))
+        for _ in range(_MOST_TRIES):
+            before = _identity(folder / META_FILE)
+            try:
+                store = cls._opened(folder)
+            except DataError:
+                if _identity(folder / META_FILE) == before:
+                    raise
+                continue  # a new store took its place meanwhile
+            if _identity(folder / META_FILE) == before:
+                return store
+        raise DataError(argument=str(folder), given="a store that is replaced all the time", expected="one that stays")
+
+    @classmethod
+    def _opened(cls, folder: Path) -> GraphStore:
         meta_path = folder / META_FILE
         meta, specs = parse_meta(str(meta_path), _read_meta(folder, meta_path))
         check_layout(str(meta_path), meta, specs)
         store = cls(folder, meta, specs)
         for name, spec in specs.items():
-            check_file(folder / array_file(name), spec)
+            store._files[name] = check_file(folder / array_file(name), spec)
         store._check_ends()
         return store
 
@@ -119,7 +135,7 @@ class GraphStore:
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
         require_choice("access", access, ACCESS)
-        return open_map(self.path / array_file(name), self._specs[name], access)
+        return open_map(self.path / array_file(name), self._specs[name], access, self._files.get(name))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -154,7 +170,7 @@ class GraphStore:
             matrix.check_format(full_check=True)
             if matrix.shape[0] != self._meta["num_nodes"]:
                 raise ValueError(f"{matrix.shape[0]} rows for {self._meta['num_nodes']} vertices")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, DataError):
                 raise
             expected = "x_indptr, x_indices, x_data and the fact x_shape of a CSR matrix"
@@ -195,6 +211,8 @@ class GraphStore:
         arrays = {name: self.array(name) for name in self._specs}
         verify_checksums(self.path, arrays, self._specs, report)
         verify_structure(self.path, arrays, self._meta, lambda done: report(self.nbytes + done))
+        if "x" in self.feature_names and "x" not in self:
+            self._sparse_features()
         report(total)
 
     def _check_ends(self) -> None:
@@ -207,6 +225,13 @@ class GraphStore:
 
     def __repr__(self) -> str:
         return f"GraphStore({str(self.path)!r}, arrays={', '.join(self._specs)})"
+
+
+def _identity(path: Path) -> FileIdentity | None:
+    try:
+        return FileIdentity.of(path.stat())
+    except OSError:
+        return None
 
 
 def _read_meta(folder: Path, path: Path) -> str:

@@ -140,9 +140,10 @@ class StoreWriter:
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
         if isinstance(shape, tuple) and not shape:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
-        lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+        lengths = tuple(require_int("shape", length, minimum=0) for length in parts)
         with system_errors(self.path, _WRITABLE):
-            self._arrays[name] = create_map(folder.path / array_file(name), kind, tuple(int(s) for s in lengths))
+            self._arrays[name] = create_map(folder.path / array_file(name), kind, lengths)
         return self._arrays[name]
 
     def write(self, name: str, array: Any) -> None:

@@ -176,8 +176,10 @@ def test_data_folder(tmp_path, monkeypatch):
     assert finding.status == "warning"
 
 
-def test_this_machine():
-    """Everything, as it is; on the machines of CI all that is installed works."""
+def test_this_machine(monkeypatch):
+    """As it is, but for packages that take long to import; what is broken here sets the exit status."""
+    some = [package for package in packages.PACKAGES if package.module in ("torch", "mpi4py.MPI", "pyarrow", "cupy")]
+    monkeypatch.setattr(packages, "PACKAGES", some)
     result = run("--json")
     found = json.loads(result.stdout)
     assert result.exit_code == (1 if found["broken"] else 0)

@@ -271,7 +271,7 @@ def test_bad_files(damage, message, store):
 def test_files_exchanged_after_opening(store):
     opened = GraphStore.open(store)
     truncate(store / "indices.npy")
-    with pytest.raises(DataError, match="bytes"):
+    with pytest.raises(DataError, match="another file than when the store was opened"):
         opened.graph()
 
 
@@ -551,3 +551,85 @@ def test_a_complete_folder_that_was_not_renamed_does_not_open(store, tmp_path):
 def test_missing_parents_are_made(tmp_path):
     GRAPH.save(tmp_path / "a" / "b" / "s")
     assert_same(Graph.open(tmp_path / "a" / "b" / "s"), GRAPH)
+
+
+# ----------------------------------------------------------------------------------------------- replaced and hostile
+
+
+def test_a_store_that_was_replaced_is_not_mixed_with_the_new_one(store):
+    opened = GraphStore.open(store)
+    Graph([0, 2, 3, 3, 6], [2, 1, 1, 0, 1, 2], data=[6, 5, 4, 3, 2, 1]).save(store, overwrite=True)
+    with pytest.raises(DataError, match=r"indptr\.npy: got another file than when the store was opened.*open it again"):
+        opened.graph()
+    assert_same(Graph.open(store), Graph([0, 2, 3, 3, 6], [2, 1, 1, 0, 1, 2], data=[6, 5, 4, 3, 2, 1]))
+
+
+def test_opening_while_the_store_is_replaced(tmp_path):
+    """Every opening has one store or the other, whole."""
+    graphs = [Graph([0, 1, 2], [0, 1]), Graph([0, 1, 2], [1, 0]), Graph([0, 1, 2, 3], [1, 0, 2])]
+    wanted = [[graph.indptr.tolist(), graph.indices.tolist()] for graph in graphs]
+    graphs[0].save(tmp_path / "s")
+    stop = threading.Event()
+
+    def replace():
+        try:
+            for number in range(30):
+                graphs[number % 3].save(tmp_path / "s", overwrite=True)
+        finally:
+            stop.set()
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    seen = 0
+    while not stop.is_set():
+        opened = GraphStore.open(tmp_path / "s")
+        try:
+            graph = opened.graph()
+        except DataError:
+            continue
+        assert [graph.indptr.tolist(), graph.indices.tolist()] in wanted
+        seen += 1
+    thread.join()
+    assert seen
+
+
+def test_only_partial_folders_are_removed(tmp_path):
+    """A user's folder that is called nearly the same stays."""
+    kept = [tmp_path / name for name in (".s.partial-notes", ".s.partial-0123abcd.old", ".s.partial-0123ABCD")]
+    gone = tmp_path / ".s.partial-0123abcd"
+    for path in (*kept, gone):
+        path.mkdir()
+        (path / "file").write_text("x")
+    GRAPH.save(tmp_path / "s")
+    assert all((path / "file").exists() for path in kept)
+    assert not gone.exists()
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62], [0] + [1] * 69, [2**40, 2**40]])
+def test_shapes_that_no_array_can_have(store, shape):
+    meta = json.loads((store / "meta.json").read_text())
+    sums = [] if 0 in shape else ["0" * 64]
+    meta["arrays"]["more"] = {"file": "more.npy", "dtype": "<f4", "shape": shape, "sha256": sums}
+    (store / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match="more"):
+        GraphStore.open(store)
+
+
+@pytest.mark.parametrize("shape", [-1, 2.5, (3, -1), "3"])
+def test_shapes_that_cannot_be_created(tmp_path, shape):
+    with StoreWriter(tmp_path / "s") as w:
+        GRAPH.write_to(w)
+        with pytest.raises((InputError, DTypeError), match="shape"):
+            w.create("more", np.float32, shape)
+
+
+@pytest.mark.parametrize("shape", [[5, 3], [2**70, 3], [4, 1], "x"])
+def test_verify_looks_at_sparse_features(tmp_path, shape):
+    with StoreWriter(tmp_path / "s") as w:
+        GRAPH.write_to(w)
+        w.write("x_indptr", np.array([0, 1, 1, 1, 2]))
+        w.write("x_indices", np.array([2, 0]))
+        w.write("x_data", np.ones(2, np.float32))
+        w.set(x_shape=shape)
+    with pytest.raises(DataError, match="broken features x"):
+        GraphStore.open(tmp_path / "s").verify()

@@ -111,7 +111,7 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
 def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
     stop = (chunk.count - 1) * chunk.step + 1
     sources, targets = chunk.sources[: stop : chunk.step], chunk.targets[: stop : chunk.step]
-    bad = (sources < 0) | (sources >= most) | (targets < 0) | (targets >= most)
+    bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
     at = int(np.argmax(bad))
     ids = f"{int(sources[at])} -> {int(targets[at])}"
     hint = "Give --num-nodes, or --renumber for ids that are not 0 to n - 1." if most < MAX_NODES else ""

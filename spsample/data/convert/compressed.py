@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spsample.errors import DataError, MissingDependencyError
+from spsample.store.folder import system_errors
 
 __all__ = ["COMPRESSED", "decompressed", "inner_suffix", "open_bytes", "require_file"]
 
@@ -76,12 +77,18 @@ def decompressed(path: Path, folder: Path) -> Iterator[Path]:
     """
     copy = folder / path.stem
     try:
-        with open_bytes(path) as file, copy.open("wb") as out:
-            while data := file.read(1 << 22):
+        with system_errors(copy, "room on the disk for a decompressed copy"), copy.open("wb") as out:
+            for data in _pieces(path):
                 out.write(data)
         yield copy
     finally:
         copy.unlink(missing_ok=True)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open_bytes(path) as file:
+        while data := bytes(file.read(1 << 22)):
+            yield data
 
 
 @contextmanager

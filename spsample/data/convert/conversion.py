@@ -37,7 +37,7 @@ Progress = Callable[[str, int, "int | None"], None]
 
 _LOOPS = 1 << 20
 _WIDEST_IDS = 40
-_ANY_ID = 2**63 - 1
+_ANY_ID = 2**63
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,8 @@ class _Run:
             self._measure(source, partial(self._stage_distinct, staged, distinct), count=False)
             staged.flush()
             ids = distinct.ids()
+            if len(ids) == 0:
+                raise DataError(argument=source.name, given="no edges", expected="at least one edge to renumber")
             self.origin = replace(self.origin, original_ids=ids)
             source = RenumberedEdges(staged, ids)
             self.edges = 0
@@ -243,7 +245,7 @@ class _Run:
         self.histogram.reach(num_nodes - 1)
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
-        position_bits = (plan.chunk - 1).bit_length() if options.edge_ids else 0
+        position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
         buckets, source_bits = make_buckets(
             self.histogram.bins, self.histogram.shift, num_nodes, plan.bucket, position_bits
         )

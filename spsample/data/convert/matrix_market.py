@@ -46,7 +46,7 @@ class MatrixMarketEdges:
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield a function per block of lines."""
-        for task in self._text.tasks(count // 2 if self._header.symmetric else count):
+        for task in self._text.tasks(max(1, count // 2) if self._header.symmetric else count):
             yield partial(self._entries, task)
 
     def _entries(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spsample.errors import InputError
+from spsample.sampling.available import available_memory
 from spsample.sparse.units import format_bytes, require_bytes
 
-__all__ = ["SortPlan", "anonymous_bytes", "available_bytes", "make_plan"]
+__all__ = ["SortPlan", "anonymous_bytes", "make_plan"]
 
 _LEAST = 24 * 2**20
 _SLACK = 48 * 2**20
@@ -41,7 +41,7 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     InputError
         If there is too little.
     """
-    total = available_bytes() // 2 if budget is None else require_bytes("memory_budget", budget)
+    total = available_memory() // 2 if budget is None else require_bytes("memory_budget", budget)
     held = anonymous_bytes()
     room = total - held - _SLACK
     if room < _LEAST:
@@ -67,27 +67,3 @@ def anonymous_bytes() -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return _UNKNOWN_BASE
-
-
-def available_bytes() -> int:
-    """Bytes of memory that programs could take now, as far as the system tells; limits of the control group count."""
-    amounts = [_meminfo(), _cgroup_room()]
-    known = [amount for amount in amounts if amount is not None]
-    return min(known) if known else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _meminfo() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def _cgroup_room() -> int | None:
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (folder / "memory.max").read_text("ascii"), (folder / "memory.current").read_text("ascii")
-        return max(int(limit) - int(used), 0)
-    except (OSError, ValueError):
-        return None

@@ -104,7 +104,7 @@ class ConvertOptions:
             require_int("threads", self.threads, minimum=1, maximum=MOST_THREADS)
         if self.memory_budget is not None:
             require_bytes("memory_budget", self.memory_budget)
-        if len(set(self.columns)) != 2:
+        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
             given = ",".join(self.columns)
             raise InputError(argument="columns", given=given, expected="two different columns: SOURCE,TARGET")
         if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):

@@ -92,6 +92,10 @@ def sort_buckets(
     arrays.indptr[0] = 0
     try:
         yield from in_order(tasks, plan.threads)
+    except StoppedError:
+        if sorter.failure is not None:
+            raise sorter.failure from None
+        raise
     finally:
         places.stop()
     yield places.end
@@ -110,6 +114,8 @@ class _BucketSorter:
 
     def __init__(self, spill: Spill, buckets: Buckets, rules: EdgeRules, arrays: SortedArrays, capacity: int) -> None:
         self.spill, self.buckets, self.rules, self.arrays, self.capacity = spill, buckets, rules, arrays, capacity
+        self.failure: BaseException | None = None
+        """What stopped the others."""
 
     def run(self, bucket: int, places: Places) -> int:
         """Sort a bucket and write it; return its number of records."""
@@ -122,7 +128,8 @@ class _BucketSorter:
             places.done(bucket, end.finish())
         except StoppedError:
             raise
-        except BaseException:
+        except BaseException as error:
+            self.failure = self.failure or error
             places.stop()
             raise
         return whole.size

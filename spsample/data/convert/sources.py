@@ -77,15 +77,29 @@ def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -
         If it cannot be read.
     """
     if not isinstance(source, (str, os.PathLike)):
-        return _from_object(source, options, "graph")
+        return _checked(_from_object(source, options, "graph"), options)
     text = os.fspath(source)
     kind = options.format if options.format != "auto" else _kind(text)
     if kind not in ("text", "parquet"):
         _refuse_table_options(kind, options)
     if kind in _MAPPED and Path(text).suffix.lower() in COMPRESSED:
         with decompressed(Path(text), folder) as plain:
-            return replace(_opened(str(plain), kind, options, room), name=Path(text).name.split(".")[0])
-    return _opened(text, kind, options, room)
+            origin = _opened(str(plain), kind, options, room)
+            origin.edges.name = text  # for messages: nobody knows the copy
+            facts = origin.facts | ({"source": text} if "source" in origin.facts else {})
+            return _checked(replace(origin, name=Path(text).name.split(".")[0], facts=facts), options)
+    return _checked(_opened(text, kind, options, room), options)
+
+
+def _checked(origin: Origin, options: ConvertOptions) -> Origin:
+    """Refuse other numbers of the vertices than those that the source's features, labels and splits go by."""
+    own = origin.edges.num_nodes
+    other = options.renumber != "no" or options.num_nodes not in (None, own)
+    if other and (origin.arrays or origin.write is not None):
+        argument = "renumber" if options.renumber != "no" else "num_nodes"
+        given = f"a source with features, labels or splits of its {own} vertices"
+        raise InputError(argument=argument, given=given, expected="the vertices as they are, or a plain list of edges")
+    return origin
 
 
 def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
@@ -103,8 +117,13 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     return Origin(edges, Path(text.split(",")[0]).name.split(".")[0], {"source": text}, names=names, num_edges=total)
 
 
+def _is_pair(text: str) -> bool:
+    """Whether two files are meant, and not one with a comma in its name."""
+    return text.endswith(".npy") and "," in text and not Path(text).is_file()
+
+
 def _kind(text: str) -> str:
-    name = text.split(",")[0] if text.endswith(".npy") else text
+    name = text.split(",")[0] if _is_pair(text) else text
     suffix = inner_suffix(Path(name))
     if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
@@ -120,14 +139,23 @@ def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
         raise InputError(argument="source", given=given, expected=expected)
 
 
+def _refuse_weights(options: ConvertOptions, name: str) -> None:
+    if options.weights is not None:
+        expected = "none here: a graph has its own weights; tables, arrays and PyG's data take them"
+        raise InputError(argument="weights", given=f"{options.weights!r} for {name}", expected=expected)
+
+
 def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeSource:
     weights = None if options.weights is None else Path(options.weights)
     if kind == "npy":
-        first, comma, second = text.partition(",")
-        return npy_pair(Path(first), Path(second), weights) if comma else npy_edges(Path(first), weights)
+        if not _is_pair(text):
+            return npy_edges(Path(text), weights)
+        first, _, second = text.partition(",")
+        return npy_pair(Path(first), Path(second), weights)
     if kind in ("int32", "int64"):
         return raw_edges(Path(text), kind, weights)
     if kind == "mtx":
+        _refuse_weights(options, text)
         return MatrixMarketEdges(Path(text))
     if kind == "parquet":
         return ParquetEdges(Path(text), options, names)
@@ -138,6 +166,7 @@ def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | N
 def _named(text: str, options: ConvertOptions) -> Origin:
     name = text.partition(":")[0]
     if name in GENERATORS:
+        _refuse_weights(options, text)
         return _generated(text, name, options)
     return _from_object(load_dataset(text, random_seed=options.random_seed), options, text)
 
@@ -163,6 +192,7 @@ def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
 
 def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
     if isinstance(source, Dataset):
+        _refuse_weights(options, name)
         facts, arrays = data_attributes(source)
         return Origin(dataset_edges(source.graph, source.name), source.name, facts, arrays)
     edges, facts, arrays = pyg_edges(source, name, options.weights)

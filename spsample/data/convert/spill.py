@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.errors import DataError
+from spsample.store.folder import system_errors
 
 __all__ = ["Layout", "Segment", "Spill"]
 
@@ -54,7 +55,8 @@ class Spill:
         self.layout = layout
         self.nbytes = 0
         self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with system_errors(path, "a temporary file that can be made"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._chunks: dict[int, tuple[int, int, NDArray[np.int64]]] = {}
         self._lock = Lock()
 

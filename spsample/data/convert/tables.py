@@ -36,6 +36,7 @@ class ParquetEdges:
             given = f"an unreadable file ({error})"
             raise DataError(argument=str(path), given=given, expected="a Parquet file") from error
         self.name, self._names = str(path), names
+        self._arrow_error: type[Exception] = pyarrow.ArrowException
         self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
         words = [*options.columns, *([] if options.weights is None else [options.weights])]
@@ -43,6 +44,9 @@ class ParquetEdges:
 
     def _column(self, word: str) -> str:
         names = [str(name) for name in self._file.schema_arrow.names]
+        if len(set(names)) < len(names):
+            given = f"{self.name} with the columns {', '.join(names)}"
+            raise InputError(argument="columns", given=given, expected="columns of different names")
         if word in names:
             return word
         if word.isdigit() and int(word) < len(names):
@@ -56,7 +60,9 @@ class ParquetEdges:
         try:
             for batch in batches:
                 yield partial(self._chunk, batch) if self._names is None else partial(given_chunk, self._chunk(batch))
-        except OSError as error:
+        except DataError:
+            raise
+        except (self._arrow_error, OSError) as error:
             given = f"a file that cannot be read to its end ({error})"
             raise DataError(argument=self.name, given=given, expected="a whole Parquet file") from error
 
@@ -71,7 +77,12 @@ class ParquetEdges:
 
     def _ids(self, name: str, column: Any) -> Any:
         if self._names is not None:
-            return np.array([self._names.number(str(value)) for value in column.to_pylist()], dtype=np.int64)
+            words = [str(value) for value in column.to_pylist()]
+            if not all(words):
+                raise DataError(
+                    argument=self.name, given=f"an empty name in column {name}", expected="a name in each row"
+                )
+            return np.array([self._names.number(word) for word in words], dtype=np.int64)
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind not in "iu" or values.dtype == np.uint64:
             given = f"column {name} of type {column.type}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ __all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]
 _BYTES_PER_EDGE = 4
 _DELIMITERS = (",", ";")
 _HEAD = 1 << 16
+_MARK = b"\xef\xbb\xbf"  # of UTF-8, as spreadsheets write it
+_MOST_HEAD = 1 << 26
 
 
 class TextForm(NamedTuple):
@@ -42,11 +45,13 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     DataError, InputError
         If the file cannot be read, or has no such columns.
     """
-    with open_bytes(path) as file:
-        lines = bytes(file.read(_HEAD)).decode("utf-8", "replace").split("\n")
-    number, first = next(((i, line) for i, line in enumerate(lines) if _holds_data(line)), (len(lines), ""))
-    delimiter = next((mark for mark in _DELIMITERS if mark in first), " ")
-    fields = split_line(first, delimiter)
+    number, first = _first_line(path)
+    marks = ("\t", *_DELIMITERS) if options.string_ids or ".tsv" in path.suffixes else _DELIMITERS
+    delimiter = next((mark for mark in marks if mark in first), " ")
+    try:
+        fields = split_line(first, delimiter)
+    except csv.Error as error:
+        raise bad_line(str(path), number + 1, first, f"a line of CSV ({error})") from None
     wanted = [*options.columns, *([] if options.weights is None else [options.weights])]
     by_name = any(not word.isdigit() for word in wanted)
     header = by_name if options.header is None else options.header
@@ -55,6 +60,29 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     columns = [_column(path, word, fields if header else None) for word in wanted]
     weight = columns[2] if len(columns) > 2 else -1
     return TextForm(delimiter, columns[0], columns[1], weight, number + 1 if header else 0)
+
+
+def _first_line(path: Path) -> tuple[int, str]:
+    """Return the first line that is no comment, and its number from 0; without one, as many as there are and ``""``."""
+    number, rest = 0, b""
+    with open_bytes(path) as file:
+        head = _without_mark(bytes(file.read(_HEAD)))
+        while head:
+            *lines, rest = (rest + head).split(b"\n")
+            for line in lines:
+                if _holds_data(text := line.decode("utf-8", "replace")):
+                    return number, text
+                number += 1
+            if len(rest) > _MOST_HEAD:
+                break
+            head = bytes(file.read(_HEAD))
+    last = rest.decode("utf-8", "replace")
+    return (number, last) if _holds_data(last) else (number, "")
+
+
+def _without_mark(text: bytes) -> bytes:
+    """The beginning of a file, without a byte order mark."""
+    return text[len(_MARK) :] if text.startswith(_MARK) else text
 
 
 def split_line(line: str, delimiter: str) -> list[str]:
@@ -133,14 +161,10 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
     """Yield the lines of a file in blocks of about `size` bytes; the first ones that are skipped are empty."""
     rest = b""
     with open_bytes(path) as file:
-        if skipped:
-            rest = bytes(file.read(_HEAD))
-            lines = rest.split(b"\n", skipped)
-            rest = b"\n" * skipped + (lines[skipped] if len(lines) > skipped else b"")
-        while True:
-            data = bytes(file.read(size))
-            if not data:
-                break
+        first = _without_mark(bytes(file.read(max(size, len(_MARK)))))
+        for data in chain([first], iter(lambda: bytes(file.read(max(size, 1))), b"")):
+            if skipped:
+                data, skipped = _emptied(data, skipped)
             end = data.rfind(b"\n") + 1
             if end == 0:
                 rest += data
@@ -150,6 +174,13 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
             rest = data[end:]
     if rest:
         yield rest
+
+
+def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
+    """Return bytes with so many first lines empty, and how many of those are still to come."""
+    parts = data.split(b"\n", lines)
+    ended = len(parts) - 1
+    return b"\n" * ended + (parts[-1] if ended == lines else b""), lines - ended
 
 
 def _check_line(path: Path, line: bytes) -> None:
@@ -182,11 +213,13 @@ class NamedTextEdges:
         for number, words in enumerate(text.decode("utf-8", "surrogateescape").split("\n"), line):
             if number <= form.skipped or not _holds_data(words):
                 continue
-            fields = split_line(words.rstrip("\r"), form.delimiter)
             try:
+                fields = split_line(words.rstrip("\r"), form.delimiter)
                 ends = fields[form.source], fields[form.target]
+                if not all(ends):
+                    raise ValueError("a name that is empty")
                 weights.append(float(fields[form.weight]) if form.weight >= 0 else 0.0)
-            except (IndexError, ValueError):
+            except (IndexError, ValueError, csv.Error):
                 expected = "two names" if form.weight < 0 else "two names and a weight"
                 raise bad_line(self.name, number, words, expected) from None
             ids.append((self._names.number(ends[0]), self._names.number(ends[1])))
