@@ -80,8 +80,13 @@ def table(rows: list[dict[str, Any]]) -> Table:
     made = Table("graph", "sampler", "b", "k", *columns)
     for row in rows:
         sizes = [f"{row[name] / MIB:.0f}" for name in ("predicted", "pool", "resident")]
-        ratios = [f"{row['predicted'] / row[name]:.2f}" for name in ("pool", "resident")]
+        ratios = [_over(row["predicted"], row[name]) for name in ("pool", "resident")]
         sampler = row["sampler"] + (" with ids" if row["edge_ids"] else "")
         where = (row["graph"], sampler, str(row["batch_size"]), str(row["bulk_size"]))
         made.add_row(*where, f"{row['pilots']} of {row['of']}", *sizes, *ratios)
     return made
+
+
+def _over(predicted: float, measured: float) -> str:
+    """The ratio, where the bulk took anything that could be measured."""
+    return f"{predicted / measured:.2f}" if measured > 0 else "-"

@@ -78,7 +78,8 @@ class Sides:
 
         torch.set_num_threads(1)
         sp.set_num_threads(1)
-        self.cores = sorted(os.sched_getaffinity(0))[:2]
+        cores = sorted(os.sched_getaffinity(0))
+        self.cores = cores[0], cores[-1]  # the same where there is one
         self.torch, self.data = torch, sp.load_dataset(dataset)
         self.graph = self.data.graph.normalized("row")
         self.options = {"batch_size": sizes[0], "bulk_size": sizes[1], "features": self.data.x, "labels": self.data.y}
