@@ -34,6 +34,7 @@ class _Channel:
     def __init__(self, ahead: int) -> None:
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
+        self.ended = threading.Event()
         self.is_closed = False
         self.process = os.getpid()
         for _ in range(ahead):
@@ -85,9 +86,15 @@ class Stage(Generic[T]):
         self._channel.close()
 
     def join(self) -> None:
-        """Wait for the thread to end, after `close`."""
-        if self._channel.process == os.getpid() and self._thread is not threading.current_thread():
-            self._thread.join()
+        """Wait for the thread to end, after `close`.
+
+        The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
+        lock that it does not hold.
+        """
+        if self._channel.process != os.getpid() or self._thread is threading.current_thread():
+            return
+        self._channel.ended.wait()
+        self._thread.join()
 
 
 class Pipeline:
@@ -130,12 +137,21 @@ class Pipeline:
 
 
 def _end(stages: list[Stage[Any]]) -> None:
-    """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end."""
+    """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end.
+
+    A Ctrl-C that comes meanwhile is kept until they have ended: a thread must not be in a kernel when Python exits.
+    """
     for stage in stages:
         stage.close()
-    for stage in stages:
-        stage.join()
-    stages.clear()
+    interrupt: KeyboardInterrupt | None = None
+    while stages:
+        try:
+            stages[0].join()
+            stages.pop(0)
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -> None:
@@ -155,3 +171,4 @@ def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -
     finally:
         source.close()
         channel.items.put(end)
+        channel.ended.set()

@@ -209,6 +209,28 @@ def test_ctrl_c_ends_a_pass() -> None:
     assert process.returncode != 0
 
 
+def test_ctrl_c_while_threads_end_waits_for_them():
+    """The first stage is busy when the pipeline ends; an interrupt in the wait is raised after it has ended."""
+    busy = threading.Event()
+
+    def slow():
+        yield 0
+        busy.set()
+        time.sleep(0.5)
+        yield 1
+
+    def interrupted():
+        with Pipeline() as pipeline:
+            stage = pipeline.stage(slow(), ahead=2, name="slow")
+            next(stage)
+            busy.wait()
+            threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert threads() == 0
+
+
 SETUP = "import sys\nsys.path[:0] = PATH\nfrom tests.unit.test_prefetch import make\n"
 
 
