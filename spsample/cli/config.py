@@ -15,7 +15,6 @@ several.
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ import tomli_w
 import typer
 
 from spsample.errors import DataError, InputError
+from spsample.store.files import whole_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -75,9 +75,8 @@ def write_config(path: str | Path, command: str, settings: Mapping[str, Any]) ->
     """
     path = Path(path)
     known = {name: value for name, value in settings.items() if value is not None}
-    scratch = path.with_name(f".{path.name}.partial")
-    scratch.write_text(tomli_w.dumps({command: known}), "utf-8")
-    os.replace(scratch, path)
+    with whole_file(path) as file:
+        tomli_w.dump({command: known}, file)
 
 
 def set_defaults(ctx: typer.Context, path: str | Path) -> None:

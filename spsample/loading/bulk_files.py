@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.errors import DataError, MissingDependencyError
+from spsample.store.files import whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,12 +104,8 @@ class BulkFiles:
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk; return its path."""
         path = self.path(int(bulk.batch_ids[0]))
-        partial = path.with_name(f".{path.name}.partial")
-        with partial.open("wb") as file:
+        with whole_file(path) as file:
             self._write(file, bulk_arrays(bulk))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
         return path
 
     def next_batch(self) -> int:
@@ -131,9 +127,8 @@ class BulkFiles:
                 expected="a new, an empty or its own folder",
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(json.dumps(self.facts, indent=2) + "\n", encoding="utf-8")
-        partial.replace(path)
+        with whole_file(path) as file:
+            file.write((json.dumps(self.facts, indent=2) + "\n").encode())
 
     def _compare(self, path: Path) -> None:
         try:

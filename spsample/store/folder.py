@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spsample.errors import DataError
+from spsample.store.files import UNSUPPORTED, sync_folder
 
 __all__ = ["PartialFolder", "is_partial", "system_errors"]
 
@@ -22,7 +23,6 @@ _LONGEST_NAME = 255 - len("..partial-01234567")
 _PARTIAL = re.compile(r"\..*\.partial-[0-9a-f]{8}", re.DOTALL)
 _SUFFIX = re.compile(r"[0-9a-f]{8}")
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -84,12 +84,12 @@ class PartialFolder:
             If `target` exists and `overwrite` is False, or the system refuses.
         """
         with system_errors(self.target, "a path that does not exist, or an empty folder"):
-            _sync_folder(self.path)
+            sync_folder(self.path)
             if overwrite and self.target.is_dir():
                 self._replace()
             else:
                 os.rename(self.path, self.target)
-            _sync_folder(self.target.parent)
+            sync_folder(self.target.parent)
         (self.target / LOCK_FILE).unlink(missing_ok=True)
         os.close(self._lock)
 
@@ -180,18 +180,6 @@ def _exchange(first: Path, second: Path) -> bool:
     if function(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
-    if code in _UNSUPPORTED:
+    if code in UNSUPPORTED:
         return False
     raise OSError(code, os.strerror(code), str(second))
-
-
-def _sync_folder(path: Path) -> None:
-    """Write the names in a folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:  # some file systems cannot do so for folders
-            raise
-    finally:
-        os.close(descriptor)

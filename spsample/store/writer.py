@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store.checksums import checksums
+from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
 from spsample.store.layout import (
     ARRAY_NAME,
@@ -226,9 +227,9 @@ class StoreWriter:
         for name, array in self._arrays.items():
             if isinstance(array, np.memmap):
                 array.flush()
-            _sync_file(folder / array_file(name))
+            sync_file(folder / array_file(name))
         (folder / META_FILE).write_text(text, encoding="utf-8")
-        _sync_file(folder / META_FILE)
+        sync_file(folder / META_FILE)
 
     def _sizes(self) -> dict[str, Any]:
         """What the arrays themselves tell."""
@@ -272,11 +273,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,7 +7,6 @@ hash this is. It is read with ``weights_only=True``: a foreign file runs no code
 from __future__ import annotations
 
 import io
-import os
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from spsample.errors import DataError, DTypeError, InputError
+from spsample.store.files import whole_file
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
@@ -49,14 +49,9 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
-    scratch = path.with_name(f".{path.name}.partial")
-    with scratch.open("wb") as file:
+    with whole_file(path) as file:
         file.write(_MAGIC + sha256(payload).hexdigest().encode() + b"\n")
         file.write(payload)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    _sync_folder(path.parent)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -149,15 +144,3 @@ def _require_plain(place: str, value: Any) -> None:
 
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force a rename to the disk, where folders can be opened for that."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # not on Windows
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

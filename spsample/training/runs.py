@@ -15,7 +15,6 @@ Runs on several splits or seeds have a folder each below ``RUN``, and a summary 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.errors import DataError, InputError, MissingDependencyError
+from spsample.store.files import whole_file
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
 from spsample.training.journal import Journal, TensorBoard
 from spsample.training.plots import plot_curves, plot_phases
@@ -145,9 +145,8 @@ class RunFolder:
             plot_phases(results, self.path / "phases.png")
         except MissingDependencyError:
             pass
-        scratch = self._results.with_name(".results.json.partial")
-        scratch.write_text(json.dumps(summary(results), indent=2) + "\n", "utf-8")
-        os.replace(scratch, self._results)
+        with whole_file(self._results) as file:
+            file.write((json.dumps(summary(results), indent=2) + "\n").encode())
 
     def _callbacks(self, recording: Recording) -> list[Callback]:
         callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]

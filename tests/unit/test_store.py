@@ -526,7 +526,7 @@ def test_a_full_or_read_only_disk(code, where, tmp_path, monkeypatch):
     if where == "reserve":
         monkeypatch.setattr(mapping, "_reserve", fail)
     else:
-        monkeypatch.setattr(writer, "_sync_file", fail)
+        monkeypatch.setattr(writer, "sync_file", fail)
     with pytest.raises(DataError, match=os.strerror(code)) as caught:
         GRAPH.save(tmp_path / "s")
     assert isinstance(caught.value, OSError)

@@ -1,0 +1,44 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from spsample.store import files
+from spsample.store.files import sync_folder, whole_file
+
+
+def test_a_file_that_could_not_be_finished_leaves_the_old_one(tmp_path):
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(TypeError), whole_file(tmp_path / "a") as file:
+        file.writelines([b"new", None])
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_what_is_written_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    seen = []
+
+    def fsync(descriptor):
+        seen.append(sorted(path.name for path in tmp_path.iterdir()))
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    with whole_file(tmp_path / "a") as file:
+        file.write(b"new")
+    assert seen == [[".a.partial"], ["a"]]
+
+
+@pytest.mark.parametrize(("code", "passed"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_file_systems_that_cannot_sync_folders(code, passed, tmp_path, monkeypatch):
+    def fsync(descriptor):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    if passed:
+        sync_folder(tmp_path)
+    else:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            sync_folder(tmp_path)
