@@ -137,14 +137,15 @@ def _whole_rows(settings: Settings) -> Case:
     own = _sampling(settings, fanouts=[-1])
     return Case(
         name="whole-rows",
-        about="fanout -1, one layer: copying the rows, and the whole call",
+        about="fanout -1, one layer: copying the rows, the whole call, and two limits of the memory",
         baseline="copy of as many bytes",
         sides=(
             Side("rows taken", SPSAMPLE, "take_rows", own),
             Side("whole call", SPSAMPLE, "bulk", own),
             Side("copy of as many bytes", MEMORY, "copy", {"batches": settings.batches}),
+            Side("its lines read in random order", MEMORY, "random_lines", {"batches": settings.batches}),
         ),
-        count=Side("bytes", SPSAMPLE, "take_rows", own),
+        count=Side("bytes and lines", SPSAMPLE, "count_rows", own),
     )
 
 

@@ -159,6 +159,16 @@ def take_rows(inputs: Inputs, options: Options) -> Work:
     return work
 
 
+def count_rows(inputs: Inputs, options: Options) -> Work:
+    """The bytes of `take_rows`, and the lines of `indptr` and `indices` that hold what it reads."""
+    take, count = take_rows(inputs, options), count_lines(inputs, options)
+
+    def work() -> dict[str, float]:
+        return {**take(), **count()}
+
+    return work
+
+
 @cache
 def _matrix(inputs: Inputs) -> CSRMatrix:
     """A with float32 ones for values, as SciPy has it."""
@@ -216,6 +226,7 @@ TASKS: dict[str, Task] = {
     "count_lines": count_lines,
     "many_calls": many_calls,
     "take_rows": take_rows,
+    "count_rows": count_rows,
     "row_selection": row_selection,
     "product": product,
     "peak_memory": peak_memory,

@@ -1,8 +1,8 @@
 // A[rows]: whole rows of a CSR matrix, written out.
 #include <algorithm>
-#include <cstring>
 
 #include "bindings.h"
+#include "copy_runs.h"
 #include "parallel.h"
 
 namespace spsample {
@@ -54,11 +54,13 @@ void for_each_piece(const Pieces& pieces, Fetch&& fetch, Copy&& copy) {
             if (begin < stop) copy(from[i] + begin - to[i], begin, stop - begin);
             begin = stop;
         }
+        fence_streams();
     });
 }
 
-// Items of `size` bytes each, for every dtype.
+// Items of `size` bytes each, for every dtype; moved by one of run_functions().
 struct Items {
+    void (*move)(void* to, const void* from, int64_t bytes);
     const uint8_t* from;
     uint8_t* to;
     int64_t size;
@@ -69,7 +71,7 @@ struct Items {
         for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(from + first * size + b);
     }
     void copy(int64_t first, int64_t place, int64_t count) const {
-        std::memcpy(to + place * size, from + first * size, static_cast<size_t>(count * size));
+        move(to + place * size, from + first * size, count * size);
     }
 };
 
@@ -91,9 +93,11 @@ nb::tuple select_rows(
         const int64_t num_entries = pieces.pointers[pieces.count()];
         columns = Buffer<Index>(num_entries);
         values = Buffer<uint8_t>(data_bytes ? checked_product(num_entries, item_size) : 0);
+        const RunFunctions& functions = run_functions();
+        const auto move = num_entries >= kStreamedAll / static_cast<int64_t>(sizeof(Index)) ? functions.stream : functions.copy;
         const Items index_items{
-            reinterpret_cast<const uint8_t*>(A.indices), reinterpret_cast<uint8_t*>(columns.data()), sizeof(Index)};
-        const Items value_items{data_bytes ? data_bytes->data() : nullptr, values.data(), data_bytes ? item_size : 0};
+            move, reinterpret_cast<const uint8_t*>(A.indices), reinterpret_cast<uint8_t*>(columns.data()), sizeof(Index)};
+        const Items value_items{move, data_bytes ? data_bytes->data() : nullptr, values.data(), data_bytes ? item_size : 0};
         for_each_piece(
             pieces,
             [&](int64_t first, int64_t count) {

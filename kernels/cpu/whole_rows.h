@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 
+#include "copy_runs.h"
 #include "row_fill.h"
 
 namespace spsample {
@@ -79,33 +79,38 @@ inline void count_up(int64_t first, int64_t count, int64_t* out) {
     for (int64_t e = 0; e < count; ++e) out[e] = first + e;
 }
 
-// Copies entries [begin, end) of batch i, their columns as vertices; positions where asked for.
-template <class Index>
+// Copies entries [begin, end) of batch i, their columns as vertices; positions where asked for. `copy` is one of run_functions().
+template <class Index, class Copy>
 void copy_entries(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows, int64_t i, int64_t begin, int64_t end) {
+    const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows, int64_t i, int64_t begin, int64_t end, Copy copy) {
     RowsResult<Index>& result = rows.result;
     Index* const columns = result.columns.data() + result.entry_ptr[i];
     int64_t* const positions = result.with_positions ? result.positions.data() + result.entry_ptr[i] : nullptr;
     BatchRows<Index>(A, Q, rows, i).each_run(begin, end, [&](const Index* run, int64_t first, int64_t count) {
-        std::memcpy(columns + first, run, static_cast<size_t>(count) * sizeof(Index));
+        copy(columns + first, run, count * static_cast<int64_t>(sizeof(Index)));
         if (positions) count_up(run - A.indices, count, positions + first);
     });
 }
 
+// Copies the entries of one batch, which will be in the cache.
 template <class Index>
 void copy_batch(const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows, int64_t i) {
-    copy_entries(A, Q, rows, i, 0, rows.result.entry_ptr[i + 1] - rows.result.entry_ptr[i]);
+    copy_entries(A, Q, rows, i, 0, rows.result.entry_ptr[i + 1] - rows.result.entry_ptr[i], run_functions().copy);
 }
 
 // Copies all rows. Threads share the entries, not the rows, so that one long row is no thread's fate.
 template <class Index>
 void copy_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows) {
     const int64_t* const entry_ptr = rows.result.entry_ptr.data();
-    parallel_chunks(entry_ptr[Q.num_batches], kCopiedAtOnce, [&](int64_t begin, int64_t end) {
+    const int64_t num_entries = entry_ptr[Q.num_batches];
+    const RunFunctions& functions = run_functions();
+    const auto copy = num_entries >= kStreamedAll / static_cast<int64_t>(sizeof(Index)) ? functions.stream : functions.copy;
+    parallel_chunks(num_entries, kCopiedAtOnce, [&](int64_t begin, int64_t end) {
         int64_t i = std::upper_bound(entry_ptr, entry_ptr + Q.num_batches + 1, begin) - entry_ptr - 1;
         for (int64_t at = begin; at < end; at = entry_ptr[++i]) {
-            copy_entries(A, Q, rows, i, at - entry_ptr[i], std::min(end, entry_ptr[i + 1]) - entry_ptr[i]);
+            copy_entries(A, Q, rows, i, at - entry_ptr[i], std::min(end, entry_ptr[i + 1]) - entry_ptr[i], copy);
         }
+        fence_streams();
     });
 }
 

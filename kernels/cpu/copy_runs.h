@@ -1,0 +1,30 @@
+// Copying many runs of bytes, most of them short (rows of A), each with results equal to memcpy's.
+//
+// memcpy pays for its choice among sizes with each call, and reads the lines that it is about to write: short runs are one masked
+// move, long runs can be written past the caches. As in simd.h, an implementation is chosen by the instruction set in use.
+#pragma once
+
+#include <cstdint>
+
+namespace spsample {
+
+constexpr int64_t kStreamedRun = 1 << 10;    // bytes of the shortest run that is written past the caches
+constexpr int64_t kStreamedAll = 8 << 20;    // bytes of a whole result for which that pays: it would not stay in a cache
+
+struct RunFunctions {
+    void (*copy)(void* to, const void* from, int64_t bytes);
+
+    // The same for what is not read again soon: whole lines of long runs go past the caches. Others may read what was written
+    // after fence_streams().
+    void (*stream)(void* to, const void* from, int64_t bytes);
+};
+
+// Those of the instruction set in use.
+const RunFunctions& run_functions();
+
+// Orders the lines that this thread wrote past the caches before all that it writes from here on.
+void fence_streams();
+
+extern const RunFunctions kRunsAvx512;
+
+}  // namespace spsample
