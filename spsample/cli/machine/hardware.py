@@ -8,8 +8,8 @@ import re
 import resource
 from pathlib import Path
 
-from spsample.cli.machine.core import usable_cores
 from spsample.cli.machine.finding import Finding, read_text
+from spsample.sparse.runtime import usable_cores
 from spsample.sparse.units import format_bytes
 
 __all__ = ["memory", "processor"]
