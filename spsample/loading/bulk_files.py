@@ -174,7 +174,7 @@ def _read_npz(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _require_arrow() -> Any:
-    return require_module("pyarrow", needed_for="Arrow files", extra="data")
+    return require_module("pyarrow", needed_for="Arrow files", extra="convert")
 
 
 def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
