@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["write_attributes"]
 
 _PARTS = ("train", "val", "test")
+_SPLITS = tuple(f"{part}_{form}" for part in _PARTS for form in ("idx", "masks"))
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
 _BYTES = 1 << 22
 
@@ -41,12 +42,12 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
         arrays["y"] = _labels(options.labels, num_nodes)
         facts["num_classes"] = _num_classes(arrays["y"])
     if options.splits is not None:
-        arrays = {name: array for name, array in arrays.items() if name.partition("_")[0] not in _PARTS}
+        arrays = {name: array for name, array in arrays.items() if name not in _SPLITS}
         arrays |= _splits(options.splits, num_nodes)
     for name, array in arrays.items():
         _write(writer, name, array)
     if "x" in arrays and not sparse.issparse(arrays["x"]):
-        facts["node_features"] = ["x"]
+        facts["node_features"] = list(dict.fromkeys(["x", *facts.get("node_features", [])]))
     if origin.names is not None:
         origin.names.write(writer)
     if origin.original_ids is not None:

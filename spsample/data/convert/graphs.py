@@ -15,12 +15,16 @@ from spsample.data.convert.chunks import EdgeChunk, EdgeSource
 from spsample.data.convert.compressed import require_file
 from spsample.data.dataset import Dataset
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
-from spsample.store import Graph
+from spsample.store import Graph, GraphStore
 from spsample.store.validation import as_edge_index, as_weights
 
-__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges"]
+__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges", "store_attributes"]
 
 _PARTS = ("train", "val", "test")
+_SPLITS = tuple(f"{part}_{form}" for part in _PARTS for form in ("idx", "masks"))
+_NAMES = ("original_ids", "names_ptr", "names_data")
+_REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
+"""Arrays of a store that are made from its graph, or are those of its data set."""
 
 
 class GraphEdges:
@@ -64,6 +68,29 @@ def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     parts = {f"{part}_idx": getattr(dataset, f"{part}_idx") for part in _PARTS}
     if any(len(ids) for ids in parts.values()):
         arrays |= parts
+    return facts, arrays
+
+
+def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a store, apart from its graph: data set, all splits, names, more features.
+
+    Raises
+    ------
+    DataError
+        If it has other arrays, of which nobody knows what to do to them when edges change.
+    """
+    facts, arrays = data_attributes(dataset)
+    arrays = {name: array for name, array in arrays.items() if name not in _SPLITS}
+    features = store.meta.get("node_features", [])
+    if features:
+        facts["node_features"] = features
+    for name in store.names:
+        if name in (*_SPLITS, *_NAMES) or (name in features and name != "x"):
+            arrays[name] = store.array(name)
+        elif name not in _REMADE:
+            expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
+            hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
+            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
     return facts, arrays
 
 
