@@ -420,6 +420,37 @@ def test_features_labels_splits(tmp_path):
         convert(tmp_path / "e.npy", tmp_path / "other", ConvertOptions(**files), plan=TINY)
 
 
+@pytest.mark.parametrize(
+    ("splits", "given"),
+    [
+        ({"train_idx": [2, 0], "val_idx": [1], "test_idx": [2, 0]}, "vertex 0 in train_idx and test_idx"),
+        ({"train_idx": [0], "val_idx": [2, 1, 2], "test_idx": []}, "vertex 2 more than once in val_idx"),
+        (
+            {f"{part}_masks": np.eye(2, 3, k, bool) for k, part in enumerate(("train", "val"))}
+            | {"test_masks": np.array([[0, 0, 1], [0, 1, 0]], bool)},
+            "vertex 1 in train_masks and test_masks of split 1",
+        ),
+        (
+            {f"{part}_masks": np.ones((1, 3), bool) for part in ("train", "val", "test")},
+            "vertex 0 in train_masks and val",
+        ),
+        (
+            {f"{part}_masks": np.zeros((k, 3), bool) for k, part in enumerate(("train", "val", "test"), 1)},
+            "1, 2, 3 splits in train_masks, val_masks, test_masks",
+        ),
+    ],
+)
+def test_splits_that_overlap(tmp_path, splits, given):
+    np.save(tmp_path / "e.npy", EDGES)
+    np.savez(
+        tmp_path / "s.npz", **{name: np.asarray(part, getattr(part, "dtype", int)) for name, part in splits.items()}
+    )
+    with pytest.raises(DataError, match=re.escape(given)) as caught:
+        convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(splits=tmp_path / "s.npz"), plan=TINY)
+    assert caught.value.argument == str(tmp_path / "s.npz")
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.realdata
 def test_real_graph(tmp_path):
     path = Path(os.environ.get("SPSAMPLE_DATA", ROOT.parent / "shared" / "data")) / "planetoid_cora.npz"
