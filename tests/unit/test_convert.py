@@ -321,6 +321,40 @@ def test_pyg(tmp_path):
         assert (dataset.num_classes, dataset.train_idx.tolist(), dataset.test_idx.tolist()) == (2, [0], [2])
 
 
+@pytest.mark.parametrize(
+    ("y", "given"),
+    [
+        ([0.0, 1.5, 2.25], "1.5 at position 1"),
+        ([[0.0], [float("inf")], [1.0]], "inf at position 1"),
+        ([0.0, 1.0, 1e30], "at position 2"),
+        ([[0.0, 1.0], [1.0, 0.0], [float("nan"), 0.5]], "0.5 at position 2, 1"),
+    ],
+)
+def test_labels_that_are_no_classes(tmp_path, y, given):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(
+        y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3
+    )
+    torch.save(data, tmp_path / "data.pt")
+    for source, name in ((tmp_path / "data.pt", "data"), (data, "graph")):
+        with pytest.raises(DataError, match=rf"^y of {name}: got .*{given}; expected whole numbers; .* --labels"):
+            convert(source, tmp_path / "store", plan=TINY)
+    np.save(tmp_path / "y.npy", np.array([1, 0, -1]))
+    convert(data, tmp_path / "store", ConvertOptions(labels=tmp_path / "y.npy"), plan=TINY)
+    assert load_dataset(str(tmp_path / "store")).y.tolist() == [1, 0, -1]
+
+
+def test_whole_labels_in_floats(tmp_path):
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.data")
+    one_each, two_each = [[2.0], [float("nan")], [0.0]], [[1.0, 0.0]] * 3
+    for y, wanted, classes in ((one_each, [2, -1, 0], 3), (two_each, [[1, 0]] * 3, 2)):
+        data = pyg.Data(y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3)
+        convert(data, tmp_path / "store", ConvertOptions(overwrite=True), plan=TINY)
+        dataset = load_dataset(str(tmp_path / "store"))
+        assert (dataset.y.tolist(), dataset.num_classes) == (wanted, classes)
+
+
 def test_data_set_and_its_other_form(tmp_path):
     dataset = load_dataset("planted:80,3")
     convert(dataset, tmp_path / "store", plan=TINY)

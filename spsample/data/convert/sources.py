@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from spsample.data.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.data.convert.compressed import COMPRESSED, decompressed, inner_suffix
 from spsample.data.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
-from spsample.data.convert.graphs import data_attributes, dataset_edges, load_pyg, pyg_edges, store_attributes
+from spsample.data.convert.graphs import (
+    data_attributes,
+    dataset_edges,
+    load_pyg,
+    pyg_edges,
+    pyg_labels,
+    store_attributes,
+)
 from spsample.data.convert.matrix_market import MatrixMarketEdges
 from spsample.data.convert.names import VertexNames
 from spsample.data.convert.options import ConvertOptions
@@ -219,4 +226,7 @@ def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
         facts, arrays = data_attributes(source)
         return Origin(dataset_edges(source.graph, source.name), source.name, facts, arrays)
     edges, facts, arrays = pyg_edges(source, name, options.weights)
+    if options.labels is None:
+        number, labels = pyg_labels(source, name, edges.num_nodes)
+        facts, arrays = facts | number, arrays | labels
     return Origin(edges, name, facts, arrays)
