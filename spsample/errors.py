@@ -16,7 +16,11 @@ The first four say which argument it was, what was given and what was expected, 
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = [
     "BackendError",
@@ -170,3 +174,39 @@ class BackendError(SpSampleError, RuntimeError):
     ...
     spsample.errors.BackendError: backend 'cuda' found no GPU
     """
+
+
+def require_module(
+    name: str, *, needed_for: str, extra: str | None = None, install: str | None = None, package: str | None = None
+) -> ModuleType:
+    """Import a module of an optional package.
+
+    Parameters
+    ----------
+    name
+        The module, with dots where it is inside of another.
+    needed_for, extra, install
+        As of `MissingDependencyError`.
+    package
+        Name of the package; None: the first part of ``name``.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it cannot be imported.
+
+    Examples
+    --------
+    >>> require_module("json.decoder", needed_for="this example").__name__
+    'json.decoder'
+    >>> require_module("a_package.of_nobody", needed_for="this example")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.MissingDependencyError: this example needs the package a_package, which is not installed; install it
+    with: pip install a_package
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = package or name.partition(".")[0]
+        raise MissingDependencyError(package=package, needed_for=needed_for, extra=extra, install=install) from error

@@ -82,10 +82,6 @@ SPSAMPLE_AVX512_INLINE void philox(const LaneCounters& c, const TreeDraw& how, i
     for (int i = 0; i < 4; ++i) _mm512_store_si512(words[i], avx512::low_words(drawn.w[i]));
 }
 
-// Eight weights as doubles.
-SPSAMPLE_AVX512_INLINE __m512d load8(const float* weights) { return _mm512_cvtps_pd(_mm256_loadu_ps(weights)); }
-SPSAMPLE_AVX512_INLINE __m512d load8(const double* weights) { return _mm512_loadu_pd(weights); }
-
 // rint(w scale) of eight weights w.
 SPSAMPLE_AVX512_INLINE __m512i rounded8(__m512d weights, __m512d scale) {
     return _mm512_cvt_roundpd_epi64(_mm512_mul_pd(weights, scale), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -110,7 +106,7 @@ public:
     SPSAMPLE_AVX512_MEMBER __m512i numerators(const double* weights) const { return low_halves(rounded(weights), rounded(weights + 8)); }
 
 private:
-    SPSAMPLE_AVX512_MEMBER __m512i rounded(const double* weights) const { return rounded8(load8(weights), scale_); }
+    SPSAMPLE_AVX512_MEMBER __m512i rounded(const double* weights) const { return rounded8(_mm512_loadu_pd(weights), scale_); }
 
     __m512d scale_;
 };

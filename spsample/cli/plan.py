@@ -48,6 +48,7 @@ def plan(
     """
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
+    from spsample.sampling.planner import default_budget
 
     dataset = load_dataset(source)
     loader = BulkLoader(
@@ -56,7 +57,7 @@ def plan(
         sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
         batch_size=batch_size,
         bulk_size="auto" if bulk_size is None else bulk_size,
-        memory_budget=_available() if memory_budget is None else memory_budget,
+        memory_budget=default_budget() if memory_budget is None else memory_budget,
         prefetch=prefetch,
         features=dataset.x,
         edge_ids=edge_ids,
@@ -70,12 +71,6 @@ def plan(
 
 
 plan.__doc__ = f"{plan.__doc__}{_EXAMPLES}"
-
-
-def _available() -> int:
-    from spsample.sampling.planner import default_budget
-
-    return default_budget()
 
 
 def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from spsample.data.dataset import Dataset, random_split
 from spsample.data.edges import symmetric_graph
 from spsample.data.philox import PhiloxStream
-from spsample.errors import MissingDependencyError
+from spsample.errors import require_module
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,11 +65,7 @@ def nearest_neighbours(points: NDArray[np.int64], count: int) -> NDArray[np.int6
 
 
 def _load() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise MissingDependencyError(
-            package="scikit-learn", needed_for="the data set 'digits'", extra="data"
-        ) from error
-    bunch: Any = load_digits()
+    needed_for = "the data set 'digits'"
+    datasets = require_module("sklearn.datasets", needed_for=needed_for, extra="data", package="scikit-learn")
+    bunch: Any = datasets.load_digits()
     return bunch.data.astype(np.int64), bunch.target.astype(np.int64)

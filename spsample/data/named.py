@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from spsample.data.dataset import Dataset, Split
 from spsample.data.stored import is_store, load_store, save_dataset
-from spsample.errors import DataError, MissingDependencyError, SpSampleError
+from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph
 
 __all__ = ["NAMED", "data_root", "named_dataset"]
@@ -105,7 +104,7 @@ def _pyg(kind: str, *arguments: str) -> Callable[[str, Path], Dataset]:
     """Return what fetches a data set of the class `kind` in ``torch_geometric.datasets``."""
 
     def fetch(title: str, folder: Path) -> Dataset:
-        module = _imported("torch_geometric.datasets", "torch_geometric", title, "pyg")
+        module = require_module("torch_geometric.datasets", needed_for=f"the data set {title!r}", extra="pyg")
         data = getattr(module, kind)(str(folder), *arguments)[0]
         masks = (data.train_mask, data.val_mask, data.test_mask)
         y = data.y.numpy().astype(np.int64)
@@ -129,7 +128,7 @@ def _ogb(name: str) -> Callable[[str, Path], Dataset]:
     """Return what fetches a node classification data set of the Open Graph Benchmark."""
 
     def fetch(title: str, folder: Path) -> Dataset:
-        module = _imported("ogb.nodeproppred", "ogb", title, None)
+        module = require_module("ogb.nodeproppred", needed_for=f"the data set {title!r}")
         source = module.NodePropPredDataset(name=name, root=str(folder))
         graph, labels = source[0]
         split = source.get_idx_split()
@@ -186,13 +185,6 @@ def _protein(title: str, folder: Path) -> Dataset:
 
 def _split(train: NDArray[Any], val: NDArray[Any], test: NDArray[Any]) -> Split:
     return {"train_idx": train, "val_idx": val, "test_idx": test}
-
-
-def _imported(module: str, package: str, title: str, extra: str | None) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingDependencyError(package=package, needed_for=f"the data set {title!r}", extra=extra) from error
 
 
 NAMED: dict[str, Named] = {

@@ -14,7 +14,7 @@ from spsample.data.npz import load_npz
 from spsample.data.planted import planted
 from spsample.data.rmat import rmat
 from spsample.data.stored import is_store, load_store
-from spsample.errors import DTypeError, InputError
+from spsample.errors import DataError, DTypeError, InputError
 from spsample.store.validation import require_int
 
 __all__ = ["GENERATORS", "generator_arguments", "load_dataset"]
@@ -87,7 +87,7 @@ def load_dataset(
     InputError
         If the name or an argument is not understood, or there is no such split.
     DataError
-        If a file or store cannot be used, or a published data set cannot be fetched.
+        If a path leads nowhere, a file or store cannot be used, or a published data set cannot be fetched.
     MissingDependencyError
         If a package is not installed: scikit-learn for the digits, torch_geometric or ogb for a published data set.
 
@@ -103,6 +103,7 @@ def load_dataset(
         return load_npz(spec, split)
     if spec not in NAMED and is_store(spec):
         return load_store(spec, split)
+    _require_existing(spec)
     if require_int("split", split) != 0:
         raise InputError(argument="split", given=str(split), expected=f"0, for {spec!r} has one split")
     if spec == "digits":
@@ -113,7 +114,8 @@ def load_dataset(
     if spec and name not in _GENERATORS and Path(spec).is_dir():
         return load_store(spec)  # which says what is missing there
     if name not in _GENERATORS:
-        raise InputError(argument="dataset", given=repr(spec), expected=_FORMS)
+        hint = "spsample convert makes a store of an edge list or a matrix." if os.path.isfile(spec) else ""
+        raise InputError(argument="dataset", given=repr(spec), expected=_FORMS, hint=hint)
     generator = _GENERATORS[name]
     values = _parse(spec, arguments, generator)
     try:
@@ -123,6 +125,15 @@ def load_dataset(
             raise
         argument = f"{name}:{generator.words[error.argument]}"  # as the caller wrote it
         raise InputError(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None
+
+
+def _require_existing(spec: str) -> None:
+    """Refuse what has the form of a path, rather than that of a name, and leads nowhere."""
+    has_separator = any(separator in spec for separator in (os.sep, os.altsep) if separator)
+    has_suffix = ":" not in spec and Path(spec).suffix != ""
+    is_path = spec.startswith(".") or has_separator or has_suffix
+    if is_path and spec.partition(":")[0] not in _GENERATORS and not os.path.exists(spec):
+        raise DataError(argument="dataset", given=f"{spec!r}, but there is no such file or folder", expected=_FORMS)
 
 
 def _parse(spec: str, arguments: str, generator: _Generator) -> list[float]:

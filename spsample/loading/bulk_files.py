@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.errors import DataError, MissingDependencyError
+from spsample.errors import DataError, require_module
 from spsample.store.files import whole_file
 
 if TYPE_CHECKING:
@@ -174,10 +174,7 @@ def _read_npz(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _require_arrow() -> Any:
-    try:
-        return import_module("pyarrow")
-    except ImportError as error:
-        raise MissingDependencyError(package="pyarrow", needed_for="Arrow files", extra="data") from error
+    return require_module("pyarrow", needed_for="Arrow files", extra="convert")
 
 
 def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from spsample.errors import InputError, MissingDependencyError
+from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.graphsage import makes_subgraphs
 
@@ -37,12 +36,8 @@ class PygLoader:
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"
             )
         self.loader = loader
-        try:
-            self._torch = import_module("torch")
-            import_module("torch_geometric")
-        except ImportError as error:
-            package = "torch" if "geometric" not in str(error) else "torch_geometric"
-            raise MissingDependencyError(package=package, needed_for="BulkLoader.pyg()", extra="pyg") from error
+        self._torch = require_module("torch", needed_for="BulkLoader.pyg()", extra="pyg")
+        require_module("torch_geometric", needed_for="BulkLoader.pyg()", extra="pyg")
 
     def __len__(self) -> int:
         """Minibatches per epoch."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import get_backend
-from spsample.errors import MissingDependencyError
+from spsample.errors import require_module
 
 if TYPE_CHECKING:
     from spsample.sampling.bulk import Layer, MiniBatch
@@ -147,10 +146,4 @@ def _merged(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray
 
 def _require(module: str, used_by: str, extra: str | None) -> Any:
     """The module, or an error that says how to get it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependencyError(
-            package=package, needed_for=f"MiniBatch.{used_by}()", extra=extra, install=_INSTALL.get(package)
-        ) from error
+    return require_module(module, needed_for=f"MiniBatch.{used_by}()", extra=extra, install=_INSTALL.get(module))

@@ -37,21 +37,43 @@ def _machine(proc: Path) -> Iterator[int]:
 
 
 def _groups(proc: Path, cgroups: Path) -> Iterator[int]:
-    """What is left in each control group with a limit, from this process's own up to the root (versions 1 and 2)."""
+    """What is left in each control group with a limit."""
     try:
-        lines = (proc / "self" / "cgroup").read_text().splitlines()
+        text = (proc / "self" / "cgroup").read_text()
     except OSError:
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
+    for folder, version in control_groups(text, "memory", cgroups):
+        yield from _left(folder, *(_V1 if version == 1 else _V2))
+
+
+def control_groups(text: str, controller: str, cgroups: Path = CGROUPS) -> Iterator[tuple[Path, int]]:
+    """Yield the folders of a process's control groups, and their version (1 or 2).
+
+    Of each hierarchy that has the controller: from the process's own group up to the root. ``text`` is what
+    ``/proc/self/cgroup`` says; other lines are passed over.
+
+    Examples
+    --------
+    >>> [(str(folder), version) for folder, version in control_groups("0::/job", "memory")]
+    [('/sys/fs/cgroup/job', 2), ('/sys/fs/cgroup', 2)]
+    """
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if not colon or (controllers and controller not in controllers.split(",")):
             continue
-        root = cgroups / "memory" if controllers else cgroups
+        root = _root(controllers, controller, cgroups) if controllers else cgroups
         own = root / path.lstrip("/")
         for folder in (own, *own.parents):
-            yield from _left(folder, *(_V1 if controllers else _V2))
+            yield folder, 1 if controllers else 2
             if folder == root:
                 break
+
+
+def _root(controllers: str, controller: str, cgroups: Path) -> Path:
+    """Where a hierarchy of version 1 is mounted: under the names of all its controllers, or under one of them."""
+    together = cgroups / controllers
+    return together if together.exists() else cgroups / controller
 
 
 _V2 = ("memory.max", "memory.current", "inactive_file")

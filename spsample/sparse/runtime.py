@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,19 @@ def get_num_threads() -> int:
     """
     core = _core()
     return 1 if core is None else int(core.get_num_threads())
+
+
+def usable_cores() -> int:
+    """How many processors this process may use.
+
+    Examples
+    --------
+    >>> usable_cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def clear_pool() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.sparse.runtime import usable_cores
 from spsample.store.layout import CHUNK_BYTES
 
 __all__ = ["Checksum", "checksums"]
@@ -38,7 +38,7 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
     >>> [(c.name, c.nbytes, c.sha256[:8]) for c in checksums({"indptr": np.zeros(2, np.int64)})]
     [('indptr', 16, '374708ff')]
     """
-    threads = min(_processors(), _MOST_THREADS)
+    threads = min(usable_cores(), _MOST_THREADS)
     with ThreadPoolExecutor(threads, thread_name_prefix="sha256") as pool:
         waiting: list[Future[Checksum]] = []
         try:
@@ -51,13 +51,6 @@ def checksums(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Checksum]:
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _processors() -> int:
-    """How many this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _pieces(arrays: Iterable[tuple[str, NDArray[Any]]]) -> Iterator[tuple[str, int, NDArray[np.uint8]]]:

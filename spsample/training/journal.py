@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spsample.errors import MissingDependencyError
+from spsample.errors import require_module
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
@@ -93,11 +93,8 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise MissingDependencyError(package="tensorboard", needed_for="TensorBoard's files") from error
-        self._writer: Any = SummaryWriter(str(folder))
+        module = require_module("torch.utils.tensorboard", needed_for="TensorBoard's files", package="tensorboard")
+        self._writer: Any = module.SummaryWriter(str(folder))
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from spsample.errors import InputError, MissingDependencyError
+from spsample.errors import InputError, require_module
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -97,11 +97,7 @@ METRICS: dict[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
 
 
 def _torchmetrics() -> ModuleType:
-    try:
-        from torchmetrics.functional import classification
-    except ImportError as error:
-        raise MissingDependencyError(package="torchmetrics", needed_for="this metric", extra="pyg") from error
-    return classification
+    return require_module("torchmetrics.functional.classification", needed_for="this metric", extra="pyg")
 
 
 def _ranking(metric: str, function: str, logits: NDArray[Any], y: NDArray[Any]) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.errors import MissingDependencyError
+from spsample.errors import require_module
 
 if TYPE_CHECKING:
     from spsample.training.results import TrainResult
@@ -92,12 +92,11 @@ def _lines(axis: Any, curves: Sequence[Sequence[tuple[int, float]]], color: str)
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
-    except ImportError as error:
-        raise MissingDependencyError(package="matplotlib", needed_for="plots", extra="plot") from error
+    require_module("matplotlib.figure", needed_for="plots", extra="plot")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.errors import DataError
+from spsample.errors import DataError, MissingDependencyError
 from spsample.loading import BulkFiles, load_bulk
 
 GRAPH = sp.load_dataset("rmat:10,8").graph
@@ -43,6 +44,15 @@ def test_round_trip(sampler: sp.Sampler, form: str, tmp_path: Path) -> None:
             assert (layer.adj.data is None) == (f"data_{number}" not in read)
             if layer.adj.data is not None:
                 assert np.array_equal(read[f"data_{number}"][entry], layer.adj.data)
+
+
+def test_arrow_files_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependencyError, match=r"Arrow files needs .* pyarrow, .* \"spsample\[convert\]\"$"):
+        BulkFiles(tmp_path / "bulks", {}, "arrow")
+    (tmp_path / "bulk-00000000.arrow").touch()
+    with pytest.raises(MissingDependencyError, match=r"spsample\[convert\]"):
+        load_bulk(tmp_path / "bulk-00000000.arrow")
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -249,6 +249,7 @@ def test_committed_settings_are_known(path):
     ("arguments", "words"),
     [
         (["karate"], "dataset: got 'karate'"),
+        (["./karate"], "dataset: got './karate', but there is no such file or folder; expected 'digits', "),
         (["none.npz"], "dataset: got 'none.npz', which does not exist; expected "),
         (["planted:9"], "planted:NODES: got 9"),
         (["rmat:0,4"], "rmat:SCALE: got 0"),

@@ -30,7 +30,7 @@ from spsample.data.convert import ConvertOptions, convert, sort
 from spsample.data.convert.memory import SortPlan, anonymous_bytes
 from spsample.data.convert.text import TextEdges, text_form
 from spsample.errors import CapacityError, DataError, DTypeError, InputError, SpSampleError
-from spsample.store import Graph, GraphStore
+from spsample.store import Graph, GraphStore, StoreWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = SortPlan(chunk=64, capacity=100, bucket=40, threads=2)
@@ -321,6 +321,40 @@ def test_pyg(tmp_path):
         assert (dataset.num_classes, dataset.train_idx.tolist(), dataset.test_idx.tolist()) == (2, [0], [2])
 
 
+@pytest.mark.parametrize(
+    ("y", "given"),
+    [
+        ([0.0, 1.5, 2.25], "1.5 at position 1"),
+        ([[0.0], [float("inf")], [1.0]], "inf at position 1"),
+        ([0.0, 1.0, 1e30], "at position 2"),
+        ([[0.0, 1.0], [1.0, 0.0], [float("nan"), 0.5]], "0.5 at position 2, 1"),
+    ],
+)
+def test_labels_that_are_no_classes(tmp_path, y, given):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(
+        y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3
+    )
+    torch.save(data, tmp_path / "data.pt")
+    for source, name in ((tmp_path / "data.pt", "data"), (data, "graph")):
+        with pytest.raises(DataError, match=rf"^y of {name}: got .*{given}; expected whole numbers; .* --labels"):
+            convert(source, tmp_path / "store", plan=TINY)
+    np.save(tmp_path / "y.npy", np.array([1, 0, -1]))
+    convert(data, tmp_path / "store", ConvertOptions(labels=tmp_path / "y.npy"), plan=TINY)
+    assert load_dataset(str(tmp_path / "store")).y.tolist() == [1, 0, -1]
+
+
+def test_whole_labels_in_floats(tmp_path):
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.data")
+    one_each, two_each = [[2.0], [float("nan")], [0.0]], [[1.0, 0.0]] * 3
+    for y, wanted, classes in ((one_each, [2, -1, 0], 3), (two_each, [[1, 0]] * 3, 2)):
+        data = pyg.Data(y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3)
+        convert(data, tmp_path / "store", ConvertOptions(overwrite=True), plan=TINY)
+        dataset = load_dataset(str(tmp_path / "store"))
+        assert (dataset.y.tolist(), dataset.num_classes) == (wanted, classes)
+
+
 def test_data_set_and_its_other_form(tmp_path):
     dataset = load_dataset("planted:80,3")
     convert(dataset, tmp_path / "store", plan=TINY)
@@ -329,6 +363,67 @@ def test_data_set_and_its_other_form(tmp_path):
     np.testing.assert_array_equal(again.y, dataset.y)
     np.testing.assert_array_equal(again.val_idx, dataset.val_idx)
     assert again.meta["bayes_rate"] == dataset.meta["bayes_rate"]
+
+
+def masks_of(count: int, vertices: int) -> dict[str, np.ndarray]:
+    """Splits in which vertex v is of part (v + number of the split) mod 3."""
+    part = (np.arange(vertices) + np.arange(count)[:, None]) % 3
+    return {f"{name}_masks": part == number for number, name in enumerate(("train", "val", "test"))}
+
+
+def test_store_to_store(tmp_path):
+    """Everything that belongs to vertices is kept: names of both kinds, all splits, more features, facts."""
+    kept = {
+        "original_ids": np.array([7, 3, 5, 4]),
+        "names_ptr": np.array([0, 1, 2, 2, 4]),
+        "names_data": np.frombuffer(b"abcd", np.uint8),
+        "x": np.eye(4, 2, dtype=np.float32),
+        "train_embedding": np.arange(4.0),
+        "y": np.array([0, 1, 1, -1]),
+        **masks_of(3, 4),
+    }
+    with StoreWriter(tmp_path / "first") as writer:
+        Graph.from_edge_index(np.array([[0, 1, 2], [1, 2, 0]]), num_nodes=4).write_to(writer)
+        for name, array in kept.items():
+            writer.write(name, array)
+        writer.set(name="mine", license="CC0", node_features=["x", "train_embedding"])
+    convert(tmp_path / "first", tmp_path / "second", ConvertOptions(symmetrise=True), plan=TINY)
+    first, second = GraphStore.open(tmp_path / "first"), GraphStore.open(tmp_path / "second")
+    assert {"indptr", "indices", *kept} <= set(second.names)
+    for name, array in kept.items():
+        np.testing.assert_array_equal(second.array(name), array)
+    for fact in ("name", "license", "node_features"):
+        assert second.meta[fact] == first.meta[fact]
+    assert second.graph().num_edges == 6
+    assert load_dataset(str(tmp_path / "second"), split=2).num_splits == 3
+    np.savez(tmp_path / "s.npz", train_idx=[0], val_idx=[1], test_idx=[2])
+    convert(tmp_path / "first", tmp_path / "third", ConvertOptions(splits=tmp_path / "s.npz"), plan=TINY)
+    assert load_dataset(str(tmp_path / "third")).num_splits == 1
+    assert "train_embedding" in GraphStore.open(tmp_path / "third")
+    with pytest.raises(InputError, match="num_nodes: got a source with features, labels, splits or names"):
+        convert(tmp_path / "first", tmp_path / "other", ConvertOptions(num_nodes=9), plan=TINY)
+
+
+def test_a_store_with_arrays_that_cannot_be_kept(tmp_path):
+    with StoreWriter(tmp_path / "first") as writer:
+        Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2).write_to(writer)
+        writer.write("times", np.array([3, 4]))
+        writer.set(edge_features=["times"])
+    with pytest.raises(DataError, match="got an array 'times'; expected a store of a graph") as caught:
+        convert(tmp_path / "first", tmp_path / "second", plan=TINY)
+    assert caught.value.argument == str(tmp_path / "first")
+    assert not (tmp_path / "second").exists()
+
+
+def test_all_splits_of_a_file(tmp_path):
+    parts = masks_of(2, 3)
+    np.savez(tmp_path / "a.npz", indptr=[0, 1, 1, 1], indices=[1], y=[0, 1, 0], **parts)
+    for form in ("auto", "dataset"):
+        convert(tmp_path / "a.npz", tmp_path / "store", ConvertOptions(format=form, overwrite=True), plan=TINY)
+        for number in range(2):
+            dataset = load_dataset(str(tmp_path / "store"), split=number)
+            np.testing.assert_array_equal(dataset.train_idx, np.flatnonzero(parts["train_masks"][number]))
+            np.testing.assert_array_equal(dataset.test_idx, np.flatnonzero(parts["test_masks"][number]))
 
 
 @pytest.mark.parametrize("spec", ["rmat:8,4", "rmat:1,3", "planted:500,4,3,0.2", "planted:20,3"])
@@ -357,6 +452,37 @@ def test_features_labels_splits(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[0.0], [np.nan], [1.0]]))
     with pytest.raises(DataError, match="row 1"):
         convert(tmp_path / "e.npy", tmp_path / "other", ConvertOptions(**files), plan=TINY)
+
+
+@pytest.mark.parametrize(
+    ("splits", "given"),
+    [
+        ({"train_idx": [2, 0], "val_idx": [1], "test_idx": [2, 0]}, "vertex 0 in train_idx and test_idx"),
+        ({"train_idx": [0], "val_idx": [2, 1, 2], "test_idx": []}, "vertex 2 more than once in val_idx"),
+        (
+            {f"{part}_masks": np.eye(2, 3, k, bool) for k, part in enumerate(("train", "val"))}
+            | {"test_masks": np.array([[0, 0, 1], [0, 1, 0]], bool)},
+            "vertex 1 in train_masks and test_masks of split 1",
+        ),
+        (
+            {f"{part}_masks": np.ones((1, 3), bool) for part in ("train", "val", "test")},
+            "vertex 0 in train_masks and val",
+        ),
+        (
+            {f"{part}_masks": np.zeros((k, 3), bool) for k, part in enumerate(("train", "val", "test"), 1)},
+            "1, 2, 3 splits in train_masks, val_masks, test_masks",
+        ),
+    ],
+)
+def test_splits_that_overlap(tmp_path, splits, given):
+    np.save(tmp_path / "e.npy", EDGES)
+    np.savez(
+        tmp_path / "s.npz", **{name: np.asarray(part, getattr(part, "dtype", int)) for name, part in splits.items()}
+    )
+    with pytest.raises(DataError, match=re.escape(given)) as caught:
+        convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(splits=tmp_path / "s.npz"), plan=TINY)
+    assert caught.value.argument == str(tmp_path / "s.npz")
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.realdata

@@ -245,6 +245,29 @@ def test_generators_have_one_split():
         load_dataset("rmat:4,2", split=1)
 
 
+@pytest.mark.parametrize("spec", ["./cora", "no/folder", ".hidden", "edges.txt", "graph.store", "/no-such-root/x:1"])
+def test_a_path_that_leads_nowhere(spec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for split in (0, 1):
+        with pytest.raises(DataError, match="but there is no such file or folder; expected 'digits', the folder"):
+            load_dataset(spec, split=split)
+
+
+@pytest.mark.parametrize("spec", ["karate", "karate:0.5", "ogbn-arxive", ""])
+def test_a_name_that_nobody_knows(spec):
+    with pytest.raises(InputError, match=r"^dataset: got '.*'; expected 'digits', the folder of a store"):
+        load_dataset(spec)
+
+
+def test_a_file_that_is_to_be_converted(tmp_path):
+    (tmp_path / "edges.txt").write_text("0 1\n")
+    with pytest.raises(InputError, match="spsample convert makes a store"):
+        load_dataset(tmp_path / "edges.txt")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(DataError, match=r"meta\.json"):
+        load_dataset(tmp_path / "folder")
+
+
 # ---- .npz
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import pytest
 
@@ -75,3 +76,17 @@ def test_exceptions_cross_process_boundaries(error):
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert vars(again) == vars(error)
+
+
+def test_require_module(monkeypatch):
+    assert errors.require_module("pickle", needed_for="x") is pickle
+    for name in ("sklearn", "sklearn.datasets"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(errors.MissingDependencyError, match=r"^x needs the package sklearn, .* pip install sklearn$"):
+        errors.require_module("sklearn.datasets", needed_for="x")
+    with pytest.raises(errors.MissingDependencyError) as caught:
+        errors.require_module("sklearn.datasets", needed_for="x", extra="data", package="scikit-learn")
+    assert (caught.value.package, caught.value.extra) == ("scikit-learn", "data")
+    assert isinstance(caught.value.__cause__, ImportError)
+    with pytest.raises(errors.MissingDependencyError, match=r"pip install --no-deps a$"):
+        errors.require_module("sklearn", needed_for="x", install="--no-deps a")

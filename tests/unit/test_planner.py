@@ -15,7 +15,7 @@ import pytest
 
 import spsample as sp
 from spsample.errors import CapacityError, InputError
-from spsample.sampling.available import available_memory
+from spsample.sampling.available import available_memory, control_groups
 from spsample.sampling.bounds import most_counts
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
 from spsample.sampling.memory import BulkCounts
@@ -152,6 +152,18 @@ def test_memory_of_the_machine_and_of_its_groups(tmp_path: Path) -> None:
     (groups / "memory" / "x" / "memory.usage_in_bytes").write_text("1000000")
     (groups / "memory" / "x" / "memory.stat").write_text("total_inactive_file 0\n")
     assert available_memory(proc, groups) == 4000000
+
+
+def test_control_groups(tmp_path: Path) -> None:
+    text = "4:cpu,cpuacct:/x/y\n1:name=systemd:/\nodd\n0::/../z\n"
+    of_cpu = [tmp_path / "cpu" / "x" / "y", tmp_path / "cpu" / "x", tmp_path / "cpu"]
+    of_all = [tmp_path / ".." / "z", tmp_path / "..", tmp_path]
+    expected = [(folder, 1) for folder in of_cpu] + [(folder, 2) for folder in of_all]
+    assert list(control_groups(text, "cpu", tmp_path)) == expected
+    assert list(control_groups(text, "memory", tmp_path)) == expected[3:]
+    (tmp_path / "cpu,cpuacct").mkdir()
+    assert next(control_groups(text, "cpuacct", tmp_path)) == (tmp_path / "cpu,cpuacct" / "x" / "y", 1)
+    assert list(control_groups("", "cpu", tmp_path)) == []
 
 
 MEASURED = """

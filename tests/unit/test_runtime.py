@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,11 @@ def test_without_the_compiled_core(monkeypatch):
     sp.clear_pool()
     with pytest.raises(InputError):
         sp.set_num_threads(0)
+
+
+def test_usable_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3}, raising=False)
+    assert runtime.usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert runtime.usable_cores() == 1

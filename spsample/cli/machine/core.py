@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from spsample.cli.machine.finding import Finding, ask
+from spsample.sparse.runtime import usable_cores
 
 __all__ = ["compilers", "core", "python", "threads"]
 
@@ -77,10 +78,3 @@ def threads() -> list[Finding]:
         advice = "export OMP_WAIT_POLICY=passive where others use the machine too"
         findings.append(Finding("processor", "OpenMP waiting", "warning", "threads spin while they wait", advice))
     return findings
-
-
-def usable_cores() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Finding", "Status", "ask", "read_text"]
+__all__ = ["Finding", "Status", "ask", "finished", "read_text"]
 
 Status = Literal["ok", "missing", "warning", "broken"]
 """Broken: it is installed and does not work. Missing: it is not there, which may be fine."""
@@ -51,18 +52,40 @@ def ask(command: list[str], seconds: float = 10.0) -> str | None:
     True
     """
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = finished(command, seconds)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
+
+
+def finished(
+    command: list[str], seconds: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that reads nothing, to its end or for so many seconds; its output is captured.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it cannot be started.
+    subprocess.TimeoutExpired
+        If it does not end in time; it is killed.
+
+    Examples
+    --------
+    >>> import sys
+    >>> finished([sys.executable, "-c", "print(1)"], 60).stdout.strip()
+    '1'
+    """
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+    )
 
 
 def read_text(path: str | Path) -> str:

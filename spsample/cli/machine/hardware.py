@@ -6,10 +6,12 @@ import os
 import platform
 import re
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
-from spsample.cli.machine.core import usable_cores
 from spsample.cli.machine.finding import Finding, read_text
+from spsample.sampling.available import CGROUPS, control_groups
+from spsample.sparse.runtime import usable_cores
 from spsample.sparse.units import format_bytes
 
 __all__ = ["memory", "processor"]
@@ -17,7 +19,7 @@ __all__ = ["memory", "processor"]
 _CPU = Path("/sys/devices/system/cpu")
 _NODES = Path("/sys/devices/system/node")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_CGROUPS = Path("/sys/fs/cgroup")
+_CGROUPS = CGROUPS
 _UNLIMITED = 2**60
 
 
@@ -80,37 +82,25 @@ def _cache(index: Path) -> str:
 def cgroup_limit() -> int | None:
     """Return the least memory limit of this process's cgroups, in bytes; None without one."""
     limits = []
-    for folder in _cgroup_folders("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = read_text(folder / name)
-            if text.isdigit() and int(text) < _UNLIMITED:
-                limits.append(int(text))
+    for folder, version in _cgroups("memory"):
+        text = read_text(folder / ("memory.limit_in_bytes" if version == 1 else "memory.max"))
+        if text.isdigit() and int(text) < _UNLIMITED:
+            limits.append(int(text))
     return min(limits, default=None)
 
 
 def _cpu_quota() -> float | None:
     """Return how many processors' time the cgroups allow."""
     quotas = []
-    for folder in _cgroup_folders("cpu"):
-        words = read_text(folder / "cpu.max").split()
-        words = words or [read_text(folder / f"cpu.cfs_{part}_us") for part in ("quota", "period")]
+    for folder, version in _cgroups("cpu"):
+        if version == 1:
+            words = [read_text(folder / f"cpu.cfs_{part}_us") for part in ("quota", "period")]
+        else:
+            words = read_text(folder / "cpu.max").split()
         if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]) > 0:
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
 
 
-def _cgroup_folders(controller: str) -> list[Path]:
-    """Folders of this process's cgroup and those above it, of versions 1 and 2."""
-    folders = []
-    for line in read_text("/proc/self/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, name = rest.partition(":")
-        if number == "0" and not controllers:
-            root = _CGROUPS
-        elif controller in controllers.split(","):
-            root = _CGROUPS / controllers
-        else:
-            continue
-        inner = root / name.lstrip("/")
-        folders += [inner, *(parent for parent in inner.parents if parent.is_relative_to(root))]
-    return folders
+def _cgroups(controller: str) -> Iterator[tuple[Path, int]]:
+    return control_groups(read_text("/proc/self/cgroup"), controller, _CGROUPS)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from spsample.cli.machine.finding import Finding
+from spsample.cli.machine.finding import Finding, finished
 
 __all__ = ["PACKAGES", "Package", "packages"]
 
@@ -88,16 +88,7 @@ def _imported(package: Package) -> tuple[str, str]:
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        done = finished(command, _SECONDS, {**os.environ, "OMP_NUM_THREADS": "1"})
     except subprocess.TimeoutExpired:
         return "", f"no answer within {_SECONDS:.0f} seconds"
     except OSError as error:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["write_attributes"]
 
 _PARTS = ("train", "val", "test")
+_IDS, _MASKS = (tuple(f"{part}_{form}" for part in _PARTS) for form in ("idx", "masks"))
+_DISJOINT = "disjoint train, val and test vertices"
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
 _BYTES = 1 << 22
 
@@ -31,7 +33,7 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     Raises
     ------
     DataError
-        If a file does not fit the graph.
+        If a file does not fit the graph, or a vertex is in two parts of a split.
     """
     arrays = dict(origin.arrays)
     facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
@@ -41,12 +43,13 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
         arrays["y"] = _labels(options.labels, num_nodes)
         facts["num_classes"] = _num_classes(arrays["y"])
     if options.splits is not None:
-        arrays = {name: array for name, array in arrays.items() if name.partition("_")[0] not in _PARTS}
+        arrays = {name: array for name, array in arrays.items() if name not in (*_IDS, *_MASKS)}
         arrays |= _splits(options.splits, num_nodes)
+    _check_disjoint(origin.edges.name if options.splits is None else str(options.splits), arrays, num_nodes)
     for name, array in arrays.items():
         _write(writer, name, array)
     if "x" in arrays and not sparse.issparse(arrays["x"]):
-        facts["node_features"] = ["x"]
+        facts["node_features"] = list(dict.fromkeys(["x", *facts.get("node_features", [])]))
     if origin.names is not None:
         origin.names.write(writer)
     if origin.original_ids is not None:
@@ -107,8 +110,7 @@ def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
-    for form in ("masks", "idx"):
-        names = [f"{part}_{form}" for part in _PARTS]
+    for names in (_MASKS, _IDS):
         if all(name in arrays for name in names):
             return {name: _checked_part(path, name, arrays[name], num_nodes) for name in names}
     raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
@@ -126,3 +128,39 @@ def _checked_part(path: Path, name: str, array: NDArray[Any], num_nodes: int) ->
         given = f"{name} of dtype {array.dtype} and shape {array.shape}, or with an id out of range"
         raise DataError(argument=str(path), given=given, expected=f"a vector of vertex ids in [0, {num_nodes})")
     return array.astype(np.int64)
+
+
+def _check_disjoint(argument: str, arrays: dict[str, Any], num_nodes: int) -> None:
+    """Refuse splits that no data set could be loaded with."""
+    if "train_idx" in arrays:
+        masks = {name: _as_mask(argument, name, arrays[name], num_nodes) for name in _IDS}
+        _check_split(argument, masks, "")
+    if "train_masks" in arrays:
+        counts = [len(arrays[name]) for name in _MASKS]
+        if len(set(counts)) > 1:
+            given = f"{', '.join(map(str, counts))} splits in {', '.join(_MASKS)}"
+            raise DataError(argument=argument, given=given, expected="as many in each")
+        for split in range(counts[0]):
+            _check_split(argument, {name: arrays[name][split] for name in _MASKS}, f" of split {split}")
+
+
+def _as_mask(argument: str, name: str, ids: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
+    mask = np.zeros(num_nodes, np.bool_)
+    mask[ids] = True
+    if np.count_nonzero(mask) < len(ids):
+        ordered = np.sort(ids)
+        vertex = ordered[:-1][ordered[1:] == ordered[:-1]][0]
+        raise DataError(argument=argument, given=f"vertex {vertex} more than once in {name}", expected=_DISJOINT)
+    return mask
+
+
+def _check_split(argument: str, masks: dict[str, NDArray[np.bool_]], of_split: str) -> None:
+    """Name the first vertex that is in more than one part."""
+    train, val, test = masks.values()
+    for first in range(0, len(train), _BYTES):
+        a, b, c = (mask[first : first + _BYTES] for mask in (train, val, test))
+        shared = (a & b) | (c & (a | b))
+        if shared.any():
+            vertex = first + int(np.argmax(shared))
+            names = " and ".join(name for name, mask in masks.items() if mask[vertex])
+            raise DataError(argument=argument, given=f"vertex {vertex} in {names}{of_split}", expected=_DISJOINT)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spsample.errors import DataError, MissingDependencyError
+from spsample.errors import DataError, MissingDependencyError, require_module
 from spsample.store.folder import system_errors
 
 __all__ = ["COMPRESSED", "decompressed", "inner_suffix", "open_bytes", "require_file"]
@@ -98,11 +98,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with gzip.open(path, "rb") as file:
             yield file
     elif suffix in COMPRESSED:
-        try:
-            import pyarrow
-        except ImportError:
-            needed_for = f"reading {path.name}"
-            raise MissingDependencyError(package="pyarrow", needed_for=needed_for, extra="convert") from None
+        pyarrow = require_module("pyarrow", needed_for=f"reading {path.name}", extra="convert")
         with pyarrow.OSFile(str(path)) as raw, pyarrow.CompressedInputStream(raw, "zstd") as file:
             yield file
     else:

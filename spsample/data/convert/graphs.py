@@ -15,12 +15,17 @@ from spsample.data.convert.chunks import EdgeChunk, EdgeSource
 from spsample.data.convert.compressed import require_file
 from spsample.data.dataset import Dataset
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
-from spsample.store import Graph
+from spsample.store import Graph, GraphStore
 from spsample.store.validation import as_edge_index, as_weights
 
-__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges"]
+__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges", "pyg_labels", "store_attributes"]
 
 _PARTS = ("train", "val", "test")
+_SPLITS = tuple(f"{part}_{form}" for part in _PARTS for form in ("idx", "masks"))
+_LARGEST_WHOLE = 2**53
+_NAMES = ("original_ids", "names_ptr", "names_data")
+_REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
+"""Arrays of a store that are made from its graph, or are those of its data set."""
 
 
 class GraphEdges:
@@ -64,6 +69,29 @@ def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     parts = {f"{part}_idx": getattr(dataset, f"{part}_idx") for part in _PARTS}
     if any(len(ids) for ids in parts.values()):
         arrays |= parts
+    return facts, arrays
+
+
+def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a store, apart from its graph: data set, all splits, names, more features.
+
+    Raises
+    ------
+    DataError
+        If it has other arrays, of which nobody knows what to do to them when edges change.
+    """
+    facts, arrays = data_attributes(dataset)
+    arrays = {name: array for name, array in arrays.items() if name not in _SPLITS}
+    features = store.meta.get("node_features", [])
+    if features:
+        facts["node_features"] = features
+    for name in store.names:
+        if name in (*_SPLITS, *_NAMES) or (name in features and name != "x"):
+            arrays[name] = store.array(name)
+        elif name not in _REMADE:
+            expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
+            hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
+            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
     return facts, arrays
 
 
@@ -121,11 +149,21 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, di
     arrays: dict[str, Any] = {}
     if getattr(data, "x", None) is not None:
         arrays["x"] = np.asarray(data.x)
-    facts: dict[str, Any] = {"name": name}
-    if getattr(data, "y", None) is not None and len(data.y) == number:
-        arrays["y"] = _labels(np.asarray(data.y))
-        facts["num_classes"] = int(arrays["y"].max(initial=-1)) + 1 if arrays["y"].ndim == 1 else arrays["y"].shape[1]
-    return edges, facts, arrays | _pyg_masks(data)
+    return edges, {"name": name}, arrays | _pyg_masks(data)
+
+
+def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the number of classes and the labels of PyG's ``Data``, where it has one or a row of them for each vertex.
+
+    Raises
+    ------
+    DataError
+        If a label is no whole number.
+    """
+    if getattr(data, "y", None) is None or len(data.y) != num_nodes:
+        return {}, {}
+    y = _labels(np.asarray(data.y), name)
+    return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
 
 
 def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:
@@ -141,9 +179,22 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
     return array
 
 
-def _labels(y: NDArray[Any]) -> NDArray[Any]:
+def _labels(y: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """Labels as integers: floats are taken where they are whole, NaN is -1."""
     flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
-    return np.where(np.isnan(flat), -1, flat).astype(np.int64) if flat.dtype.kind == "f" else flat.astype(np.int64)
+    if flat.dtype.kind == "f":
+        flat = np.where(np.isnan(flat), -1, flat)
+        bad = (np.trunc(flat) != flat) | (np.abs(flat) > _LARGEST_WHOLE)
+        if bad.any():
+            place = np.unravel_index(int(np.argmax(bad)), flat.shape)
+            given = f"{flat[place]} at position {', '.join(str(int(i)) for i in place)}"
+            hint = (
+                "A store's labels are classes. Pass labels=FILE.npy of integers (on the command line --labels), which "
+                "are taken in place of y, or remove y from the data."
+            )
+            expected = "whole numbers; -1 or NaN where unlabelled"
+            raise DataError(argument=f"y of {name}", given=given, expected=expected, hint=hint)
+    return flat.astype(np.int64)
 
 
 def _pyg_masks(data: Any) -> dict[str, NDArray[np.bool_]]:

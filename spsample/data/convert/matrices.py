@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from spsample.data.convert.compressed import require_file
 from spsample.data.dataset import Dataset
@@ -14,7 +15,7 @@ from spsample.data.npz import load_npz
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 
-__all__ = ["open_npz"]
+__all__ = ["npz_masks", "open_npz"]
 
 
 def open_npz(path: Path) -> Dataset:
@@ -43,3 +44,9 @@ def open_npz(path: Path) -> Dataset:
         raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error
     empty = np.empty(0, np.int64)
     return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
+
+
+def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:
+    """Return all splits of a data set that `load_npz` takes, in a form that a store has, too."""
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in ("train_masks", "val_masks", "test_masks")}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spsample.errors import InputError
-from spsample.sampling.available import available_memory
+from spsample.sampling.planner import default_budget
 from spsample.sparse.units import format_bytes, require_bytes
 
 __all__ = ["SortPlan", "anonymous_bytes", "make_plan"]
@@ -41,7 +41,7 @@ def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
     InputError
         If there is too little.
     """
-    total = available_memory() // 2 if budget is None else require_bytes("memory_budget", budget)
+    total = default_budget() if budget is None else require_bytes("memory_budget", budget)
     held = anonymous_bytes()
     room = total - held - _SLACK
     if room < _LEAST:

@@ -15,17 +15,27 @@ from numpy.typing import NDArray
 from spsample.data.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.data.convert.compressed import COMPRESSED, decompressed, inner_suffix
 from spsample.data.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
-from spsample.data.convert.graphs import data_attributes, dataset_edges, load_pyg, pyg_edges
+from spsample.data.convert.graphs import (
+    data_attributes,
+    dataset_edges,
+    load_pyg,
+    pyg_edges,
+    pyg_labels,
+    store_attributes,
+)
 from spsample.data.convert.matrix_market import MatrixMarketEdges
 from spsample.data.convert.names import VertexNames
 from spsample.data.convert.options import ConvertOptions
 from spsample.data.convert.tables import ParquetEdges
 from spsample.data.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
+from spsample.data.named import NAMED
 from spsample.data.planted import PlantedRows
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
 from spsample.data.rmat import NUM_CLASSES
+from spsample.data.stored import is_store, load_store
 from spsample.errors import InputError
+from spsample.store import GraphStore
 
 if TYPE_CHECKING:
     from spsample.data.convert.chunks import EdgeSource
@@ -97,7 +107,7 @@ def _checked(origin: Origin, options: ConvertOptions) -> Origin:
     other = options.renumber != "no" or options.num_nodes not in (None, own)
     if other and (origin.arrays or origin.write is not None):
         argument = "renumber" if options.renumber != "no" else "num_nodes"
-        given = f"a source with features, labels or splits of its {own} vertices"
+        given = f"a source with features, labels, splits or names of its {own} vertices"
         raise InputError(argument=argument, given=given, expected="the vertices as they are, or a plain list of edges")
     return origin
 
@@ -106,9 +116,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     if kind == "dataset":
         return _named(text, options)
     if kind == "npz":
-        from spsample.data.convert.matrices import open_npz
-
-        return _from_object(open_npz(Path(text)), options, Path(text).stem)
+        return _from_npz(Path(text), options)
     if kind == "pyg":
         return _from_object(load_pyg(Path(text)), options, Path(text).stem)
     names = VertexNames(room) if options.string_ids else None
@@ -168,7 +176,29 @@ def _named(text: str, options: ConvertOptions) -> Origin:
     if name in GENERATORS:
         _refuse_weights(options, text)
         return _generated(text, name, options)
+    if text.endswith(".npz"):
+        return _from_npz(Path(text), options)
+    if text not in NAMED and is_store(text):
+        return _stored(text, options)
     return _from_object(load_dataset(text, random_seed=options.random_seed), options, text)
+
+
+def _from_npz(path: Path, options: ConvertOptions) -> Origin:
+    from spsample.data.convert.matrices import npz_masks, open_npz
+
+    dataset = open_npz(path)
+    origin = _from_object(dataset, options, path.stem)
+    if dataset.num_splits == 1:
+        return origin
+    arrays = {name: array for name, array in origin.arrays.items() if not name.endswith("_idx")}
+    return replace(origin, arrays=arrays | npz_masks(path))
+
+
+def _stored(text: str, options: ConvertOptions) -> Origin:
+    _refuse_weights(options, text)
+    dataset = load_store(text)
+    facts, arrays = store_attributes(GraphStore.open(text), dataset)
+    return Origin(dataset_edges(dataset.graph, dataset.name), dataset.name, facts, arrays)
 
 
 def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
@@ -196,4 +226,7 @@ def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
         facts, arrays = data_attributes(source)
         return Origin(dataset_edges(source.graph, source.name), source.name, facts, arrays)
     edges, facts, arrays = pyg_edges(source, name, options.weights)
+    if options.labels is None:
+        number, labels = pyg_labels(source, name, edges.num_nodes)
+        facts, arrays = facts | number, arrays | labels
     return Origin(edges, name, facts, arrays)

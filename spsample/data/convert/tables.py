@@ -13,7 +13,7 @@ from spsample.data.convert.chunks import EdgeChunk, given_chunk
 from spsample.data.convert.compressed import require_file
 from spsample.data.convert.names import VertexNames
 from spsample.data.convert.options import ConvertOptions
-from spsample.errors import DataError, InputError, MissingDependencyError
+from spsample.errors import DataError, InputError, require_module
 
 __all__ = ["ParquetEdges"]
 
@@ -25,11 +25,9 @@ class ParquetEdges:
 
     def __init__(self, path: Path, options: ConvertOptions, names: VertexNames | None = None) -> None:
         require_file(path)
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            needed_for = "reading Parquet files"
-            raise MissingDependencyError(package="pyarrow", needed_for=needed_for, extra="convert") from None
+        require_module("pyarrow.parquet", needed_for="reading Parquet files", extra="convert")
+        import pyarrow.parquet
+
         try:
             self._file: Any = pyarrow.parquet.ParquetFile(path, memory_map=False)
         except (pyarrow.ArrowException, OSError) as error:
