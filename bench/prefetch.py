@@ -42,7 +42,7 @@ def prefetch(
     dataset: Annotated[str, typer.Option(help="Data set with features and labels.")] = "planted:400000,100,16",
     layer_sizes: Annotated[str, typer.Option(help="Of LADIES, whose two sides take about as long.")] = "512,512",
     batch_size: Annotated[int, typer.Option(help="b")] = 1024,
-    bulk_size: Annotated[int, typer.Option(help="k")] = 8,
+    bulk_size: Annotated[str, typer.Option(help="k, or auto: as the loader chooses it.")] = "auto",
     hidden: Annotated[int, typer.Option(help="Width of the model: sets how long training takes.")] = 64,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder of prefetch.jsonl.")] = Path("bench/results"),
@@ -50,7 +50,7 @@ def prefetch(
     """Epoch with prefetch over the longer of sampling alone and training alone, one core for each side."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch and the core are loaded
     console = Console(width=140) if not sys.stdout.isatty() else Console()
-    sides = Sides(dataset, [int(s) for s in layer_sizes.split(",")], (batch_size, bulk_size), hidden)
+    sides = Sides(dataset, [int(s) for s in layer_sizes.split(",")], (batch_size, k_of(bulk_size)), hidden)
     turns = [sides.turn() for _ in range(rounds + 1)][1:]
     out.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -66,10 +66,15 @@ def prefetch(
     console.print(table(turns))
 
 
+def k_of(bulk_size: str) -> int | str:
+    """A number, or a word for the loader to judge."""
+    return int(bulk_size) if bulk_size.isdigit() else bulk_size
+
+
 class Sides:
     """The loader and the model, each on its core."""
 
-    def __init__(self, dataset: str, layer_sizes: list[int], sizes: tuple[int, int], hidden: int) -> None:
+    def __init__(self, dataset: str, layer_sizes: list[int], sizes: tuple[int, int | str], hidden: int) -> None:
         import torch
 
         import spsample as sp
