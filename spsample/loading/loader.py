@@ -14,6 +14,7 @@ from spsample.loading import order
 from spsample.loading.batch import Batch, Completion
 from spsample.loading.prefetch import Pipeline
 from spsample.sampling.arguments import check_arguments, require_word
+from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.store.validation import require_int
@@ -33,9 +34,6 @@ FEATURES_AHEAD = 2
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
-
-RAMP = 8
-"""With prefetch a pass begins with a bulk of a so many-th of the size, so that the loop has something to do soon."""
 
 MOST_AHEAD = 64
 """Bulks: each is kept in memory."""
@@ -245,7 +243,7 @@ class BulkLoader:
     def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
         positions = order.positions(self, epoch)
-        bulks = self._bulks(positions, epoch, first, 1 if self.prefetch == 0 else RAMP)
+        bulks = self._bulks(positions, epoch, first, ramp_of(self.prefetch))
         if self.prefetch == 0:
             yield from self._items(bulks, positions, complete)
             return
@@ -278,7 +276,7 @@ class BulkLoader:
     def _bulks(
         self, positions: NDArray[np.int64], epoch: int, first: int, ramp: int
     ) -> Generator[BulkSample, None, None]:
-        for begin, end in _cuts(first, len(self), self.bulk_size, ramp):
+        for begin, end in bulk_ranges(first, len(self), self.bulk_size, ramp):
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             parts = sample_within(
                 self.plan,
@@ -318,15 +316,6 @@ class BulkLoader:
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
-
-
-def _cuts(first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
-    """Where bulks begin and end: of `size` batches, the first ones smaller: `size // ramp`, twice that, ..."""
-    ahead = max(size // ramp, 1)
-    while first < last:
-        yield first, min(first + ahead, last)
-        first += ahead
-        ahead = min(2 * ahead, size)
 
 
 class _Item(NamedTuple):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from spsample.sampling.available import available_memory
 from spsample.sampling.bounds import most_counts
 from spsample.sampling.bulk import BulkSample, bulk_sample
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
+from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts, scratch_of
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import get_num_threads, keys
@@ -30,10 +32,11 @@ __all__ = ["BulkPlan", "default_budget", "plan_bulk", "sample_within"]
 
 AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
 PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # a batch in so many of an epoch
-MODEL_MARGIN = 0.25  # blocks of memory are up to an eighth larger than their arrays, and some are kept
+MODEL_MARGIN = 0.25  # of arrays: blocks of memory are up to an eighth larger than their arrays, and some are kept
 DEVIATIONS = 1.5  # of the mean of the batches, from what the pilots show
-CALL_BYTES = 6 << 20  # small arrays, stacks of threads
-SEED_BYTES = 48  # of a seed: in the order given, as ids, sorted, and its place
+CALL_BYTES = 8 << 20  # small arrays, stacks of threads
+SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
+ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
 MOST_BATCHES = 1 << 24
 
 
@@ -55,6 +58,8 @@ class BulkPlan:
         Standard deviation of the bytes of a pilot batch over their mean.
     held : int
         Finished bulks that exist while one is made.
+    ramp : int
+        An epoch begins with a bulk of a so many-th of the bulk size, then of twice as many batches, and so on.
     feature_bytes : int
         For features gathered ahead, and those in use.
     kept_bytes : int
@@ -69,6 +74,7 @@ class BulkPlan:
     counts: BulkCounts
     spread: float
     held: int
+    ramp: int
     feature_bytes: int
     kept_bytes: int
     pilot_seconds: float
@@ -87,12 +93,19 @@ class BulkPlan:
 
     @property
     def fixed_bytes(self) -> int:
-        """What does not grow with k: scratch of the threads, features, what is kept with the graph."""
-        return self.scratch_bytes(0) + CALL_BYTES + self.feature_bytes + self.kept_bytes
+        """What does not grow with k: scratch of threads, features, the seeds' order, what is kept with the graph."""
+        return self.scratch_bytes(0) + self._other_bytes
+
+    @property
+    def _other_bytes(self) -> int:
+        """What does not depend on k at all."""
+        order = ORDER_BYTES * self.num_batches * self.batch_size
+        return order + CALL_BYTES + self.feature_bytes + self.kept_bytes
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Beside the arrays, while a bulk of so many batches is made."""
-        return scratch_of(self.graph, self.counts.scaled(bulk_size, self._margin(bulk_size)), self.threads)
+        margin = 1 + self._deviation(bulk_size)
+        return scratch_of(self.graph, self.counts.scaled(bulk_size, margin), self.threads)
 
     def result_bytes(self, bulk_size: int) -> int:
         """Of the arrays of such a bulk, margin included."""
@@ -101,31 +114,45 @@ class BulkPlan:
     def peak(self, bulk_size: int) -> int:
         """Bytes at the peak with bulks of so many batches, beyond the graph and the features themselves.
 
-        One is made while `held` finished ones exist.
+        Each bulk of an epoch is made while the `held` ones before it exist.
         """
-        result = self.result_bytes(bulk_size) + SEED_BYTES * self.batch_size * bulk_size
-        held = result * self._held_batches(bulk_size) // max(bulk_size, 1)
-        return result + held + self.scratch_bytes(bulk_size) + CALL_BYTES + self.feature_bytes + self.kept_bytes
+        return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
-    def _held_batches(self, bulk_size: int) -> int:
-        """Of finished bulks while one is made; bulks of more than half an epoch meet the rest of it."""
-        k = min(bulk_size, self.num_batches)
-        if self.held == 1 and k < self.num_batches < 2 * k:
-            return self.num_batches - k
-        return self.held * bulk_size
+    def _peak(self, made: int, held: int) -> int:
+        """Bytes while a bulk of `made` batches is made and finished ones of `held` batches in all exist."""
+        result = self.result_bytes(made) + SEED_BYTES * self.batch_size * made
+        result += result * held // max(made, 1)
+        return result + self.scratch_bytes(made) + self._other_bytes
+
+    def _steps(self, bulk_size: int) -> list[tuple[int, int]]:
+        """Batches of the bulk that is made, and of those held, for each bulk of an epoch and the first of the next one.
+
+        In an epoch of many bulks only where all have the full size, which is the most.
+        """
+        ranges = bulk_ranges(0, self.num_batches, bulk_size, self.ramp) if bulk_size else iter(())
+        many = self.ramp.bit_length() + self.held + 1
+        sizes = [end - begin for begin, end in islice(ranges, many + 1)]
+        if len(sizes) > many or not sizes:
+            return [(bulk_size, self.held * bulk_size)]
+        steps = [(size, sum(sizes[max(i - self.held, 0) : i])) for i, size in enumerate(sizes)]
+        return [*steps, (sizes[0], sum(sizes[max(len(sizes) - self.held, 0) :]))]
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
+        return self._largest(most, self.peak)
+
+    def _largest(self, most: int, peak: Callable[[int], int]) -> int:
         low, high = 0, most
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.peak(middle) <= self.memory_budget else (low, middle - 1)
+            low, high = (middle, high) if peak(middle) <= self.memory_budget else (low, middle - 1)
         return low
 
     @property
     def most_entries(self) -> int:
         """Entries of the largest bulk that is within the budget, however many batches it has."""
-        fitting = self.largest(MOST_BATCHES)
+        steady = self._largest(MOST_BATCHES, lambda k: self._peak(k, self.held * k))
+        fitting = max(steady, self.largest(self.num_batches))
         return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
 
     def require(self, bulk_size: int) -> None:
@@ -137,7 +164,7 @@ class BulkPlan:
             It names the largest one that does.
         """
         peak, largest = self.peak(bulk_size), self.largest(bulk_size)
-        if largest == bulk_size:
+        if bulk_size == 0 or peak <= self.memory_budget:
             return
         budget = format_bytes(self.memory_budget)
         if largest == 0:
@@ -155,9 +182,13 @@ class BulkPlan:
         )
 
     def _margin(self, bulk_size: int) -> float:
+        """What the arrays of so many batches may take, over what those of the pilots promise."""
+        return 1 + MODEL_MARGIN + self._deviation(bulk_size)
+
+    def _deviation(self, bulk_size: int) -> float:
         """How much more than the mean of the pilots the mean of so many batches may be."""
         pilots = max(self.counts.batches, 1)
-        return 1 + MODEL_MARGIN + DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
+        return DEVIATIONS * self.spread * sqrt(1 / pilots + 1 / max(bulk_size, 1))
 
     @property
     def _itemsize(self) -> int:
@@ -176,7 +207,7 @@ def plan_bulk(
     *,
     batch_size: int,
     memory_budget: int | str | None = None,
-    held: int = 1,
+    prefetch: int = 0,
     edge_ids: bool = False,
     features: tuple[int, int] = (0, 0),
     shuffle: bool = True,
@@ -193,8 +224,9 @@ def plan_bulk(
         As of `bulk_sample`, with the seeds of a whole epoch.
     memory_budget : int, str or None
         Bytes, or such as "2GiB"; None is half of what is available.
-    held : int
-        Finished bulks that exist while one is made: 1 in a loop, as the last one is in use until the next is there.
+    prefetch : int
+        Bulks that a loader samples ahead. One finished bulk at least exists while one is made: in a loop the last one
+        is in use until the next is there.
     features : (int, int)
         How many batches hold features at a time, and the bytes of a vertex's.
     shuffle : bool
@@ -221,7 +253,7 @@ def plan_bulk(
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     budget = default_budget() if memory_budget is None else require_bytes("memory_budget", memory_budget)
-    held = require_int("held", held, minimum=0)
+    prefetch = require_int("prefetch", prefetch, minimum=0)
     num_batches = -(-len(ids) // batch_size)
     start = time.perf_counter()
     pilot = bulk_sample(
@@ -241,7 +273,8 @@ def plan_bulk(
         batch_size=batch_size,
         counts=BulkCounts.of(pilot),
         spread=_spread(pilot),
-        held=held,
+        held=max(prefetch, 1),
+        ramp=ramp_of(prefetch),
         feature_bytes=int(1.1 * batches * row_bytes * largest),
         kept_bytes=int(getattr(graph, "kept_nbytes", 0)),
         pilot_seconds=seconds,
@@ -260,7 +293,7 @@ def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
         loader.sampler,
         batch_size=loader.batch_size,
         memory_budget=memory_budget,
-        held=max(loader.prefetch, 1),
+        prefetch=loader.prefetch,
         edge_ids=loader.edge_ids,
         features=_features_of(loader),
         shuffle=loader.shuffle,
@@ -288,6 +321,7 @@ def plan_given(loader: Any, bulk_size: int) -> BulkPlan | None:
         counts=counts,
         spread=0.0,
         held=max(loader.prefetch, 1),
+        ramp=ramp_of(loader.prefetch),
         feature_bytes=batches * row_bytes * max(layer.sources for layer in counts.layers),
         kept_bytes=loader.graph.kept_nbytes,
         pilot_seconds=0.0,

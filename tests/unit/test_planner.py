@@ -74,14 +74,28 @@ def test_pilots_are_few() -> None:
     assert plan(shuffle=False).counts.batches == plan().counts.batches
 
 
-def test_a_bulk_that_cannot_fit_is_refused_with_the_one_that_can() -> None:
-    options = {"batch_size": 32, "memory_budget": 16 << 20}
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_bulk_that_cannot_fit_is_refused_with_the_one_that_can(prefetch: int) -> None:
+    options: dict[str, Any] = {"batch_size": 32, "memory_budget": 14 << 20, "prefetch": prefetch}
     sampler = sp.GraphSAGE([15, 10, 5])
     with pytest.raises(CapacityError, match=r"^bulk_size: got .*; expected at most (\d+) within") as error:
         sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=1000, **options)
     largest = int(error.value.expected.split()[2])
     assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size=largest, **options).bulk_size == largest
-    assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size="auto", prefetch=0, **options).bulk_size == largest
+    if prefetch == 0:  # else a bulk is at most an eighth of an epoch
+        assert sp.BulkLoader(GRAPH, SEEDS, sampler, bulk_size="auto", **options).bulk_size == largest
+
+
+def test_the_peak_is_that_of_the_bulks_an_epoch_is_cut_into() -> None:
+    made = sp.plan_bulk(GRAPH, SEEDS, sp.GraphSAGE([15, 10]), batch_size=8, memory_budget="1GiB", prefetch=1)
+    n, at = made.num_batches, made._peak
+    assert n == 375  # cut into 46, 92, 184 and 53
+    assert made.peak(n) == max(at(184, 92), at(53, 184))
+    assert made.peak(n // 16) == at(n // 16, n // 16)
+    assert made.peak(n) < at(n, n)
+    alone = sp.plan_bulk(GRAPH, SEEDS, sp.GraphSAGE([15, 10]), batch_size=8, memory_budget="1GiB")
+    assert alone.peak(n) == at(n, n)
+    assert alone.peak(n - 1) == at(n - 1, 1)
 
 
 def test_a_batch_that_cannot_fit_is_refused() -> None:
