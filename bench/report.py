@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -168,8 +169,8 @@ def _bars(axes: Any, case: str, sides: list[Result]) -> None:
         time = side.seconds_per_batch * 1e3
         spread = [[time - side.fastest * 1e3], [side.slowest * 1e3 - time]]
         axes.barh(place, time, xerr=spread, color="C0" if side.peer == "spsample" else "C7", error_kw={"linewidth": 1})
-    for limit in filter(_is_limit, sides):
-        axes.axvline(limit.seconds_per_batch * 1e3, color="C3", linestyle="--", label=limit.side)
+    for limit, style in zip(filter(_is_limit, sides), cycle(("--", ":"))):
+        axes.axvline(limit.seconds_per_batch * 1e3, color="C3", linestyle=style, label=limit.side)
         axes.legend(fontsize="x-small")
     axes.set_yticks(range(len(bars)), [side.side for side in reversed(bars)], fontsize="small")
     axes.set_title(case, fontsize="small", loc="left")
