@@ -26,7 +26,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     """Every measurement once, on a tiny graph: whether they run, not what they show."""
     bulk_size(graph=["rmat:10,8"], batches=4, rounds=1, out=out)
     planning(graph=["rmat:10,8@16@8"], out=out)
-    prefetch(dataset="planted:2000", batch_size=64, bulk_size=2, rounds=1, out=out)
+    prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
 
