@@ -33,7 +33,7 @@ from spsample.data.named import NAMED
 from spsample.data.planted import PlantedRows
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
 from spsample.data.rmat import NUM_CLASSES
-from spsample.data.stored import is_store, load_store
+from spsample.data.stored import dataset_of, is_store
 from spsample.errors import InputError
 from spsample.store import GraphStore
 
@@ -196,8 +196,12 @@ def _from_npz(path: Path, options: ConvertOptions) -> Origin:
 
 def _stored(text: str, options: ConvertOptions) -> Origin:
     _refuse_weights(options, text)
-    dataset = load_store(text)
-    facts, arrays = store_attributes(GraphStore.open(text), dataset)
+    return GraphStore.read(text, _of_store)
+
+
+def _of_store(store: GraphStore) -> Origin:
+    dataset = dataset_of(store)
+    facts, arrays = store_attributes(store, dataset)
     return Origin(dataset_edges(dataset.graph, dataset.name), dataset.name, facts, arrays)
 
 
