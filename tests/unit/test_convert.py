@@ -404,6 +404,21 @@ def test_store_to_store(tmp_path):
         convert(tmp_path / "first", tmp_path / "other", ConvertOptions(num_nodes=9), plan=TINY)
 
 
+@pytest.mark.parametrize("source", ["store", "data set"])
+def test_row_normalised_graphs(tmp_path, source):
+    """They stay so, unless edges would change."""
+    graph = Graph.from_edge_index(EDGES).normalized("row")
+    graph.save(tmp_path / "first")
+    given = tmp_path / "first" if source == "store" else load_dataset(str(tmp_path / "first"))
+    convert(given, tmp_path / "second", plan=TINY)
+    assert Graph.open(tmp_path / "second").weighting == "row"
+    np.testing.assert_array_equal(Graph.open(tmp_path / "second").indices, graph.indices)
+    for option in ({"symmetrise": True}, {"deduplicate": "sum"}, {"drop_self_loops": True}, {"add_self_loops": True}):
+        with pytest.raises(DataError, match=f"^first: got a row-normalised graph, .* {next(iter(option))} would"):
+            convert(given, tmp_path / "third", ConvertOptions(**option), plan=TINY)
+    assert not (tmp_path / "third").exists()
+
+
 def test_a_store_with_arrays_that_cannot_be_kept(tmp_path):
     with StoreWriter(tmp_path / "first") as writer:
         Graph.from_edge_index(np.array([[0, 1], [1, 0]]), num_nodes=2).write_to(writer)
