@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -155,10 +156,15 @@ class BulkPlan:
         As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
-        fitting = self._largest(MOST_BATCHES, lambda k: self._peak(k, self.held * k))
+        fitting = self._repeatable
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
         return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
+
+    @cached_property
+    def _repeatable(self) -> int:
+        """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
+        return self._largest(MOST_BATCHES, lambda k: self._peak(k, self.held * k))
 
     def require(self, bulk_size: int) -> None:
         """Refuse a bulk size that does not fit.
