@@ -67,6 +67,7 @@ def sample(
         batch_size=batch_size,
         bulk_size="auto" if bulk_size is None else bulk_size,
         memory_budget=memory_budget,
+        prefetch=1 if bulk_size is None else 0,  # nothing is sampled ahead: this chooses smaller bulks
         edge_ids=edge_ids,
         shuffle=shuffle,
         random_seed=random_seed,

@@ -16,7 +16,7 @@ from spsample.store import GraphStore, StoreWriter
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids, require_int
 
-__all__ = ["is_store", "load_store", "save_dataset"]
+__all__ = ["dataset_of", "is_store", "load_store", "save_dataset"]
 
 _PARTS = ("train", "val", "test")
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
@@ -104,9 +104,14 @@ def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:
     InputError
         If it has no split of that number.
     """
-    store = GraphStore.open(path)
+    split = require_int("split", split)
+    return GraphStore.read(path, lambda store: dataset_of(store, split))
+
+
+def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
+    """Return the data set of a store that is open; see `load_store`."""
     meta, n = store.meta, int(store.meta["num_nodes"])
-    number, parts = _split(store, require_int("split", split), n)
+    number, parts = _split(store, split, n)
     y = _labels(store, n)
     return Dataset(
         name=str(meta.get("name") or store.path.name),

@@ -95,10 +95,10 @@ class FeatureStore:
         array([[3., 4.]], dtype=float32)
         >>> folder.cleanup()
         """
-        stored = GraphStore.open(path)
-        store = cls(stored.features(name))
+        folder, features = GraphStore.read(path, lambda stored: (str(stored.path), stored.features(name)))
+        store = cls(features)
         store._mapped = store._waited = True
-        store._origin = (str(stored.path), name)
+        store._origin = (folder, name)
         return store
 
     def __reduce__(self) -> Any:

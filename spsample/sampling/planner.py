@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ class BulkPlan:
     def peak(self, bulk_size: int) -> int:
         """Bytes at the peak with bulks of so many batches, beyond the graph and the features themselves.
 
-        Each bulk of an epoch is made while the `held` ones before it exist.
+        Each bulk of an epoch is made while the `held` ones before it exist, wherever the pass before it ended.
         """
         return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
@@ -125,8 +126,9 @@ class BulkPlan:
         return result + self.scratch_bytes(made) + self._other_bytes
 
     def _steps(self, bulk_size: int) -> list[tuple[int, int]]:
-        """Batches of the bulk that is made, and of those held, for each bulk of an epoch and the first of the next one.
+        """Batches of the bulk that is made, and of those held, for each bulk of an epoch.
 
+        It begins while a batch of the largest bulk is in use: of the epoch before, or of a pass that was left early.
         In an epoch of many bulks only where all have the full size, which is the most.
         """
         ranges = bulk_ranges(0, self.num_batches, bulk_size, self.ramp) if bulk_size else iter(())
@@ -134,8 +136,8 @@ class BulkPlan:
         sizes = [end - begin for begin, end in islice(ranges, many + 1)]
         if len(sizes) > many or not sizes:
             return [(bulk_size, self.held * bulk_size)]
-        steps = [(size, sum(sizes[max(i - self.held, 0) : i])) for i, size in enumerate(sizes)]
-        return [*steps, (sizes[0], sum(sizes[max(len(sizes) - self.held, 0) :]))]
+        sizes = [max(sizes), *sizes]
+        return [(sizes[i], sum(sizes[max(i - self.held, 0) : i])) for i in range(1, len(sizes))]
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
@@ -148,12 +150,21 @@ class BulkPlan:
             low, high = (middle, high) if peak(middle) <= self.memory_budget else (low, middle - 1)
         return low
 
-    @property
-    def most_entries(self) -> int:
-        """Entries of the largest bulk that is within the budget, however many batches it has."""
-        steady = self._largest(MOST_BATCHES, lambda k: self._peak(k, self.held * k))
-        fitting = max(steady, self.largest(self.num_batches))
+    def most_entries(self, batches: int) -> int:
+        """Entries that a bulk of so many batches may have.
+
+        As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
+        smaller, a larger one may be planned: it may have as many as its batches promise.
+        """
+        fitting = self._repeatable
+        if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
+            fitting = batches
         return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
+
+    @cached_property
+    def _repeatable(self) -> int:
+        """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
+        return self._largest(MOST_BATCHES, lambda k: self._peak(k, self.held * k))
 
     def require(self, bulk_size: int) -> None:
         """Refuse a bulk size that does not fit.
@@ -364,17 +375,19 @@ def sample_within(
     if plan is None:
         yield bulk_sample(graph, seeds, sampler, **options)
         return
-    yield from _within(plan.most_entries, graph, seeds, sampler, options)
+    yield from _within(plan, graph, seeds, sampler, options)
 
 
 def _within(
-    most: int, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]
+    plan: BulkPlan, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]
 ) -> Generator[BulkSample, None, None]:
+    size, first = options["batch_size"], options["first_batch"]
+    batches = -(-len(seeds) // size)
+    most = plan.most_entries(batches)
     try:
         bulk = bulk_sample(CappedGraph(graph, most), seeds, sampler, **options)
     except TooManyEntriesError:
-        size, first = options["batch_size"], options["first_batch"]
-        half = -(-len(seeds) // size) // 2
+        half = batches // 2
         if half == 0:
             raise CapacityError(
                 argument="memory_budget",
@@ -382,8 +395,8 @@ def _within(
                 expected="batches that fit in the memory budget one at a time",
                 hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
             ) from None
-        yield from _within(most, graph, seeds[: half * size], sampler, options)
-        yield from _within(most, graph, seeds[half * size :], sampler, {**options, "first_batch": first + half})
+        yield from _within(plan, graph, seeds[: half * size], sampler, options)
+        yield from _within(plan, graph, seeds[half * size :], sampler, {**options, "first_batch": first + half})
         return
     yield bulk
 

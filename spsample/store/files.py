@@ -20,7 +20,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that gets its name, or replaces the one that has it, when the block is left.
 
     It is written under the name ``.NAME.partial``, forced to the disk and renamed: a crash leaves the
-    old file or the new.
+    old file or the new. Where it cannot be finished nothing is left of it. Folders and devices are not replaced.
+
+    Raises
+    ------
+    OSError
+        If the system refuses, or something else than a file has the name.
 
     Examples
     --------
@@ -31,16 +36,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     >>> (folder / "a.txt").read_text()
     'all of it'
     """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "Not a file", str(path))
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    partial.replace(path)
     with suppress(PermissionError):  # a folder that may be written to, but not read
         sync_folder(path.parent)
 

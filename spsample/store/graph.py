@@ -222,7 +222,7 @@ class Graph:
         """
         from spsample.store.reader import GraphStore
 
-        return GraphStore.open(path).graph(access)
+        return GraphStore.read(path, lambda store: store.graph(access))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from scipy import sparse
@@ -25,6 +25,8 @@ __all__ = ["GraphStore"]
 
 _GRAPH_ARRAYS = ("indptr", "indices", "data", "edge_ids")
 _MOST_TRIES = 10
+
+T = TypeVar("T")
 
 
 class GraphStore:
@@ -65,17 +67,39 @@ class GraphStore:
             If there is none, it was written by a newer release, ``meta.json`` is damaged, or a file is missing,
             truncated, exchanged for another one or not readable. The message names the file.
         """
+        return cls.read(path, lambda store: store)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], take: Callable[[GraphStore], T]) -> T:
+        """Open the store at `path` and return what `take` makes of it: all of one store.
+
+        Where another one takes its place meanwhile, that one is opened, and `take` called once more.
+
+        Raises
+        ------
+        DataError
+            As `open` and `take`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> Graph([0, 1, 2], [1, 0]).save(f"{folder.name}/pair")
+        >>> GraphStore.read(f"{folder.name}/pair", lambda store: [store.array(name).tolist() for name in store.names])
+        [[0, 1, 2], [1, 0]]
+        >>> folder.cleanup()
+        """
         folder = Path(os.path.abspath(path))
         for _ in range(_MOST_TRIES):
             before = _identity(folder / META_FILE)
             try:
-                store = cls._opened(folder)
+                taken = take(cls._opened(folder))
             except DataError:
                 if _identity(folder / META_FILE) == before:
                     raise
                 continue  # a new store took its place meanwhile
             if _identity(folder / META_FILE) == before:
-                return store
+                return taken
         raise DataError(argument=str(folder), given="a store that is replaced all the time", expected="one that stays")
 
     @classmethod

@@ -115,6 +115,23 @@ def test_plan_as_json() -> None:
     assert run("plan", "rmat:10,8").exit_code == 0
 
 
+def test_files_are_planned_for_the_bulks_they_hold(tmp_path: Path) -> None:
+    """All of equal size: not those of a loader with prefetch, the first of which are smaller."""
+    dataset = sp.load_dataset("planted:20000")
+    sampler = sp.GraphSAGE([10, 10])
+    loader = sp.BulkLoader(
+        dataset.graph, dataset.train_idx, sampler, batch_size=64, bulk_size=188, memory_budget="1GiB"
+    )
+    assert loader.plan is not None
+    assert len(loader) == 188
+    assert loader.plan.peak(188) < loader.plan._peak(188, 188)
+    budget = str(loader.plan.peak(188) + (1 << 20))
+    command = ("sample", "planted:20000", "-o", str(tmp_path), "--batch-size", "64", "--fanouts", "10,10")
+    result = run(*command, "--bulk-size", "188", "--memory-budget", budget)
+    assert result.exit_code != 0
+    assert "bulk-size: got 188, which takes" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -344,6 +344,50 @@ def test_labels_that_are_no_classes(tmp_path, y, given):
     assert load_dataset(str(tmp_path / "store")).y.tolist() == [1, 0, -1]
 
 
+@pytest.mark.parametrize(
+    ("y", "given"),
+    [
+        ([1], "labels of dtype int64 and shape (1,); expected numbers in 3 rows, one per vertex"),  # of the graph
+        (1, "labels of dtype int64 and shape (); expected numbers in 3 rows"),
+        ([[[0]], [[1]], [[2]]], "labels of dtype int64 and shape (3, 1, 1); expected"),
+        ([[], [], []], "labels of dtype float32 and shape (3, 0); expected"),
+        ([0, -100, 1], "-100 at position 1; expected whole numbers; from 0 on"),
+        ([0.0, -2.0, 1.0], "-2.0 at position 1; expected whole numbers; from 0 on"),
+    ],
+)
+def test_labels_that_are_not_of_vertices(tmp_path, y, given):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(
+        y=torch.tensor(y), edge_index=torch.from_numpy(EDGES), num_nodes=3
+    )
+    with pytest.raises(DataError, match=rf"^y of graph: got {re.escape(given)}.* --labels"):
+        convert(data, tmp_path / "store", plan=TINY)
+    assert not (tmp_path / "store").exists()
+
+
+def test_tensors_that_numpy_does_not_take(tmp_path):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data(
+        x=torch.ones(3, 2, requires_grad=True),
+        y=torch.arange(3).to(torch.bfloat16),
+        edge_index=torch.from_numpy(EDGES),
+        num_nodes=3,
+    )
+    convert(data, tmp_path / "store", plan=TINY)
+    dataset = load_dataset(str(tmp_path / "store"))
+    assert (dataset.y.tolist(), dataset.x.tolist()) == ([0, 1, 2], [[1, 1]] * 3)
+
+
+def test_masks_of_different_lengths(tmp_path):
+    torch = pytest.importorskip("torch")
+    masks = {f"{part}_mask": torch.zeros(n, dtype=torch.bool) for part, n in (("train", 3), ("val", 2), ("test", 3))}
+    data = pytest.importorskip("torch_geometric.data").Data(edge_index=torch.from_numpy(EDGES), num_nodes=3, **masks)
+    with pytest.raises(
+        DataError, match=r"^graph: got \(3,\), \(2,\), \(3,\) for the shapes of train_mask, val_mask and"
+    ):
+        convert(data, tmp_path / "store", plan=TINY)
+
+
 def test_whole_labels_in_floats(tmp_path):
     torch = pytest.importorskip("torch")
     pyg = pytest.importorskip("torch_geometric.data")
@@ -402,6 +446,21 @@ def test_store_to_store(tmp_path):
     assert "train_embedding" in GraphStore.open(tmp_path / "third")
     with pytest.raises(InputError, match="num_nodes: got a source with features, labels, splits or names"):
         convert(tmp_path / "first", tmp_path / "other", ConvertOptions(num_nodes=9), plan=TINY)
+
+
+@pytest.mark.parametrize("source", ["store", "data set"])
+def test_row_normalised_graphs(tmp_path, source):
+    """They stay so, unless edges would change."""
+    graph = Graph.from_edge_index(EDGES).normalized("row")
+    graph.save(tmp_path / "first")
+    given = tmp_path / "first" if source == "store" else load_dataset(str(tmp_path / "first"))
+    convert(given, tmp_path / "second", plan=TINY)
+    assert Graph.open(tmp_path / "second").weighting == "row"
+    np.testing.assert_array_equal(Graph.open(tmp_path / "second").indices, graph.indices)
+    for option in ({"symmetrise": True}, {"deduplicate": "sum"}, {"drop_self_loops": True}, {"add_self_loops": True}):
+        with pytest.raises(DataError, match=f"^first: got a row-normalised graph, .* {next(iter(option))} would"):
+            convert(given, tmp_path / "third", ConvertOptions(**option), plan=TINY)
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_store_with_arrays_that_cannot_be_kept(tmp_path):

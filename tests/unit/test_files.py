@@ -19,6 +19,22 @@ def test_a_file_that_could_not_be_finished_leaves_the_old_one(tmp_path):
     assert (tmp_path / "a").read_text() == "old"
 
 
+def test_a_file_that_could_not_be_renamed_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="directory"), whole_file(tmp_path / "a"):
+        (tmp_path / "a").mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        with pytest.raises(FileExistsError, match=f"Not a file.*{name}"), whole_file(tmp_path / name) as file:
+            file.write(b"new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_what_is_written_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     seen = []
 

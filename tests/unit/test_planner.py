@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,10 @@ from spsample.errors import CapacityError, InputError
 from spsample.sampling.available import available_memory, control_groups
 from spsample.sampling.bounds import most_counts
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
+from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts
 from spsample.sampling.planner import BulkPlan, sample_within
+from spsample.sparse import get_num_threads, set_num_threads
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
 SEEDS = np.flatnonzero(GRAPH.in_degrees())
@@ -33,6 +38,15 @@ SAMPLERS = {
     "FastGCN": sp.FastGCN([64, 64]),
 }
 samplers = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    """Each thread has scratch: budgets below are for two, however many the machine has."""
+    before = get_num_threads()
+    set_num_threads(2)
+    yield
+    set_num_threads(before)
 
 
 def plan(**options: Any) -> BulkPlan:
@@ -95,7 +109,41 @@ def test_the_peak_is_that_of_the_bulks_an_epoch_is_cut_into() -> None:
     assert made.peak(n) < at(n, n)
     alone = sp.plan_bulk(GRAPH, SEEDS, sp.GraphSAGE([15, 10]), batch_size=8, memory_budget="1GiB")
     assert alone.peak(n) == at(n, n)
-    assert alone.peak(n - 1) == at(n - 1, 1)
+    assert alone.peak(n - 1) == at(n - 1, n - 1)  # of a pass that goes on at the second batch, and of the one after it
+
+
+def bulks_of_passes(n: int, k: int, prefetch: int, first: int, left_at: int) -> list[tuple[int, int]]:
+    """Batches of each bulk made, and of those held then, in a pass from `first`, left early or not, and a whole one."""
+    most = max(prefetch, 1)
+    begun = [end - begin for begin, end in bulk_ranges(first, n, k, ramp_of(prefetch))][: left_at + 1]
+    steps, held = [], deque([0] * most, most)
+    for sizes in (begun, [end - begin for begin, end in bulk_ranges(0, n, k, ramp_of(prefetch))]):
+        for size in sizes:
+            steps.append((size, sum(held)))
+            held.append(size)
+        held = deque([0] * (most - 1) + [held[-1]], most)  # what was ahead is gone, the last batch is in use
+    return steps
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
+def test_no_pass_takes_more_than_the_peak(prefetch: int) -> None:
+    for n in (1, 2, 7, 15, 16, 30, 45):
+        made = replace(plan(), num_batches=n, held=max(prefetch, 1), ramp=ramp_of(prefetch))
+        for k in range(1, n + 1):
+            predicted = max(map(sum, made._steps(k)))
+            for first in range(n):
+                for left_at in range(-(-n // k) + 4):
+                    assert max(map(sum, bulks_of_passes(n, k, prefetch, first, left_at))) <= predicted
+
+
+def test_entries_that_a_bulk_may_have() -> None:
+    """Of bulks as large as the next: all of them fit. Of one that is planned beside smaller ones: as planned."""
+    made = replace(plan(prefetch=1), num_batches=375)
+    made = replace(made, memory_budget=made.peak(375))  # cut into 46, 92, 184 and 53
+    entries = [made.most_entries(batches) for batches in (46, 92, 184, 375)]
+    steady = max(k for k in range(375) if made._peak(k, k) <= made.memory_budget)
+    assert 92 < steady < 184
+    assert entries == [made.counts.scaled(k, made._margin(k)).entries for k in (steady, steady, 184, steady)]
 
 
 def test_a_batch_that_cannot_fit_is_refused() -> None:
@@ -117,13 +165,16 @@ def test_a_bulk_that_would_pass_is_split_and_stays_the_same(sampler: sp.Sampler)
     entries = BulkCounts.of(whole).entries
 
     class Plan:
-        most_entries = entries // 3
+        most = entries // 3
+
+        def most_entries(self, batches: int) -> int:
+            return self.most
 
     parts = list(sample_within(Plan(), GRAPH, SEEDS[:500], sampler, **options))  # type: ignore[arg-type]
     assert len(parts) > 2
     assert all(BulkCounts.of(part).entries <= entries // 3 for part in parts)
     assert [fingerprint(one) for part in parts for one in part] == [fingerprint(one) for one in whole]
-    Plan.most_entries = 3
+    Plan.most = 3
     with pytest.raises(CapacityError, match="batch 3"):
         list(sample_within(Plan(), GRAPH, SEEDS[:500], sampler, **options))  # type: ignore[arg-type]
 
@@ -137,7 +188,7 @@ def test_exactly_enough_entries_are_enough(sampler: sp.Sampler) -> None:
         sp.bulk_sample(CappedGraph(GRAPH, entries - 1), SEEDS[:200], sampler, batch_size=32)
 
 
-@pytest.mark.parametrize("budget", ["12MiB", "1GiB"])
+@pytest.mark.parametrize("budget", ["14MiB", "1GiB"])
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_the_budget_changes_no_batch(budget: str, prefetch: int) -> None:
     options: dict[str, Any] = {"batch_size": 64, "random_seed": 3}

@@ -19,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spsample as sp
+from spsample.data import load_dataset, planted, save_dataset
+from spsample.data.convert import convert
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store import Graph, GraphStore, StoreWriter, folder, layout, writer
 
@@ -591,6 +593,35 @@ def test_opening_while_the_store_is_replaced(tmp_path):
         seen += 1
     thread.join()
     assert seen
+
+
+@pytest.mark.parametrize("form", ["graph", "features", "dataset", "conversion"])
+def test_what_is_read_while_the_store_is_replaced_is_of_one_store(form, tmp_path, monkeypatch):
+    """Replaced once it is open: the new store is read, and no error raised."""
+    old, new = planted(60, 3, 2), planted(90, 3, 3)
+    save_dataset(old, tmp_path / "s")
+    array, calls = GraphStore.array, []
+
+    def replaced(store, *arguments):
+        calls.append(arguments)
+        if len(calls) == 2:  # the first one is of opening
+            save_dataset(new, tmp_path / "s", overwrite=True)
+        return array(store, *arguments)
+
+    monkeypatch.setattr(GraphStore, "array", replaced)
+    if form == "graph":
+        assert_same(Graph.open(tmp_path / "s"), new.graph)
+    elif form == "features":
+        np.testing.assert_array_equal(sp.FeatureStore.open(tmp_path / "s").gather([89]), new.x[[89]])
+    else:
+        path = tmp_path / "s"
+        if form == "conversion":
+            convert(path, tmp_path / "t")
+            path = tmp_path / "t"
+        read = load_dataset(str(path))
+        assert (read.graph.num_nodes, read.num_classes, len(read.x)) == (90, 3, 90)
+        np.testing.assert_array_equal(read.y, new.y)
+        np.testing.assert_array_equal(read.test_idx, new.test_idx)
 
 
 def test_only_partial_folders_are_removed(tmp_path):

@@ -57,6 +57,8 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     if origin.write is not None:
         origin.write(writer)
         facts["node_features"] = ["x"]
+    if origin.row_normalized:
+        facts["weighting"] = "row"
     writer.set(**facts)
 
 

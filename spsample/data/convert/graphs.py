@@ -148,21 +148,21 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, di
     edges.num_nodes = None if number is None else int(number)
     arrays: dict[str, Any] = {}
     if getattr(data, "x", None) is not None:
-        arrays["x"] = np.asarray(data.x)
-    return edges, {"name": name}, arrays | _pyg_masks(data)
+        arrays["x"] = _as_array(data.x)
+    return edges, {"name": name}, arrays | _pyg_masks(data, name)
 
 
 def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the number of classes and the labels of PyG's ``Data``, where it has one or a row of them for each vertex.
+    """Return the number of classes and the labels of PyG's ``Data``: one or a row of them for each vertex, or no y.
 
     Raises
     ------
     DataError
-        If a label is no whole number.
+        If there are more or fewer labels, as of whole graphs, or a label is no whole number from -1 on.
     """
-    if getattr(data, "y", None) is None or len(data.y) != num_nodes:
+    if getattr(data, "y", None) is None:
         return {}, {}
-    y = _labels(np.asarray(data.y), name)
+    y = _labels(_as_array(data.y), name, num_nodes)
     return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
 
 
@@ -179,30 +179,55 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
     return array
 
 
-def _labels(y: NDArray[Any], name: str) -> NDArray[np.int64]:
+def _as_array(held: Any) -> NDArray[Any]:
+    """An attribute of PyG's data; also a tensor that requires gradients or is of a dtype that only torch has."""
+    if hasattr(held, "detach"):
+        held = held.detach()
+        return np.asarray(held.float() if str(held.dtype) == "torch.bfloat16" else held)
+    return np.asarray(held)
+
+
+def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:
     """Labels as integers: floats are taken where they are whole, NaN is -1."""
+    if y.ndim not in (1, 2) or len(y) != num_nodes or y.dtype.kind not in "biuf" or y.shape[1:] == (0,):
+        expected = f"numbers in {'num_nodes' if num_nodes is None else num_nodes} rows, one per vertex"
+        raise _label_error(name, f"labels of dtype {y.dtype} and shape {y.shape}", expected)
     flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
     if flat.dtype.kind == "f":
         flat = np.where(np.isnan(flat), -1, flat)
-        bad = (np.trunc(flat) != flat) | (np.abs(flat) > _LARGEST_WHOLE)
-        if bad.any():
-            place = np.unravel_index(int(np.argmax(bad)), flat.shape)
-            given = f"{flat[place]} at position {', '.join(str(int(i)) for i in place)}"
-            hint = (
-                "A store's labels are classes. Pass labels=FILE.npy of integers (on the command line --labels), which "
-                "are taken in place of y, or remove y from the data."
-            )
-            expected = "whole numbers; -1 or NaN where unlabelled"
-            raise DataError(argument=f"y of {name}", given=given, expected=expected, hint=hint)
+        _require_labels(name, flat, (np.trunc(flat) != flat) | (np.abs(flat) > _LARGEST_WHOLE))
+    if flat.ndim == 1 and flat.dtype.kind != "b":
+        _require_labels(name, flat, (flat < -1) | (flat > _LARGEST_WHOLE))
     return flat.astype(np.int64)
 
 
-def _pyg_masks(data: Any) -> dict[str, NDArray[np.bool_]]:
+def _require_labels(name: str, y: NDArray[Any], bad: NDArray[np.bool_]) -> None:
+    """Refuse the first label that is bad."""
+    if bad.any():
+        place = np.unravel_index(int(np.argmax(bad)), y.shape)
+        given = f"{y[place]} at position {', '.join(str(int(i)) for i in place)}"
+        raise _label_error(name, given, "whole numbers; from 0 on, or -1 or NaN where unlabelled")
+
+
+def _label_error(name: str, given: str, expected: str) -> DataError:
+    hint = (
+        "A store's labels are classes of its vertices. Pass labels=FILE.npy of integers (on the command line "
+        "--labels), which are taken in place of y, or remove y from the data."
+    )
+    return DataError(argument=f"y of {name}", given=given, expected=expected, hint=hint)
+
+
+def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
     """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
     masks = [getattr(data, f"{part}_mask", None) for part in _PARTS]
     if any(mask is None for mask in masks):
         return {}
     arrays = [np.asarray(mask) for mask in masks]
+    if len({array.shape[:1] for array in arrays}) > 1:
+        given = (
+            f"{', '.join(str(array.shape) for array in arrays)} for the shapes of train_mask, val_mask and test_mask"
+        )
+        raise DataError(argument=name, given=given, expected="as many rows in each, one per vertex")
     splits = max(array.shape[1] if array.ndim == 2 else 1 for array in arrays)
     shaped = [np.ascontiguousarray(a.T) if a.ndim == 2 else np.tile(a, (splits, 1)) for a in arrays]
     return {f"{part}_masks": np.asarray(mask, bool) for part, mask in zip(_PARTS, shaped, strict=True)}

@@ -33,8 +33,8 @@ from spsample.data.named import NAMED
 from spsample.data.planted import PlantedRows
 from spsample.data.registry import GENERATORS, generator_arguments, load_dataset
 from spsample.data.rmat import NUM_CLASSES
-from spsample.data.stored import is_store, load_store
-from spsample.errors import InputError
+from spsample.data.stored import dataset_of, is_store
+from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _SUFFIXES = {
     ".npy": "npy", ".i4": "int32", ".i8": "int64", ".int32": "int32", ".int64": "int64", ".parquet": "parquet",
     ".pq": "parquet", ".mtx": "mtx", ".mm": "mtx", ".npz": "npz", ".pt": "pyg", ".pth": "pyg",
 }  # fmt: skip
+_CHANGING = ("symmetrise", "deduplicate", "drop_self_loops", "add_self_loops")
+"""Options that change edges, and so the weights of row-normalised ones."""
 _MAPPED = ("npy", "int32", "int64", "parquet", "npz", "pyg")
 
 
@@ -65,6 +67,8 @@ class Origin:
     num_edges: int | None = None
     rules: dict[str, Any] = field(default_factory=dict)
     """Options that the source settles itself."""
+    row_normalized: bool = False
+    """Whether the entries of each row weigh the same and 1 together, without arrays of weights."""
 
     def check(self, edges: int) -> None:
         """Compare the number of edges read with what the source says of it."""
@@ -109,6 +113,14 @@ def _checked(origin: Origin, options: ConvertOptions) -> Origin:
         argument = "renumber" if options.renumber != "no" else "num_nodes"
         given = f"a source with features, labels, splits or names of its {own} vertices"
         raise InputError(argument=argument, given=given, expected="the vertices as they are, or a plain list of edges")
+    changing = [name for name in _CHANGING if getattr(options, name) not in (False, "no")]
+    if origin.row_normalized and changing:
+        raise DataError(
+            argument=origin.edges.name,
+            given=f"a row-normalised graph, whose edges {' and '.join(changing)} would change",
+            expected="a row-normalised graph and none of these options, or another graph",
+            hint="Convert the graph without weights and take normalized('row') of the result.",
+        )
     return origin
 
 
@@ -196,9 +208,17 @@ def _from_npz(path: Path, options: ConvertOptions) -> Origin:
 
 def _stored(text: str, options: ConvertOptions) -> Origin:
     _refuse_weights(options, text)
-    dataset = load_store(text)
-    facts, arrays = store_attributes(GraphStore.open(text), dataset)
-    return Origin(dataset_edges(dataset.graph, dataset.name), dataset.name, facts, arrays)
+    return GraphStore.read(text, _of_store)
+
+
+def _of_store(store: GraphStore) -> Origin:
+    dataset = dataset_of(store)
+    return _from_dataset(dataset, *store_attributes(store, dataset))
+
+
+def _from_dataset(dataset: Dataset, facts: dict[str, Any], arrays: dict[str, Any]) -> Origin:
+    edges = dataset_edges(dataset.graph, dataset.name)
+    return Origin(edges, dataset.name, facts, arrays, row_normalized=dataset.graph.weighting == "row")
 
 
 def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
@@ -223,8 +243,7 @@ def _generated(text: str, name: str, options: ConvertOptions) -> Origin:
 def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
     if isinstance(source, Dataset):
         _refuse_weights(options, name)
-        facts, arrays = data_attributes(source)
-        return Origin(dataset_edges(source.graph, source.name), source.name, facts, arrays)
+        return _from_dataset(source, *data_attributes(source))
     edges, facts, arrays = pyg_edges(source, name, options.weights)
     if options.labels is None:
         number, labels = pyg_labels(source, name, edges.num_nodes)
