@@ -57,7 +57,7 @@ def prefetch(
         "dataset": dataset,
         "layer_sizes": layer_sizes,
         "batch_size": batch_size,
-        "bulk_size": bulk_size,
+        "bulk_size": sides.options["bulk_size"],
         "hidden": hidden,
     }
     records = [{"kind": "machine", **machine_facts(1)}]
@@ -89,6 +89,7 @@ class Sides:
         self.graph = self.data.graph.normalized("row")
         self.options = {"batch_size": sizes[0], "bulk_size": sizes[1], "features": self.data.x, "labels": self.data.y}
         self.sampler = sp.LADIES(layer_sizes)
+        self.options["bulk_size"] = self.loader(1).bulk_size  # what the loader chose with prefetch, for all ways
         torch.manual_seed(0)
         config = ModelConfig(hidden=hidden)
         self.model = build_model(self.data.x.shape[1], self.data.num_classes, len(layer_sizes), config)
