@@ -72,7 +72,10 @@ def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout
     require_sampler(name, fanouts, layer_sizes)
     if name != "graphsage" and layout != "blocks":
         raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
-    text = {"fanouts": fanouts or _FANOUTS, "layer_sizes": layer_sizes or _LAYER_SIZES}
+    text = {
+        "fanouts": _FANOUTS if fanouts is None else fanouts,
+        "layer_sizes": _LAYER_SIZES if layer_sizes is None else layer_sizes,
+    }
     return build_sampler(
         name, **{argument: parse_sizes(argument, sizes) for argument, sizes in text.items()}, layout=layout
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -53,7 +54,10 @@ def _option(panel: str, help_text: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=panel)
 
 
-_DATASET = "digits, a path ending in .npz, rmat:SCALE,EDGE_FACTOR or planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"
+_DATASET = (
+    "digits or another name (cora, reddit, ogbn-arxiv, ...), a store, a path ending in .npz, rmat:SCALE,EDGE_FACTOR or "
+    "planted:NODES[,DEGREE[,CLASSES[,NOISE]]]"
+)
 _BatchSize = Annotated[int | None, _option("Sampling", "Seeds per minibatch.")]
 _BulkSize = Annotated[str | None, _option("Sampling", "Minibatches sampled at once, at most; or auto.")]
 _Budget = Annotated[str | None, _option("Sampling", "Memory for bulks, as 2GiB.")]
@@ -171,6 +175,8 @@ def train(
         results.append(result)
     if folder is not None and len(results) > 1:
         folder.finish(results)
+    if folder is not None and not folder.has_figures:
+        print('spsample: no figures without matplotlib: pip install "spsample[plot]"', file=sys.stderr)
     if as_json:
         from spsample.training.runs import summary
 
@@ -305,6 +311,10 @@ def _check_options(given: dict[str, Any]) -> None:
         raise InputError(argument="--resume", given="it with --out or --config", expected="the folder of a run alone")
     if given["tensorboard"] and not (given["out"] or given["resume"]):
         raise InputError(argument="--tensorboard", given="it without --out", expected="a folder for the files")
+    if given["tensorboard"]:
+        from spsample.training.journal import require_tensorboard
+
+        require_tensorboard()  # before there is a folder
     require_int("seeds", given["seeds"], minimum=1)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from spsample.errors import DataError, require_module
 from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +105,10 @@ class BulkFiles:
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk; return its path."""
         path = self.path(int(bulk.batch_ids[0]))
-        with whole_file(path) as file:
+        with (
+            system_errors(path, "a file that can be written; the same command goes on from here"),
+            whole_file(path) as file,
+        ):
             self._write(file, bulk_arrays(bulk))
         return path
 
@@ -174,7 +178,7 @@ def _read_npz(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _require_arrow() -> Any:
-    return require_module("pyarrow", needed_for="Arrow files", extra="convert")
+    return require_module("pyarrow", needed_for="the Arrow format", extra="convert")
 
 
 def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:

@@ -78,6 +78,17 @@ class Journal(Callback):
             self._size = file.tell()
 
 
+def require_tensorboard() -> Any:
+    """The module that writes TensorBoard's files.
+
+    Raises
+    ------
+    MissingDependencyError
+        If tensorboard is not installed.
+    """
+    return require_module("torch.utils.tensorboard", needed_for="writing for TensorBoard", package="tensorboard")
+
+
 class TensorBoard(Callback):
     """Write loss, learning rate and validation metric for TensorBoard, by epoch.
 
@@ -93,8 +104,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        module = require_module("torch.utils.tensorboard", needed_for="TensorBoard's files", package="tensorboard")
-        self._writer: Any = module.SummaryWriter(str(folder))
+        self._writer: Any = require_tensorboard().SummaryWriter(str(folder))
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""

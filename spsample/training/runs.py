@@ -148,6 +148,11 @@ class RunFolder:
         with whole_file(self._results) as file:
             file.write((json.dumps(summary(results), indent=2) + "\n").encode())
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether the figures were written: not where matplotlib is missing."""
+        return (self.path / "curves.png").is_file()
+
     def _callbacks(self, recording: Recording) -> list[Callback]:
         callbacks: list[Callback] = [Journal(self.path / "metrics.jsonl", every_batches=recording.log_every)]
         if recording.tensorboard:

@@ -48,7 +48,7 @@ def test_round_trip(sampler: sp.Sampler, form: str, tmp_path: Path) -> None:
 
 def test_arrow_files_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"Arrow files needs .* pyarrow, .* \"spsample\[convert\]\"$"):
+    with pytest.raises(MissingDependencyError, match=r"the Arrow format needs .* pyarrow, .* \"spsample\[convert\]\"$"):
         BulkFiles(tmp_path / "bulks", {}, "arrow")
     (tmp_path / "bulk-00000000.arrow").touch()
     with pytest.raises(MissingDependencyError, match=r"spsample\[convert\]"):

@@ -295,6 +295,31 @@ def test_errors_are_one_line(arguments, words):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = run("train", "planted:400", "--tensorboard", "--out", str(tmp_path / "a"))
+    assert result.exit_code == 2
+    assert "pip install tensorboard" in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_missing_figures_are_told(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("train", "planted:400", "--epochs", "1", "--out", str(tmp_path / "a"))
+    assert result.exit_code == 0, result.output
+    assert "no figures without matplotlib" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["plan", "planted:400"], ["sample", "planted:400", "-o", "b"]])
+def test_empty_sizes_are_refused(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*command, "--fanouts", "")
+    assert result.exit_code == 2
+    assert "--fanouts: got ''" in result.stderr
+
+
 def test_flags_of_a_file_can_be_taken_back(tmp_path):
     pytest.importorskip("torch")
     config = tmp_path / "a.toml"

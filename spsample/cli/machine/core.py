@@ -39,7 +39,7 @@ def core() -> list[Finding]:
     except ImportError as error:
         advice = "pip install --force-reinstall --no-cache-dir spsample"
         return [Finding("software", "compiled core", "broken", str(error), advice)]
-    built = ", ".join(f"{key} {value}" for key, value in module.build_info().items())
+    built = ", ".join(f"{key} {value}" for key, value in module.build_info().items() if value != "")
     return [
         Finding("software", "compiled core", "ok", built),
         Finding("software", "instruction set", "ok", f"{module.instruction_set()}"),
