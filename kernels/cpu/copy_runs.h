@@ -11,16 +11,21 @@ namespace spsample {
 constexpr int64_t kStreamedRun = 1 << 10;    // bytes of the shortest run that is written past the caches
 constexpr int64_t kStreamedAll = 8 << 20;    // bytes of a whole result for which that pays: it would not stay in a cache
 
+using CopyRun = void (*)(void* to, const void* from, int64_t bytes);
+
 struct RunFunctions {
-    void (*copy)(void* to, const void* from, int64_t bytes);
+    CopyRun copy;
 
     // The same for what is not read again soon: whole lines of long runs go past the caches. Others may read what was written
     // after fence_streams().
-    void (*stream)(void* to, const void* from, int64_t bytes);
+    CopyRun stream;
 };
 
 // Those of the instruction set in use.
 const RunFunctions& run_functions();
+
+// What copies the runs of a result of so many bytes.
+inline CopyRun copy_into(int64_t bytes) { return bytes >= kStreamedAll ? run_functions().stream : run_functions().copy; }
 
 // Orders the lines that this thread wrote past the caches before all that it writes from here on.
 void fence_streams();

@@ -60,7 +60,7 @@ void for_each_piece(const Pieces& pieces, Fetch&& fetch, Copy&& copy) {
 
 // Items of `size` bytes each, for every dtype; moved by one of run_functions().
 struct Items {
-    void (*move)(void* to, const void* from, int64_t bytes);
+    CopyRun move;
     const uint8_t* from;
     uint8_t* to;
     int64_t size;
@@ -93,8 +93,7 @@ nb::tuple select_rows(
         const int64_t num_entries = pieces.pointers[pieces.count()];
         columns = Buffer<Index>(num_entries);
         values = Buffer<uint8_t>(data_bytes ? checked_product(num_entries, item_size) : 0);
-        const RunFunctions& functions = run_functions();
-        const auto move = num_entries >= kStreamedAll / static_cast<int64_t>(sizeof(Index)) ? functions.stream : functions.copy;
+        const CopyRun move = copy_into(num_entries * static_cast<int64_t>(sizeof(Index)));
         const Items index_items{
             move, reinterpret_cast<const uint8_t*>(A.indices), reinterpret_cast<uint8_t*>(columns.data()), sizeof(Index)};
         const Items value_items{move, data_bytes ? data_bytes->data() : nullptr, values.data(), data_bytes ? item_size : 0};

@@ -80,9 +80,9 @@ inline void count_up(int64_t first, int64_t count, int64_t* out) {
 }
 
 // Copies entries [begin, end) of batch i, their columns as vertices; positions where asked for. `copy` is one of run_functions().
-template <class Index, class Copy>
+template <class Index>
 void copy_entries(
-    const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows, int64_t i, int64_t begin, int64_t end, Copy copy) {
+    const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows, int64_t i, int64_t begin, int64_t end, CopyRun copy) {
     RowsResult<Index>& result = rows.result;
     Index* const columns = result.columns.data() + result.entry_ptr[i];
     int64_t* const positions = result.with_positions ? result.positions.data() + result.entry_ptr[i] : nullptr;
@@ -103,8 +103,7 @@ template <class Index>
 void copy_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, WholeRows<Index>& rows) {
     const int64_t* const entry_ptr = rows.result.entry_ptr.data();
     const int64_t num_entries = entry_ptr[Q.num_batches];
-    const RunFunctions& functions = run_functions();
-    const auto copy = num_entries >= kStreamedAll / static_cast<int64_t>(sizeof(Index)) ? functions.stream : functions.copy;
+    const CopyRun copy = copy_into(num_entries * static_cast<int64_t>(sizeof(Index)));
     parallel_chunks(num_entries, kCopiedAtOnce, [&](int64_t begin, int64_t end) {
         int64_t i = std::upper_bound(entry_ptr, entry_ptr + Q.num_batches + 1, begin) - entry_ptr - 1;
         for (int64_t at = begin; at < end; at = entry_ptr[++i]) {
