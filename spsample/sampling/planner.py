@@ -174,9 +174,10 @@ class BulkPlan:
         CapacityError
             It names the largest one that does.
         """
-        peak, largest = self.peak(bulk_size), self.largest(bulk_size)
+        peak = self.peak(bulk_size)
         if bulk_size == 0 or peak <= self.memory_budget:
             return
+        largest = self.largest(bulk_size)
         budget = format_bytes(self.memory_budget)
         if largest == 0:
             raise CapacityError(
