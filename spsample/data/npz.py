@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.data.dataset import Dataset, Features, Split
+from spsample.data.splits import PARTS, repeated
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.validation import require_int
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["load_npz"]
-
-_PARTS = ("train", "val", "test")
 
 
 class _Archive:
@@ -106,7 +105,7 @@ def load_npz(path: str | Path, split: int = 0) -> Dataset:
             given=str(split),
             expected=f"an integer in [0, {len(splits)}) for {archive.path}",
         )
-    _check_disjoint(archive, splits[split], n)
+    _check_disjoint(archive, splits[split])
     meta = _meta(archive)
     return Dataset(
         name=archive.path.stem,
@@ -205,14 +204,14 @@ def _labels(archive: _Archive, n: int) -> NDArray[np.int64]:
 
 def _splits(archive: _Archive, n: int) -> list[Split]:
     if "train_masks" in archive:
-        masks = {part: archive.get(f"{part}_masks", "b", 2) for part in _PARTS}
-        for part in _PARTS:
+        masks = {part: archive.get(f"{part}_masks", "b", 2) for part in PARTS}
+        for part in PARTS:
             archive.check_length(f"{part}_masks", n, axis=1)
             archive.check_length(f"{part}_masks", len(masks["train"]))
-        return [_split(*(np.flatnonzero(masks[part][i]) for part in _PARTS)) for i in range(len(masks["train"]))]
+        return [_split(*(np.flatnonzero(masks[part][i]) for part in PARTS)) for i in range(len(masks["train"]))]
     if "train_idx" in archive:
-        return [_split(*(_vertex_ids(archive, f"{part}_idx", n) for part in _PARTS))]
-    return [_split(*(np.empty(0, dtype=np.int64) for _ in _PARTS))]
+        return [_split(*(_vertex_ids(archive, f"{part}_idx", n) for part in PARTS))]
+    return [_split(*(np.empty(0, dtype=np.int64) for _ in PARTS))]
 
 
 def _split(train: NDArray[Any], val: NDArray[Any], test: NDArray[Any]) -> Split:
@@ -228,11 +227,10 @@ def _vertex_ids(archive: _Archive, key: str, n: int) -> NDArray[np.int64]:
     return ids
 
 
-def _check_disjoint(archive: _Archive, split: Split, n: int) -> None:
-    parts = (split["train_idx"], split["val_idx"], split["test_idx"])
-    times = np.bincount(np.concatenate(parts), minlength=n)
-    if times.max(initial=0) > 1:
-        given = f"vertex {int(np.argmax(times > 1))} more than once in its split"
+def _check_disjoint(archive: _Archive, split: Split) -> None:
+    vertex = repeated(np.concatenate((split["train_idx"], split["val_idx"], split["test_idx"])))
+    if vertex is not None:
+        given = f"vertex {vertex} more than once in its split"
         raise archive.refuse(given, "disjoint training, validation and test vertices")
 
 

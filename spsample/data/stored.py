@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.data.dataset import Dataset, Split
+from spsample.data.splits import PARTS, SPLIT_IDS, repeated
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.layout import META_FILE
@@ -18,7 +19,6 @@ from spsample.store.validation import check_ids, require_int
 
 __all__ = ["dataset_of", "is_store", "load_store", "save_dataset"]
 
-_PARTS = ("train", "val", "test")
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
 
 
@@ -60,8 +60,8 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
         _write_features(writer, dataset.x)
         if dataset.num_classes:
             writer.write("y", dataset.y)
-        for part in _PARTS:
-            writer.write(f"{part}_idx", getattr(dataset, f"{part}_idx"))
+        for name in SPLIT_IDS:
+            writer.write(name, getattr(dataset, name))
         writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
 
 
@@ -166,10 +166,10 @@ def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
     if not 0 <= split < count:
         raise InputError(argument="split", given=str(split), expected=f"an integer in [0, {count}) for {store.path}")
     ids = {}
-    for part in _PARTS:
+    for part in PARTS:
         name = f"{part}_masks" if masked else f"{part}_idx"
         if name not in store:
-            if masked or any(f"{other}_idx" in store for other in _PARTS):
+            if masked or any(other in store for other in SPLIT_IDS):
                 raise _refusal(store, name, "no such array", "all of train, val and test, or none")
             ids[part] = np.empty(0, np.int64)
         elif masked:
@@ -196,10 +196,9 @@ def _checked_ids(store: GraphStore, name: str, ids: NDArray[np.int64], n: int) -
 
 
 def _check_disjoint(store: GraphStore, ids: NDArray[np.int64]) -> None:
-    ordered = np.sort(ids)
-    repeated = np.flatnonzero(ordered[1:] == ordered[:-1])
-    if len(repeated):
-        given = f"vertex {ordered[repeated[0]]} more than once in its split"
+    vertex = repeated(ids)
+    if vertex is not None:
+        given = f"vertex {vertex} more than once in its split"
         raise DataError(argument=str(store.path), given=given, expected="disjoint train, val and test vertices")
 
 

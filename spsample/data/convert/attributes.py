@@ -11,6 +11,7 @@ from scipy import sparse
 
 from spsample.data.convert.arrays import load_map
 from spsample.data.convert.options import ConvertOptions
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
 from spsample.errors import DataError
 from spsample.store.layout import OWN_KEYS
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_attributes"]
 
-_PARTS = ("train", "val", "test")
-_IDS, _MASKS = (tuple(f"{part}_{form}" for part in _PARTS) for form in ("idx", "masks"))
 _DISJOINT = "disjoint train, val and test vertices"
 _COMPUTED = (*OWN_KEYS, "num_nodes", "num_edges", "weighting")
 _BYTES = 1 << 22
@@ -43,7 +42,7 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
         arrays["y"] = _labels(options.labels, num_nodes)
         facts["num_classes"] = _num_classes(arrays["y"])
     if options.splits is not None:
-        arrays = {name: array for name, array in arrays.items() if name not in (*_IDS, *_MASKS)}
+        arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
         arrays |= _splits(options.splits, num_nodes)
     _check_disjoint(origin.edges.name if options.splits is None else str(options.splits), arrays, num_nodes)
     for name, array in arrays.items():
@@ -112,7 +111,7 @@ def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
         raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
-    for names in (_MASKS, _IDS):
+    for names in (SPLIT_MASKS, SPLIT_IDS):
         if all(name in arrays for name in names):
             return {name: _checked_part(path, name, arrays[name], num_nodes) for name in names}
     raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
@@ -135,23 +134,22 @@ def _checked_part(path: Path, name: str, array: NDArray[Any], num_nodes: int) ->
 def _check_disjoint(argument: str, arrays: dict[str, Any], num_nodes: int) -> None:
     """Refuse splits that no data set could be loaded with."""
     if "train_idx" in arrays:
-        masks = {name: _as_mask(argument, name, arrays[name], num_nodes) for name in _IDS}
+        masks = {name: _as_mask(argument, name, arrays[name], num_nodes) for name in SPLIT_IDS}
         _check_split(argument, masks, "")
     if "train_masks" in arrays:
-        counts = [len(arrays[name]) for name in _MASKS]
+        counts = [len(arrays[name]) for name in SPLIT_MASKS]
         if len(set(counts)) > 1:
-            given = f"{', '.join(map(str, counts))} splits in {', '.join(_MASKS)}"
+            given = f"{', '.join(map(str, counts))} splits in {', '.join(SPLIT_MASKS)}"
             raise DataError(argument=argument, given=given, expected="as many in each")
         for split in range(counts[0]):
-            _check_split(argument, {name: arrays[name][split] for name in _MASKS}, f" of split {split}")
+            _check_split(argument, {name: arrays[name][split] for name in SPLIT_MASKS}, f" of split {split}")
 
 
 def _as_mask(argument: str, name: str, ids: NDArray[Any], num_nodes: int) -> NDArray[np.bool_]:
     mask = np.zeros(num_nodes, np.bool_)
     mask[ids] = True
     if np.count_nonzero(mask) < len(ids):
-        ordered = np.sort(ids)
-        vertex = ordered[:-1][ordered[1:] == ordered[:-1]][0]
+        vertex = repeated(ids)
         raise DataError(argument=argument, given=f"vertex {vertex} more than once in {name}", expected=_DISJOINT)
     return mask
 

@@ -17,6 +17,7 @@ from spsample.data.convert.chunks import EdgeChunk
 from spsample.data.philox import PhiloxStream
 from spsample.data.planted import PlantedRows
 from spsample.data.rmat import NUM_CLASSES, NUM_FEATURES, check_rmat, rmat_piece
+from spsample.data.splits import SPLIT_IDS
 
 if TYPE_CHECKING:
     from spsample.store import StoreWriter
@@ -131,8 +132,7 @@ def _write_split(writer: StoreWriter, stream: PhiloxStream, place: int, n: int) 
     bounds = [0, round(n * 0.6), round(n * 0.8), n]
     limits = [_rank(stream, place, n, rank) for rank in bounds]
     sizes = np.diff(bounds)
-    names = ("train_idx", "val_idx", "test_idx")
-    arrays = [writer.create(name, np.int64, int(size)) for name, size in zip(names, sizes, strict=True)]
+    arrays = [writer.create(name, np.int64, int(size)) for name, size in zip(SPLIT_IDS, sizes, strict=True)]
     filled, ties = [0, 0, 0], dict.fromkeys((word for word, _ in limits), 0)
     for first, last in _ranges(n):
         words = stream.at(place + first).words(last - first)

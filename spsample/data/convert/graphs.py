@@ -14,14 +14,13 @@ from spsample.data.convert.arrays import ArrayEdges
 from spsample.data.convert.chunks import EdgeChunk, EdgeSource
 from spsample.data.convert.compressed import require_file
 from spsample.data.dataset import Dataset
+from spsample.data.splits import PARTS, SPLIT_IDS, SPLIT_MASKS
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store import Graph, GraphStore
 from spsample.store.validation import as_edge_index, as_weights
 
 __all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges", "pyg_labels", "store_attributes"]
 
-_PARTS = ("train", "val", "test")
-_SPLITS = tuple(f"{part}_{form}" for part in _PARTS for form in ("idx", "masks"))
 _LARGEST_WHOLE = 2**53
 _NAMES = ("original_ids", "names_ptr", "names_data")
 _REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
@@ -66,7 +65,7 @@ def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
     if dataset.num_classes:
         arrays["y"] = dataset.y
-    parts = {f"{part}_idx": getattr(dataset, f"{part}_idx") for part in _PARTS}
+    parts = {name: getattr(dataset, name) for name in SPLIT_IDS}
     if any(len(ids) for ids in parts.values()):
         arrays |= parts
     return facts, arrays
@@ -81,12 +80,12 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
         If it has other arrays, of which nobody knows what to do to them when edges change.
     """
     facts, arrays = data_attributes(dataset)
-    arrays = {name: array for name, array in arrays.items() if name not in _SPLITS}
+    arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
     features = store.meta.get("node_features", [])
     if features:
         facts["node_features"] = features
     for name in store.names:
-        if name in (*_SPLITS, *_NAMES) or (name in features and name != "x"):
+        if name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES) or (name in features and name != "x"):
             arrays[name] = store.array(name)
         elif name not in _REMADE:
             expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
@@ -219,7 +218,7 @@ def _label_error(name: str, given: str, expected: str) -> DataError:
 
 def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
     """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
-    masks = [getattr(data, f"{part}_mask", None) for part in _PARTS]
+    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
     if any(mask is None for mask in masks):
         return {}
     arrays = [np.asarray(mask) for mask in masks]
@@ -230,4 +229,4 @@ def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
         raise DataError(argument=name, given=given, expected="as many rows in each, one per vertex")
     splits = max(array.shape[1] if array.ndim == 2 else 1 for array in arrays)
     shaped = [np.ascontiguousarray(a.T) if a.ndim == 2 else np.tile(a, (splits, 1)) for a in arrays]
-    return {f"{part}_masks": np.asarray(mask, bool) for part, mask in zip(_PARTS, shaped, strict=True)}
+    return {name: np.asarray(mask, bool) for name, mask in zip(SPLIT_MASKS, shaped, strict=True)}

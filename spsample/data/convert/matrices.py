@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spsample.data.convert.compressed import require_file
 from spsample.data.dataset import Dataset
 from spsample.data.npz import load_npz
+from spsample.data.splits import SPLIT_MASKS
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 
@@ -49,4 +50,4 @@ def open_npz(path: Path) -> Dataset:
 def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:
     """Return all splits of a data set that `load_npz` takes, in a form that a store has, too."""
     with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in ("train_masks", "val_masks", "test_masks")}
+        return {name: archive[name] for name in SPLIT_MASKS}
