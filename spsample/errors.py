@@ -10,6 +10,8 @@ so that code which knows nothing of spsample catches it under the usual name::
       DataError              OSError         a file is missing, truncated or not of the form expected
       MissingDependencyError ImportError     an optional package is not installed
       BackendError           RuntimeError    a backend cannot run here, or failed
+      CommunicationError     RuntimeError    another rank is lost, or does not answer
+      RankError              RuntimeError    another rank failed with an error that is not spsample's
 
 The first four say which argument it was, what was given and what was expected, in words and as attributes.
 """
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BackendError",
     "CapacityError",
+    "CommunicationError",
     "DTypeError",
     "DataError",
     "InputError",
     "MissingDependencyError",
+    "RankError",
     "SpSampleError",
 ]
 
@@ -174,6 +178,63 @@ class BackendError(SpSampleError, RuntimeError):
     ...
     spsample.errors.BackendError: backend 'cuda' found no GPU
     """
+
+
+class CommunicationError(SpSampleError, RuntimeError):
+    """Another rank is lost, or did not answer in time: what was under way cannot be finished.
+
+    Examples
+    --------
+    >>> raise CommunicationError("rank 3 did not answer within 600 s")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.CommunicationError: rank 3 did not answer within 600 s
+    """
+
+
+class RankError(SpSampleError, RuntimeError):
+    """A rank failed in a call that all ranks make; raised on all of them, with the failing one's error in words.
+
+    Parameters
+    ----------
+    rank : int
+        The rank that failed.
+    message : str
+        What it said.
+
+    Examples
+    --------
+    >>> raise RankError(2, "ZeroDivisionError: division by zero")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.RankError: rank 2 failed: ZeroDivisionError: division by zero
+    """
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(f"rank {rank} failed: {message}")
+        self.rank = rank
+        self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RankError, (self.rank, self.message)
+
+
+def on_rank(error: BaseException, rank: int) -> SpSampleError:
+    """The error of one rank as all ranks raise it: of the same type where it says what was given, naming the rank.
+
+    Examples
+    --------
+    >>> on_rank(InputError(argument="seeds", given="7", expected="vertex ids in [0, 5)"), 3)
+    InputError('seeds: got 7 (on rank 3); expected vertex ids in [0, 5)')
+    >>> on_rank(ZeroDivisionError("division by zero"), 3)
+    RankError('rank 3 failed: ZeroDivisionError: division by zero')
+    """
+    if isinstance(error, _ArgumentError):
+        given = f"{error.given} (on rank {rank})"
+        return type(error)(argument=error.argument, given=given, expected=error.expected, hint=error.hint)
+    if isinstance(error, RankError):
+        return error
+    return RankError(rank, f"{type(error).__name__}: {error}")
 
 
 def require_module(

@@ -1,0 +1,210 @@
+"""Exchanges that carry a status word: where one rank fails, all of them raise, in the same call (design, contract 5).
+
+A *collective call* is a block of work that every rank runs (`together`), with exchanges in it that go over a `Channel`.
+Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
+whether the sender has failed. A rank that fails between two exchanges joins the next header with that word set and then
+goes to the end of the call; so do all who read it. At the end all ranks tell each other whether they failed, and all
+raise.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.communicator import Array, Communicator
+from spsample.errors import CommunicationError, RankError, on_rank
+
+HEADER_WORDS = 8
+"""Words of a header: the status, and the counts of up to seven arrays."""
+
+_STATUS = "status"
+
+
+class _PeerFailedError(Exception):
+    """Another rank of the channel has failed; what happened is told at the end of the call."""
+
+
+class Sent(NamedTuple):
+    """Rows for each rank of a group: `counts[q]` rows (along the first axis) of `rows` go to rank q, in order."""
+
+    rows: Array
+    counts: Int64Array
+
+
+class Received(NamedTuple):
+    """Rows from each rank of a group: `counts[q]` rows came from rank q, in order."""
+
+    rows: Array
+    counts: Int64Array
+
+
+class Channel:
+    """All-to-allv within `group`, with headers over `scope`, whose ranks fail together.
+
+    Parameters
+    ----------
+    scope : Communicator
+        Ranks that learn of a failure by the next header. Channels of one call share their scope.
+    group : Communicator, optional
+        Ranks that exchange, all of them in the scope; None: the scope itself.
+    members : sequence of int, optional
+        Rank in the scope of each rank of the group.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> def body(comm):
+    ...     rows = Sent(np.full(comm.size, comm.rank), np.ones(comm.size, np.int64))
+    ...     return Channel(comm).exchange([rows], phase="example")[0].rows.tolist()
+    >>> run_threads(2, body)
+    [[0, 1], [0, 1]]
+    """
+
+    def __init__(
+        self, scope: Communicator, group: Communicator | None = None, members: Sequence[int] | None = None
+    ) -> None:
+        self.scope = scope
+        self.group = scope if group is None else group
+        self._members = np.arange(scope.size) if members is None else np.asarray(members)
+
+    def exchange(self, sends: Sequence[Sent], *, phase: str) -> list[Received]:
+        """Send rows of up to seven arrays to each rank of the group, and return those that came from each."""
+        counts = np.stack([sent.counts for sent in sends], axis=1)
+        expected = self._header(counts, phase)
+        return [self._move(sent, expected[:, i].copy(), phase) for i, sent in enumerate(sends)]
+
+    def _move(self, sent: Sent, recv_counts: Int64Array, phase: str) -> Received:
+        rows = np.ascontiguousarray(sent.rows)
+        return Received(self.group.all_to_all_v(rows, sent.counts, recv_counts, phase=phase), recv_counts)
+
+    def gather(self, arrays: Sequence[Array], *, phase: str) -> list[Received]:
+        """The rows of up to seven arrays of every rank of the group, one rank after the other."""
+        counts = np.array([[len(rows) for rows in arrays]] * self.group.size, np.int64)
+        expected = self._header(counts, phase)
+        received = []
+        for i, rows in enumerate(arrays):
+            recv_counts = expected[:, i].copy()
+            gathered = self.group.all_gather_v(np.ascontiguousarray(rows), recv_counts, phase=phase)
+            received.append(Received(gathered, recv_counts))
+        return received
+
+    def reduce_max(self, value: int) -> int:
+        """The largest of the scope's values: for loops that all ranks must leave together."""
+        counts = np.full((self.group.size, 1), value, np.int64)
+        if self.group is not self.scope:
+            counts = np.full((self.scope.size, 1), value, np.int64)
+        return int(self._scope_header(counts, _STATUS)[:, 0].max())
+
+    def settle(self) -> None:
+        """The last header of a call: learn of ranks that failed after the last exchange."""
+        self._scope_header(np.zeros((self.scope.size, 0), np.int64), _STATUS)
+
+    def fail(self) -> None:
+        """Join the header that the others wait in, or will, and tell them that this rank has failed."""
+        header = np.zeros((self.scope.size, HEADER_WORDS), np.int64)
+        header[:, 0] = 1
+        self.scope.all_to_all(header, phase=_STATUS)
+
+    def _header(self, counts: Int64Array, phase: str) -> Int64Array:
+        """Counts that the ranks of the group have for this one, from those that it has for them."""
+        if self.group is self.scope:
+            return self._scope_header(counts, phase)
+        everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
+        everyone[self._members] = counts
+        return self._scope_header(everyone, phase)[self._members]
+
+    def _scope_header(self, counts: Int64Array, phase: str) -> Int64Array:
+        header = np.zeros((self.scope.size, HEADER_WORDS), np.int64)
+        header[:, 1 : 1 + counts.shape[1]] = counts
+        received = self.scope.all_to_all(header, phase=phase)
+        if received[:, 0].any():
+            raise _PeerFailedError
+        return received[:, 1 : 1 + counts.shape[1]]
+
+
+@contextmanager
+def together(world: Communicator, *channels: Channel) -> Iterator[None]:
+    """Run a block that all ranks of `world` run, so that all of them raise where one does.
+
+    Parameters
+    ----------
+    world : Communicator
+    channels : Channel
+        Those that the block exchanges over; all of one scope.
+
+    Raises
+    ------
+    SpSampleError
+        What a rank raised, of the same type where it is spsample's own, naming the rank. On that rank the original is
+        its cause.
+    CommunicationError
+        If a rank is lost: the communicator is then unusable, and nothing is agreed upon any more.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> from spsample.errors import InputError
+    >>> def body(comm):
+    ...     with together(comm):
+    ...         if comm.rank == 1:
+    ...             raise InputError(argument="seeds", given="7", expected="less")
+    >>> run_threads(2, body)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
+    """
+    failure: BaseException | None = None
+    try:
+        yield
+        _settle(channels)
+    except CommunicationError:
+        raise
+    except _PeerFailedError:
+        pass
+    except Exception as error:
+        failure = error
+        for channel in channels[:1]:
+            channel.fail()
+    _raise_together(world, failure)
+
+
+def _settle(channels: Sequence[Channel]) -> None:
+    for channel in channels[:1]:  # they share their scope
+        channel.settle()
+
+
+def _raise_together(world: Communicator, failure: BaseException | None) -> None:
+    """Tell all ranks of this one's failure, or of none; raise the first one's everywhere."""
+    told = np.frombuffer(b"" if failure is None else _pickled(failure, world.rank), np.uint8)
+    sizes = world.all_gather(np.array([len(told)], np.int64), phase=_STATUS)[:, 0]
+    if not sizes.any():
+        return
+    everyone = world.all_gather_v(told, sizes, phase=_STATUS)
+    ends = np.cumsum(sizes)
+    errors = {
+        rank: pickle.loads(everyone[end - size : end].tobytes())
+        for rank, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+        if size
+    }
+    rank, first = min(errors.items())
+    everywhere = len(errors) == world.size and len({str(error) for error in errors.values()}) == 1
+    raise (first if everywhere else on_rank(first, rank)) from failure
+
+
+def _pickled(error: BaseException, rank: int) -> bytes:
+    """The error as others can read it; one that cannot be pickled is told in words."""
+    try:
+        told = pickle.dumps(error)
+        pickle.loads(told)
+    except Exception:
+        return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
+    return told
+
+
+__all__ = ["HEADER_WORDS", "Channel", "Received", "Sent", "together"]

@@ -1,0 +1,99 @@
+"""`Communicator`: what the distributed parts ask of MPI, torch.distributed or threads, and nothing more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import Int64Array
+
+Array = NDArray[Any]
+Reduction = Literal["sum", "max", "min"]
+
+DEFAULT_TIMEOUT = 600.0
+"""Seconds that a call waits for the other ranks."""
+
+TIMEOUT_VARIABLE = "SPSAMPLE_TIMEOUT"
+"""Environment variable that sets another time-out, in seconds."""
+
+
+class Communicator(ABC):
+    """A group of ranks that call the same methods in the same order.
+
+    Arrays are NumPy arrays of any dtype without Python objects; what is received is a new array of the caller's. Sizes
+    may pass 2^31 elements and bytes. Every call waits at most `timeout` seconds for the other ranks and then raises
+    `CommunicationError`, which leaves the communicator unusable. `phase` names what the call is for: a recorder counts
+    by it, others ignore it.
+
+    One thread at a time may use a communicator; threads that communicate side by side each own a `duplicate()`.
+
+    Attributes
+    ----------
+    name : str
+        What moves the bytes: "local", "threads", "mpi", "gloo" or "nccl".
+    rank, size : int
+    timeout : float
+        Seconds.
+    """
+
+    name: str
+    rank: int
+    size: int
+    timeout: float
+
+    @abstractmethod
+    def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
+        """Block q of `send` (size, ...) goes to rank q; block q of the result came from rank q."""
+
+    @abstractmethod
+    def all_to_all_v(
+        self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
+    ) -> Array:
+        """Send `send_counts[q]` rows (along the first axis, in order) to rank q, receive `recv_counts[q]` from it.
+
+        Both have `size` elements; what a rank expects must be what the other one sends.
+        """
+
+    @abstractmethod
+    def all_gather(self, send: Array, *, phase: str = "other") -> Array:
+        """(size, ...): the array of each rank, which has the same shape and dtype on all of them."""
+
+    @abstractmethod
+    def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
+        """The rows (along the first axis) of all ranks one after the other; rank q has `recv_counts[q]` of them."""
+
+    @abstractmethod
+    def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
+        """Sum, maximum or minimum of the ranks' arrays, elementwise; the same bits on every rank."""
+
+    @abstractmethod
+    def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
+        """`array` of rank `root`; the others give one of the same shape and dtype, whose contents do not matter."""
+
+    @abstractmethod
+    def split(self, color: int, key: int | None = None) -> Communicator:
+        """One communicator for the ranks of each color, ordered by `key` (None: by rank)."""
+
+    def duplicate(self) -> Communicator:
+        """Another communicator of the same ranks, for another thread."""
+        return self.split(0)
+
+    def barrier(self, *, phase: str = "other") -> None:
+        """Wait for all ranks."""
+        self.all_reduce(np.zeros(1, np.int8), "max", phase=phase)
+
+    def close(self) -> None:  # noqa: B027  (nothing to free, for most)
+        """Free what the communicator holds; every rank calls it, and nothing after it."""
+
+    def abort(self, message: str) -> None:
+        """End all ranks, as well as it is possible: for a rank that cannot go on and that others wait for."""
+        raise SystemExit(message)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
+
+
+__all__ = ["DEFAULT_TIMEOUT", "TIMEOUT_VARIABLE", "Array", "Communicator", "Reduction"]

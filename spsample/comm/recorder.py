@@ -1,0 +1,170 @@
+"""`Recorder`: a communicator that counts what it is asked to move, by phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from threading import Lock
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.communicator import Array, Communicator, Reduction
+
+
+@dataclass
+class Counts:
+    """What one rank did in one phase: calls, messages to and from other ranks, and their bytes.
+
+    An all-to-all counts what goes to each other rank and what comes from it; an all-gather, a rank's part once to
+    each of the others; an all-reduce of n bytes 2 n (p - 1) / p each way in 2 (p - 1) messages, as a ring makes it; a
+    broadcast, n bytes from the root to each of the others. Nothing that a rank sends to itself is counted, and no
+    message of 0 bytes.
+    """
+
+    calls: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add another's numbers."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+
+@dataclass
+class Traffic:
+    """Counts of one rank by phase, shared by a recorder and the communicators split off from it.
+
+    Examples
+    --------
+    >>> traffic = Traffic()
+    >>> traffic.add("rows", Counts(1, 1, 1, 40, 8))
+    >>> traffic.total().bytes_sent
+    40
+    """
+
+    phases: dict[str, Counts] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def add(self, phase: str, counts: Counts) -> None:
+        """Count one call."""
+        with self._lock:
+            self.phases.setdefault(phase, Counts()).add(counts)
+
+    def total(self) -> Counts:
+        """Of all phases."""
+        total = Counts()
+        for counts in self.phases.values():
+            total.add(counts)
+        return total
+
+    def clear(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self.phases.clear()
+
+
+class Recorder(Communicator):
+    """Counts calls, messages and bytes by phase, and leaves the work to another communicator.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Does the work.
+    traffic : Traffic, optional
+        Where to count; a new one by default. `split` and `duplicate` return recorders that count there, too.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> def body(comm):
+    ...     recorder = Recorder(comm)
+    ...     recorder.all_gather(np.zeros(2), phase="example")
+    ...     return recorder.traffic.phases["example"].bytes_received
+    >>> run_threads(3, body)
+    [32, 32, 32]
+    """
+
+    def __init__(self, comm: Communicator, traffic: Traffic | None = None) -> None:
+        self._comm = comm
+        self.traffic = Traffic() if traffic is None else traffic
+        self.name, self.rank, self.size, self.timeout = comm.name, comm.rank, comm.size, comm.timeout
+
+    def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
+        """Counted and done."""
+        received = self._comm.all_to_all(send, phase=phase)
+        blocks = np.full(self.size, send.nbytes // self.size)
+        self._count(phase, blocks, blocks)
+        return received
+
+    def all_to_all_v(
+        self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
+    ) -> Array:
+        """Counted and done."""
+        received = self._comm.all_to_all_v(send, send_counts, recv_counts, phase=phase)
+        row = _row_bytes(send)
+        self._count(phase, send_counts * row, recv_counts * row)
+        return received
+
+    def all_gather(self, send: Array, *, phase: str = "other") -> Array:
+        """Counted and done."""
+        received = self._comm.all_gather(send, phase=phase)
+        blocks = np.full(self.size, send.nbytes)
+        self._count(phase, blocks, blocks)
+        return received
+
+    def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
+        """Counted and done."""
+        received = self._comm.all_gather_v(send, recv_counts, phase=phase)
+        self._count(phase, np.full(self.size, send.nbytes), recv_counts * _row_bytes(send))
+        return received
+
+    def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
+        """Counted and done."""
+        reduced = self._comm.all_reduce(send, op, phase=phase)
+        steps = 2 * (self.size - 1)
+        moved = steps * send.nbytes // self.size
+        self.traffic.add(phase, Counts(1, steps, steps, moved, moved))
+        return reduced
+
+    def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
+        """Counted and done."""
+        received = self._comm.broadcast(array, root, phase=phase)
+        others = self.size - 1
+        if self.rank == root:
+            self.traffic.add(phase, Counts(1, others, 0, others * array.nbytes, 0))
+        else:
+            self.traffic.add(phase, Counts(1, 0, 1, 0, array.nbytes))
+        return received
+
+    def split(self, color: int, key: int | None = None) -> Recorder:
+        """A recorder of the part, which counts here."""
+        return Recorder(self._comm.split(color, key), self.traffic)
+
+    def duplicate(self) -> Recorder:
+        """A recorder of a duplicate, which counts here."""
+        return Recorder(self._comm.duplicate(), self.traffic)
+
+    def close(self) -> None:
+        """Close the communicator that does the work."""
+        self._comm.close()
+
+    def abort(self, message: str) -> None:
+        """As the communicator that does the work."""
+        self._comm.abort(message)
+
+    def _count(self, phase: str, sent: Int64Array, received: Int64Array) -> None:
+        """One call with so many bytes to and from each rank."""
+        sent, received = np.delete(sent, self.rank), np.delete(received, self.rank)
+        messages = int(np.count_nonzero(sent)), int(np.count_nonzero(received))
+        self.traffic.add(phase, Counts(1, *messages, int(sent.sum()), int(received.sum())))
+
+
+def _row_bytes(array: Array) -> int:
+    """Bytes of a row along the first axis."""
+    return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+
+
+__all__ = ["Counts", "Recorder", "Traffic"]

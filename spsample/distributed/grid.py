@@ -1,0 +1,92 @@
+"""`ProcessGrid`: p ranks as p/c rows of c columns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from spsample.comm import Communicator
+from spsample.errors import DTypeError, InputError
+from spsample.sparse.checks import require_int
+
+
+class ProcessGrid:
+    """A p/c x c grid of ranks, for a matrix in 1.5D block rows: rank r is P(i, j) with i = r // c and j = r mod c.
+
+    The c ranks of row i, its *row group*, all hold block row i of A (the replication c). The p/c ranks of column j, its
+    *column group*, together hold all of A. Ranks of one row group are neighbours, so that copies of a block row lie on
+    one machine where ranks are numbered machine by machine.
+
+    Parameters
+    ----------
+    comm : Communicator
+        All p ranks.
+    replication : int
+        c, a divisor of p.
+
+    Attributes
+    ----------
+    comm : Communicator
+        All ranks.
+    replication : int
+        c.
+    num_blocks : int
+        p/c, the number of block rows.
+    row, column : int
+        i and j of this rank.
+
+    Raises
+    ------
+    InputError
+        If c does not divide p, or the ranks do not give the same c.
+
+    References
+    ----------
+    Koanantakool et al., "Communication-avoiding parallel sparse-dense matrix-matrix multiplication", IPDPS 2016; for
+    sampling: Tripathy, Yelick, Buluc, MLSys 2024, section 5.2.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> def body(comm):
+    ...     grid = ProcessGrid(comm, replication=2)
+    ...     return grid.row, grid.column, grid.row_group.size, grid.column_group.size
+    >>> run_threads(6, body)
+    [(0, 0, 2, 3), (0, 1, 2, 3), (1, 0, 2, 3), (1, 1, 2, 3), (2, 0, 2, 3), (2, 1, 2, 3)]
+    """
+
+    def __init__(self, comm: Communicator, replication: int = 1) -> None:
+        if not isinstance(comm, Communicator):
+            raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
+        c = require_int("replication", replication, minimum=1)
+        p = comm.size
+        if p % c:
+            raise InputError(
+                argument="replication",
+                given=f"c = {c} for p = {p} ranks",
+                expected=f"p mod c = 0, which is {p % c} here",
+                hint=f"Divisors of {p}: {', '.join(str(d) for d in range(1, p + 1) if p % d == 0)}.",
+            )
+        self.comm = comm
+        self.replication = c
+        self.num_blocks = p // c
+        self.row, self.column = divmod(comm.rank, c)
+
+    @cached_property
+    def row_group(self) -> Communicator:
+        """The c ranks that hold this rank's block row, by column; collective when first asked for."""
+        return self.comm.split(self.row, self.column)
+
+    @cached_property
+    def column_group(self) -> Communicator:
+        """The p/c ranks that hold all of A with this one, by row; collective when first asked for."""
+        return self.comm.split(self.column, self.row)
+
+    def duplicate(self) -> ProcessGrid:
+        """The same grid over duplicated communicators, for another thread; collective."""
+        return ProcessGrid(self.comm.duplicate(), self.replication)
+
+    def __repr__(self) -> str:
+        return f"ProcessGrid({self.num_blocks} x {self.replication}, this rank at ({self.row}, {self.column}))"
+
+
+__all__ = ["ProcessGrid"]
