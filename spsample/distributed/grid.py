@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from spsample.comm import Communicator
 from spsample.errors import DTypeError, InputError
 from spsample.sparse.checks import require_int
@@ -11,6 +9,8 @@ from spsample.sparse.checks import require_int
 
 class ProcessGrid:
     """A p/c x c grid of ranks, for a matrix in 1.5D block rows: rank r is P(i, j) with i = r // c and j = r mod c.
+
+    Making one is collective.
 
     The c ranks of row i, its *row group*, all hold block row i of A (the replication c). The p/c ranks of column j, its
     *column group*, together hold all of A. Ranks of one row group are neighbours, so that copies of a block row lie on
@@ -33,11 +33,15 @@ class ProcessGrid:
         p/c, the number of block rows.
     row, column : int
         i and j of this rank.
+    row_group : Communicator
+        The c ranks that hold this rank's block row, by column.
+    column_group : Communicator
+        The p/c ranks that hold all of A with this one, by row.
 
     Raises
     ------
     InputError
-        If c does not divide p, or the ranks do not give the same c.
+        If c does not divide p.
 
     References
     ----------
@@ -70,16 +74,8 @@ class ProcessGrid:
         self.replication = c
         self.num_blocks = p // c
         self.row, self.column = divmod(comm.rank, c)
-
-    @cached_property
-    def row_group(self) -> Communicator:
-        """The c ranks that hold this rank's block row, by column; collective when first asked for."""
-        return self.comm.split(self.row, self.column)
-
-    @cached_property
-    def column_group(self) -> Communicator:
-        """The p/c ranks that hold all of A with this one, by row; collective when first asked for."""
-        return self.comm.split(self.column, self.row)
+        self.row_group = comm.split(self.row, self.column)
+        self.column_group = comm.split(self.column, self.row)
 
     def duplicate(self) -> ProcessGrid:
         """The same grid over duplicated communicators, for another thread; collective."""
