@@ -102,7 +102,7 @@ class CpuBackend:
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
         """(n,) numerators of the graph rule: column sums over all rows of A."""
-        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule)
+        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
         return totals
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
@@ -113,7 +113,7 @@ class CpuBackend:
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
         return StackedRows(
-            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions))
+            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions), A.ids)
         )
 
     def sample_rows_weighted(
@@ -126,7 +126,7 @@ class CpuBackend:
         rules: NDArray[np.int16] | None = None,
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
-        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules)
+        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules, A.ids)
         return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
@@ -170,7 +170,7 @@ class CpuBackend:
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
-        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw), A.num_columns))
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
         """Guide table of inclusive prefix sums."""
