@@ -109,11 +109,16 @@ def _first_distinct(
     size, first, exclude = frontiers.draw.size, 0, None
     piece = size + size // 8 + 16
     limits = np.where(frontiers.initial > NARROW_LIMIT, WIDE_DRAWS, NARROW_DRAWS)
-    while pending := [i for i, t in enumerate(totals) if len(chosen[i]) < size and t.any()]:
-        if first + 4 * size > limits[pending].min():
+    while True:
+        pending = [i for i, t in enumerate(totals) if len(chosen[i]) < size and t.any()]
+        if not frontiers.A.any_rank(bool(pending)):
+            break
+        if pending and first + 4 * size > limits[pending].min():
             raise draw_limit_error()
         for begin in range(first, first + 4 * size, piece):
             wanted = [t if len(c) < size else t[:0] for t, c in zip(totals, chosen, strict=True)]
+            if begin > first and not frontiers.A.any_rank(any(t.any() for t in wanted)):
+                break
             count = min(piece, first + 4 * size - begin)
             for i, columns in frontiers.columns(wanted, begin, count, exclude).items():
                 fresh = dict.fromkeys([*chosen[i], *columns], 1)

@@ -34,6 +34,8 @@ class LocalOperand(GraphOperand):
         Entry -> position in the user's input; None is the identity.
     backend : Backend
         The kernels.
+    first_edge_id : int
+        Of the first entry, where `edge_ids` is None and the entries are a part of those of a larger matrix.
 
     Examples
     --------
@@ -44,9 +46,12 @@ class LocalOperand(GraphOperand):
     [0, 2]
     """
 
-    def __init__(self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend) -> None:
+    def __init__(
+        self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend, first_edge_id: int = 0
+    ) -> None:
         self.matrix = matrix
         self.edge_ids = edge_ids
+        self.first_edge_id = first_edge_id
         self._backend = backend
         self._weighting: Weighting = "row" if matrix.row_normalized else "unweighted"
         if matrix.data is not None:
@@ -126,6 +131,8 @@ class LocalOperand(GraphOperand):
         ids = rows.positions if edge_ids else None
         if ids is not None and self.edge_ids is not None:
             ids = self.edge_ids[ids]
+        elif ids is not None and self.first_edge_id:
+            ids = ids + self.first_edge_id
         return Entries(rows, self.matrix, Q, ids)
 
     @property
