@@ -251,6 +251,8 @@ void bind_source_weights(nb::module_& m);
 void bind_spgemm(nb::module_& m);
 void bind_select_rows(nb::module_& m);
 void bind_interleave(nb::module_& m);
+void bind_route_rows(nb::module_& m);
+void bind_gather_rows(nb::module_& m);
 void bind_coordinates(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);

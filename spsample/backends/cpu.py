@@ -22,10 +22,12 @@ from spsample.backends.protocol import (
     Compaction,
     Draw,
     FloatArray,
+    GatheredRows,
     Int64Array,
     IntArray,
     Matrix,
     Numerators,
+    RoutedRows,
     StackedRows,
     StackedSelector,
     UInt64Array,
@@ -312,6 +314,18 @@ class CpuBackend:
         """Row pointers over the rows of all hops that start at 0 in every batch."""
         out: Int64Array = _core.interleave_pointers(list(parts), list(pointers))
         return out
+
+    # --- rows of other processes ----------------------------------------------------------------------
+    def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
+        """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order."""
+        return RoutedRows(*_core.route_rows(Q.batch_ptr, Q.vertices, bounds, position))
+
+    def gather_rows(
+        self, batch_ptr: Int64Array, places: IntArray, lengths: Array, entries: Sequence[Array]
+    ) -> GatheredRows:
+        """The way back: rows that lie in the order of `RoutedRows`, stacked in the order of Q."""
+        entry_ptr, indptr, gathered = _core.gather_rows(batch_ptr, places, lengths, list(entries))
+        return GatheredRows(entry_ptr, indptr, tuple(gathered))
 
     # --- general sparse algebra -----------------------------------------------------------------------
     def spgemm(

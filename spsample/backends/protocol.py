@@ -127,6 +127,29 @@ class ColumnSample(NamedTuple):
     whole: NDArray[np.bool_]
 
 
+class RoutedRows(NamedTuple):
+    """Stacked rows sorted by (part, batch, order in Q): what each part of a partitioned A is asked for.
+
+    Part p is asked for `counts[p, i]` rows of batch i; `counts` (parts, k) is int64. `vertices` (m,) are the rows in
+    that order; the stacked row r of Q is `vertices[places[r]]`. `places` (m,) is of the type of `vertices`.
+    """
+
+    counts: Int64Array
+    vertices: IntArray
+    places: IntArray
+
+
+class GatheredRows(NamedTuple):
+    """Rows that were gathered into the order of a selector: `entry_ptr` and `indptr` are those of `StackedRows`.
+
+    `entries` are the arrays of their entries (columns, and what belongs to each), of the types that were given.
+    """
+
+    entry_ptr: Int64Array
+    indptr: Int64Array
+    entries: tuple[Array, ...]
+
+
 class Backend(Protocol):
     """The kernels: `docs/law.md` says what each draws, `spsample.backends.reference` shows it in plain NumPy."""
 
@@ -340,6 +363,28 @@ class Backend(Protocol):
         """Row pointers over the rows of all hops that start at 0 in every batch.
 
         `parts[h]` is the `indptr` of hop h's `StackedRows`, `pointers[h]` its `batch_ptr`.
+        """
+        ...
+
+    # --- rows of other processes --------------------------------------------------------------------------------------
+    def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
+        """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order.
+
+        Vertex v stands at `position[v]` of the partitioned order (None: at v), and part p owns the positions
+        `bounds[p]:bounds[p + 1]`. `bounds` (parts + 1,) int64 ascend from 0 to n; a part may be empty, and there are at
+        most 65536. `position` (n,) is of the type of `Q.vertices`. ValueError where a vertex is not below n.
+        """
+        ...
+
+    def gather_rows(
+        self, batch_ptr: Int64Array, places: IntArray, lengths: Array, entries: Sequence[Array]
+    ) -> GatheredRows:
+        """The way back: rows that lie in the order of `RoutedRows`, stacked in the order of Q.
+
+        The row at `places[r]` becomes the stacked row r of the batches that `batch_ptr` (k + 1,) bounds; `places` (m,)
+        is int32 or int64. `lengths` (m,) uint8, uint16, int32 or int64 says how many entries each of the rows that lie
+        there has; each array of `entries` holds those of all rows, one after the other. A row's keep their order.
+        ValueError where places, lengths and entries do not fit each other.
         """
         ...
 

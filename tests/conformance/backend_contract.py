@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from routing_contract import RoutingContract
 
 from spsample.backends.protocol import (
     NO_EXPONENT,
@@ -180,7 +181,7 @@ empties = pytest.mark.parametrize(
 )
 
 
-class BackendContract:
+class BackendContract(RoutingContract):
     """Inherit, and give a fixture `backend`."""
 
     @pytest.fixture
