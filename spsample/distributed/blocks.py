@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +101,7 @@ def _range(rows: RowSource, first: int, end: int, backend: Backend) -> LocalOper
 
 def picked_rows(rows: RowSource, vertices: IntArray, backend: Backend) -> LocalOperand:
     """Rows of any vertices, in their order, copied into memory."""
-    # TODO: in pieces, for graphs whose indptr does not fit in memory
-    starts = rows.array("indptr", 0, rows.num_nodes + 1)
+    starts = cast("NDArray[np.int64]", rows.array("indptr", 0, rows.num_nodes + 1))
     begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
     indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
     places = np.repeat(begin - indptr[:-1], end - begin) + np.arange(indptr[-1])

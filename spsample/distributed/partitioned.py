@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,9 +178,16 @@ class PartitionedGraph(SharedGraph):
         owners = Owners(Channel(self.grid.column_group), self._placement, self._blocks[backend.name])
         return ColumnOperand(owners, self._rows)
 
-    def sampling(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
-        return together(self.comm, *(operand.channel for operand in self._operands.values()))
+        operands = self._operands.values()
+        try:
+            with together(self.comm, *(operand.channel for operand in operands)):
+                yield
+        finally:
+            for operand in operands:
+                operand.forget()
 
     def __repr__(self) -> str:
         return (
