@@ -49,7 +49,7 @@ class ColumnRanges:
         ranks, n = channel.group.size, block.num_columns
         self._bounds: Int64Array = np.arange(ranks + 1, dtype=np.int64) * n // ranks
         self._first = int(self._bounds[channel.group.rank])
-        totals = self._added(block, _graph_rule(channel, block, num_edges))
+        totals = column_sums(channel, block, _graph_rule(channel, block, num_edges), self._bounds, PHASE)
         self._ends: UInt64Array = np.zeros(len(totals) + 1, np.uint64)
         np.cumsum(totals, dtype=np.uint64, out=self._ends[1:])
         facts = np.array([int(self._ends[-1]), np.count_nonzero(totals)], np.int64)
@@ -57,23 +57,6 @@ class ColumnRanges:
         self._range_ends: Int64Array = np.cumsum(sums)
         self.total = int(self._range_ends[-1])
         self.support = int(supports.sum())
-
-    def _added(self, block: LocalOperand, rule: Numerators) -> UInt64Array:
-        """Numerators of this rank's columns, from the block rows of all ranks, some rows at a time."""
-        totals = np.zeros(int(self._bounds[self._channel.group.rank + 1]) - self._first, np.uint64)
-        cuts = _row_cuts(block.matrix.indptr)
-        for step in range(self._channel.reduce_max(len(cuts) - 1)):
-            first, end = (cuts[step], cuts[step + 1]) if step + 1 < len(cuts) else (0, 0)
-            rows = np.arange(first, end, dtype=block.matrix.indices.dtype)
-            Q = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
-            part = block.backend.merge_columns(block.matrix, Q, rule)
-            counts = np.diff(np.searchsorted(part.columns, self._bounds)).astype(np.int64)
-            columns, numerators = self._channel.exchange(
-                [Sent(part.columns, counts), narrow(part.numerators, counts)], phase=PHASE
-            )
-            values = widen(numerators, columns.counts).view(np.uint64)
-            np.add.at(totals, columns.rows - self._first, values)
-        return totals
 
     def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law of every batch, as `Backend.draw_shared` draws."""
@@ -175,6 +158,27 @@ class ColumnRanges:
         return np.argsort(rank, kind="stable"), np.bincount(rank, minlength=len(ends)).astype(np.int64)
 
 
+def column_sums(channel: Channel, block: LocalOperand, rule: Numerators, bounds: Int64Array, phase: str) -> UInt64Array:
+    """Sums by column over all block rows of the column group, for this rank's range of columns.
+
+    Rank r has the columns `bounds[r]` to `bounds[r + 1] - 1`. Blocks are added up some rows at a time.
+    """
+    first, end = (int(bound) for bound in bounds[channel.group.rank : channel.group.rank + 2])
+    totals = np.zeros(end - first, np.uint64)
+    cuts = _row_cuts(block.matrix.indptr)
+    for step in range(channel.reduce_max(len(cuts) - 1)):
+        begin, stop = (cuts[step], cuts[step + 1]) if step + 1 < len(cuts) else (0, 0)
+        rows = np.arange(begin, stop, dtype=block.matrix.indices.dtype)
+        Q = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
+        part = block.backend.merge_columns(block.matrix, Q, rule)
+        counts = np.diff(np.searchsorted(part.columns, bounds)).astype(np.int64)
+        columns, numerators = channel.exchange(
+            [Sent(part.columns, counts), narrow(part.numerators, counts)], phase=phase
+        )
+        np.add.at(totals, columns.rows - first, widen(numerators, columns.counts).view(np.uint64))
+    return totals
+
+
 class _Draws:
     """Draws of k batches, and what each has chosen: the columns in the order drawn, with their intervals."""
 
@@ -241,4 +245,4 @@ def _row_cuts(indptr: Int64Array) -> list[int]:
     return cuts
 
 
-__all__ = ["ColumnRanges"]
+__all__ = ["ColumnRanges", "column_sums"]
