@@ -1,7 +1,7 @@
 // gather_rows: rows that came back sorted by part, stacked again in the order of their selector.
 //
 // A pass over the lengths tells where each row lies; a second one, in parallel over spans of rows, how many entries a span has; a third
-// writes row pointers and copies the entries, the next rows of which are asked for meanwhile.
+// writes row pointers and copies the entries. Rows are short: what takes time is a move for each, and a line of memory or two.
 #include <algorithm>
 #include <vector>
 
@@ -15,10 +15,8 @@ namespace spsample {
 namespace {
 
 constexpr int64_t kLengthChunk = 1 << 14;
-constexpr int64_t kStartsAhead = 32, kEntriesAhead = 16;  // rows
-constexpr int64_t kFetchedBytes = 256;                    // of a row; the processor sees by itself how a longer one goes on
-constexpr int64_t kLine = 64;                             // bytes
-constexpr int64_t kRowWork = 8;                           // nanoseconds, about
+constexpr int64_t kStartsAhead = 32;  // rows whose beginnings are asked for; their entries come soon enough by themselves
+constexpr int64_t kRowWork = 8;       // nanoseconds, about
 
 // --- where rows lie -----------------------------------------------------------------------------------------------------------
 
@@ -35,7 +33,7 @@ int64_t checked_total(const Length* lengths, int64_t count, int64_t most) {
     return static_cast<int64_t>(sum);
 }
 
-// Prefix sums of the lengths, which must add up to num_entries. O(count), in parallel.
+// Where each row begins, and where the last ends; the lengths must add up to num_entries. O(count), in parallel.
 template <class Length>
 Buffer<int64_t> row_starts(const Length* lengths, int64_t count, int64_t num_entries) {
     const int64_t num_chunks = (count + kLengthChunk - 1) / kLengthChunk;
@@ -45,7 +43,8 @@ Buffer<int64_t> row_starts(const Length* lengths, int64_t count, int64_t num_ent
     });
     for (size_t c = 1; c < totals.size(); ++c) totals[c] = checked_sum(totals[c], totals[c - 1]);
     require(totals.back() == num_entries, "lengths", "must add up to the number of entries");
-    Buffer<int64_t> starts(count);
+    Buffer<int64_t> starts(count + 1);
+    starts[count] = num_entries;
     parallel_chunks(count, kLengthChunk, [&](int64_t begin, int64_t end) {
         int64_t sum = totals[static_cast<size_t>(begin / kLengthChunk)];
         for (int64_t r = begin; r < end; ++r) {
@@ -96,6 +95,7 @@ private:
     const RowSpan& span(int64_t number) const { return spans_[static_cast<size_t>(number)]; }
     int64_t length(int64_t row) const { return static_cast<int64_t>(lengths_[places_[row]]); }
     int64_t start(int64_t row) const { return starts_[places_[row]]; }
+    int64_t end(int64_t row) const { return starts_[static_cast<int64_t>(places_[row]) + 1]; }
 
     // Counts the entries of each span, and gives it its place.
     Gathered laid_out() {
@@ -131,22 +131,9 @@ private:
         int64_t offset = offsets_[static_cast<size_t>(number)];
         for (int64_t r = rows.begin; r < rows.end; ++r) {
             if (r + kStartsAhead < rows.end) SPSAMPLE_PREFETCH(starts_.data() + places_[r + kStartsAhead]);
-            if (r + kEntriesAhead < rows.end) ask(r + kEntriesAhead, all);
-            const int64_t from = start(r), count = length(r), to = base + offset;
+            const int64_t from = start(r), count = end(r) - from, to = base + offset;
             for (const Entries& a : all) functions.copy(a.to + to * a.item, a.from + from * a.item, count * a.item);
             pointers[r] = offset += count;
-        }
-    }
-
-    // Asks for the first lines of a row.
-    void ask(int64_t row, const std::vector<Entries>& all) const {
-        const int64_t from = start(row), count = length(row);
-        for (const Entries& a : all) {
-            const char* const begin = a.from + from * a.item;
-            const int64_t bytes = std::min(count * a.item, kFetchedBytes);
-            for (int64_t at = -static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin) % kLine); at < bytes; at += kLine) {
-                SPSAMPLE_PREFETCH(begin + at);
-            }
         }
     }
 
