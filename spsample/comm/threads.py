@@ -65,7 +65,7 @@ class ThreadCommunicator(Communicator):
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Block q to rank q."""
         check_blocks(self, send)
-        return self._look(send, lambda sent: np.stack([blocks[self.rank] for blocks in sent]))
+        return self._look(send, lambda sent: np.concatenate([blocks[self.rank : self.rank + 1] for blocks in sent]))
 
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
