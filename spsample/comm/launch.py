@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
-from spsample.comm.waiting import timeout_or_default
+from spsample.comm.waiting import end_soon, timeout_or_default
 from spsample.errors import CommunicationError, InputError, MissingDependencyError, require_module
 
 if TYPE_CHECKING:
@@ -197,8 +197,6 @@ def _end_after_errors() -> None:
     told = sys.excepthook
 
     def tell(*error: Any) -> None:
-        from spsample.comm.mpi import end_soon
-
         told(*error)
         end_soon()
 

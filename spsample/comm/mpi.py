@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,14 +14,13 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import settle_device
 from spsample.comm.communicator import Array
 from spsample.comm.messages import MessageCommunicator, Part, Pending
-from spsample.comm.waiting import Activity, timeout_or_default
+from spsample.comm.waiting import Activity, end_soon, timeout_or_default
 from spsample.errors import BackendError, CommunicationError, require_module
 
 MESSAGE_LIMIT = 2**31 - 1
 """Bytes of one message: MPI counts them in 32 bits before its version 4, and not all implementations of it keep that."""
 
 _DATA, _ALIVE = 1, 2
-_AT_EXIT = 10
 _CUDA_AWARE = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "OMPI_MCA_opal_cuda_support", "PSM2_CUDA")
 
 
@@ -254,13 +252,4 @@ def _cuda_aware() -> bool:
     return any(os.environ.get(name, "").lower() in ("1", "true") for name in _CUDA_AWARE)
 
 
-def end_soon() -> None:
-    """Let this process end within ten seconds from now, as if killed, unless it ends by itself.
-
-    MPI_Finalize, which mpi4py calls last of all, waits without end for ranks that are lost.
-    """
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(_AT_EXIT)
-
-
-__all__ = ["MESSAGE_LIMIT", "MPICommunicator", "end_soon"]
+__all__ = ["MESSAGE_LIMIT", "MPICommunicator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import namespace, on_device
 from spsample.comm.communicator import Array
 from spsample.comm.messages import MessageCommunicator, Part, Pending
-from spsample.comm.waiting import Activity, timeout_or_default, wait_for
+from spsample.comm.waiting import Activity, end_soon, timeout_or_default, wait_for
 from spsample.errors import InputError, require_module
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class TorchCommunicator(MessageCommunicator):
     def _let_go(self) -> None:
         if self.name == "nccl":
             self._opened().abort()
+        atexit.register(end_soon, self._group)  # a group of gloo that is freed waits for what is under way
 
 
 def _device(backend: str) -> torch.device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from spsample.comm.communicator import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
 from spsample.errors import InputError
 
+_AT_EXIT = 10
 _BUSY = 1e-3
 _SHORTEST, _LONGEST = 2e-5, 1e-3
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -60,6 +62,16 @@ def wait_for(done: Callable[[], bool], timeout: float) -> bool:
     return True
 
 
+def end_soon(*kept: object) -> None:
+    """Let this process end within ten seconds from now, as if killed, unless it ends by itself; for `atexit`.
+
+    What MPI and torch.distributed do last of all waits without end for ranks that are lost. `kept` are objects that
+    must not be freed before.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_AT_EXIT)
+
+
 class Call(NamedTuple):
     """A call that a communicator is in."""
 
@@ -101,4 +113,4 @@ class Activity:
         return "; ".join(map(str, self._calls)) or "no exchange"
 
 
-__all__ = ["Activity", "Call", "timeout_or_default", "wait_for"]
+__all__ = ["Activity", "Call", "end_soon", "timeout_or_default", "wait_for"]
