@@ -319,7 +319,7 @@ def bulk_sample(  # the public face: design, section 5
         first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
         require_choice("duplicates", duplicates, ("merge", "error"))
         edge_ids = require_bool("edge_ids", edge_ids)
-        backend = get_backend(backend).name
+        backend = None if backend is None else get_backend(backend).name
     options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     A = graph.operand(backend)
