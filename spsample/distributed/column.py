@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.comm import Channel
 from spsample.distributed.extraction import Columns, extract
 from spsample.distributed.frontier import Frontier
 from spsample.distributed.grid import ProcessGrid
@@ -28,7 +27,7 @@ class ColumnOperand(PartitionedOperand):
     """
 
     def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
-        super().__init__(Channel(grid.column_group), parts)
+        super().__init__(grid, parts)
         self.owners = Owners(self.channel, parts.placement, parts.block, parts.hubs)
         self._last: Frontier | None = None
 

@@ -57,9 +57,14 @@ class PartitionedOperand(GraphOperand):
     parts : Parts
     """
 
-    def __init__(self, channel: Channel, parts: Parts) -> None:
-        self.channel = channel
+    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
+        self.channel = self.column_channel(grid)
         self.parts = parts
+
+    @staticmethod
+    def column_channel(grid: ProcessGrid) -> Channel:
+        """Over the column group, which is its scope, too: what ranks of other columns do does not matter here."""
+        return Channel(grid.column_group)
 
     @staticmethod
     def sampled_here(grid: ProcessGrid, num_batches: int) -> Int64Array:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from spsample.backends.protocol import IntArray
-from spsample.comm import Channel, Received
+from spsample.comm import Channel, Received, Sent
 from spsample.distributed.narrow import narrow, widen
 from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
@@ -50,7 +50,7 @@ class RequestedRows(RowFetch):
         counts = np.zeros(self.channel.group.size, np.int64)
         if block is not None:
             counts[block] = len(wanted)
-        (asked,) = self.channel.exchange([Received(wanted, counts)], phase=REQUESTS)
+        (asked,) = self.channel.exchange([Sent(wanted, counts)], phase=REQUESTS)
         taken = RowArrays.taken(self.block, asked.rows, edge_ids)
         return taken.received(self.channel.exchange(taken.sends(asked.counts), phase=ROWS), counts)
 
@@ -64,13 +64,12 @@ class BroadcastRows(RowFetch):
         count = np.array([len(own.lengths)])
         lengths, *entries = self.channel.broadcast([narrow(own.lengths, count).rows, *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
-        widths = Received(lengths, np.array([len(lengths)])), np.array([rows])
-        whole = own.replaced(widen(*widths), entries)
+        whole = own.replaced(widen(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         ids = np.zeros(rows, self.block.index_dtype)  # of no use here: the rows are only picked
         return RowArrays.taken(whole.operand(self.block, ids), wanted, edge_ids)
 
     def _whole(self, edge_ids: bool) -> RowArrays:
-        """This rank's block."""
+        """Its own block, of each rank."""
         A = self.block.matrix
         ids = self.block.edge_ids_at(np.arange(len(A.indices))) if edge_ids else None
         return RowArrays(np.diff(A.indptr), A.indices, A.data, ids)

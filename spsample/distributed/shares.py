@@ -54,9 +54,9 @@ class Schedule(NamedTuple):
 
     def stages(self, column: int) -> list[int | None]:
         """The block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
-        blocks: list[int | None] = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
+        blocks = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
         most = int(np.bincount(self.column[: self.num_blocks]).max())
-        return blocks + [None] * (most - len(blocks))
+        return [*blocks, *[None] * (most - len(blocks))]
 
     def hubs(self, column: int) -> int | None:
         """The part of the hub rows that a column takes; None where there are no hub rows."""

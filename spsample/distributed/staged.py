@@ -63,20 +63,25 @@ class StagedOperand(PartitionedOperand):
     """How rows come from the ranks that hold them."""
 
     def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
-        rows, columns = np.arange(grid.num_blocks), np.arange(grid.replication)
-        members = rows * grid.replication + grid.column
-        super().__init__(Channel(grid.comm, grid.column_group, members.tolist()), parts)
-        members = grid.row * grid.replication + columns
+        super().__init__(grid, parts)
+        members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
         self._schedule = Schedule.of(parts.placement, grid.num_blocks, grid.replication)
         self._fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
         self._last: Held | None = None
 
     @staticmethod
+    def column_channel(grid: ProcessGrid) -> Channel:
+        """Over the column group. All ranks are its scope: the others of the row group must learn of a failure, too."""
+        members = np.arange(grid.num_blocks) * grid.replication + grid.column
+        return Channel(grid.comm, grid.column_group, members.tolist())
+
+    @staticmethod
     def sampled_here(grid: ProcessGrid, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of the row group."""
-        positions = np.arange(num_batches, dtype=np.int64)
-        return positions[positions % grid.comm.size // grid.replication == grid.row]
+        positions: Int64Array = np.arange(num_batches, dtype=np.int64)
+        here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
+        return here
 
     def forget(self) -> None:
         self._last = None
