@@ -17,7 +17,7 @@ from spsample.distributed.narrow import either, from_parts, narrow, widen, width
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.sampling.seeds import pointers_of
-from spsample.sparse import Entries, LocalOperand, row_lengths
+from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
 
 NOTHING, EDGES, ROWS = 0, 1, 2
@@ -64,7 +64,7 @@ class Edges(NamedTuple):
 
     parts: NDArray[np.bool_]
     lengths: Int64Array
-    columns: Int64Array
+    columns: IntArray
     weights: NDArray[Any] | None
     edge_ids: Int64Array | None
 
@@ -103,7 +103,7 @@ def _asked(frontier: Frontier, wishes: Int64Array, src: Columns, edge_ids: bool)
     lengths = widen(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
-    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part), weights, ids)
+    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part, src.local.dtype), weights, ids)
     return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
@@ -151,7 +151,7 @@ class _Answer(NamedTuple):
         is_rows = kinds == ROWS
         rows = rows_for(block, wanted, is_rows, self.edge_ids)
         of_batch = np.repeat(kinds == EDGES, wanted.batches)
-        keep = np.repeat(of_batch, np.diff(found.rows.entry_ptr))
+        keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(found.rows.entry_ptr))
         sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), wanted.batches)
         pairs = np.where(kinds == EDGES, wanted.pairs, 0)
         found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
@@ -186,7 +186,7 @@ def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
     positions = found.positions
     weights = None if rows.matrix.data is None or positions is None else rows.matrix.data[positions]
     ids = None if rows.edge_ids is None or positions is None else rows.edge_ids[positions]
-    return Edges(rows.parts, row_lengths(found), found.columns.astype(np.int64), weights, ids)
+    return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
 
 
 def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
@@ -194,8 +194,9 @@ def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[Sta
     edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
     places = _places_in(frontier, pieces)[frontier.places]
     rows, edges = edges.stacked(frontier.owners.block.backend, frontier.Q.batch_ptr, places)
-    batch_begin = np.repeat(src.ptr[:-1], np.diff(rows.entry_ptr))
-    return rows._replace(columns=src.local[rows.columns + batch_begin]), edges.edge_ids
+    for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
+        mine[:] = here[mine]
+    return rows, edges.edge_ids
 
 
 def _places_in(frontier: Frontier, pieces: list[Edges]) -> Int64Array:
