@@ -35,7 +35,7 @@ def sampled(A, sampler, seeds, arguments, comm, *, c, partition=None, hubs=None,
     return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
 
 
-@pytest.mark.parametrize(("algorithm", "graph", "sampler", "p", "edge_ids"), covering())
+@pytest.mark.parametrize(("algorithm", "graph", "sampler", "p", "edge_ids"), list(covering()))
 def test_partitioned_equals_local(algorithm, graph, sampler, p, edge_ids):
     A = GRAPHS[graph]()
     seeds = np.random.default_rng(1).integers(0, A.num_nodes, 100)
