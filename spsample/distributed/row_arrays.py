@@ -48,8 +48,9 @@ class RowArrays(NamedTuple):
         RowArrays(lengths=array([1, 2, 1]), columns=array([0, 1, 2, 0]), weights=None, edge_ids=array([2, 0, 1, 2]))
         """
         selector = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
-        taken = block.backend.take_rows(block.matrix, selector, True)
-        positions, data = cast("Int64Array", taken.positions), block.matrix.data
+        data = block.matrix.data
+        taken = block.backend.take_rows(block.matrix, selector, edge_ids or data is not None)
+        positions = cast("Int64Array", taken.positions)  # None only where it is not used
         weights = None if data is None else data[positions]
         return cls(np.diff(taken.indptr), taken.columns, weights, block.edge_ids_at(positions) if edge_ids else None)
 
