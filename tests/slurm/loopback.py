@@ -71,11 +71,11 @@ class LoopbackSlurm:
         path.write_text(f"#!/bin/bash\n{script}\n")
         return self.submit([str(path)], *options, timeout=timeout)
 
-    def submit(self, job: list[str], *options: str, timeout: float = 120) -> tuple[int, str]:
-        """Submit a script that lies somewhere, with its arguments."""
+    def submit(self, job: list[str], *options: str, timeout: float = 120, cwd: Path | None = None) -> tuple[int, str]:
+        """Submit a script that lies somewhere, with its arguments, from a folder."""
         output = self.folder / "job.out"
         output.unlink(missing_ok=True)
-        number = self._ask("sbatch", "--parsable", f"--output={output}", *options, *job).strip()
+        number = self._ask("sbatch", "--parsable", f"--output={output}", *options, *job, cwd=cwd).strip()
         end = time.monotonic() + timeout
         while not (status := self._status(number)):
             if time.monotonic() > end:
@@ -93,8 +93,9 @@ class LoopbackSlurm:
             return ""
         return fields["ExitCode"] if fields["JobState"] in ("COMPLETED", "FAILED") else "1:0"
 
-    def _ask(self, *line: str) -> str:
-        done = subprocess.run(line, env=self.environment, cwd=self.folder, timeout=60, capture_output=True, text=True)
+    def _ask(self, *line: str, cwd: Path | None = None) -> str:
+        folder = cwd or self.folder
+        done = subprocess.run(line, env=self.environment, cwd=folder, timeout=60, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{' '.join(line)}: {done.stderr}")
         return done.stdout

@@ -1,4 +1,7 @@
-"""Ranks that a real Slurm starts, on two nodes of this machine: by srun and PMIx, mpirun, torchrun, and without MPI."""
+"""Ranks that a real Slurm starts on two nodes of this machine, and what goes wrong there.
+
+`test_documented_lines.py` has the ways that work: srun and PMIx, mpirun, torchrun, torch from Slurm's variables.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from loopback import LoopbackSlurm, missing
+from loopback import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = str(ROOT / "scripts" / "slurm" / "run.sh")
-PYTHON = shlex.quote(sys.executable)
 CHECK = [sys.executable, "-m", "spsample.cli.main", "doctor", "--comm"]
 FAULTY = [sys.executable, str(ROOT / "tests" / "comm" / "faulty_rank.py")]
 
@@ -23,44 +25,8 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    with LoopbackSlurm(tmp_path_factory.mktemp("slurm")) as cluster:
-        bin_folder = str(Path(sys.executable).parent)
-        cluster.environment |= {
-            "PATH": f"{bin_folder}:{cluster.environment['PATH']}",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "MASTER_ADDR": "127.0.0.1",  # the nodes' names are not known to the resolver
-            "SPSAMPLE_TIMEOUT": "60",
-        }
-        yield cluster
-
-
 def submitted(slurm, *job):
     return slurm.submit([RUN, *job], "--nodes=2", "--ntasks-per-node=2")
-
-
-def expect_ranks(result, backend):
-    status, output = result
-    assert status == 0, output
-    assert f"4 ranks over {backend} on 2 machines: every exchange is right" in output
-
-
-def test_srun_with_pmix(slurm):
-    expect_ranks(submitted(slurm, *CHECK), "mpi")
-
-
-def test_mpirun(slurm):
-    expect_ranks(submitted(slurm, "--launcher", "mpirun", "--per", "core", *CHECK), "mpi")
-
-
-def test_torchrun(slurm):
-    expect_ranks(submitted(slurm, "--launcher", "torchrun", *CHECK), "gloo")
-
-
-def test_torch_from_the_variables_of_slurm(slurm):
-    expect_ranks(submitted(slurm, *CHECK, "--backend", "gloo"), "gloo")
 
 
 def test_a_batch_script_itself_is_no_rank(slurm):
