@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class Placement(NamedTuple):
         return vertices if self.position is None else self.position[vertices]
 
 
-def balanced(indptr: Int64Array, num_blocks: int) -> Placement:
+def balanced(indptr: Any, num_blocks: int) -> Placement:
     """Ranges of vertices with about the same number of entries; a row counts as one entry more than it has.
 
     Reads O(blocks log n) elements of `indptr`. A row of many entries is never cut, so that blocks may be empty.
@@ -83,8 +83,10 @@ def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
     return vertex if above <= below else vertex - 1
 
 
-def from_parts(parts: IntArray, num_blocks: int) -> Placement:
+def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedinteger]) -> Placement:
     """The placement in which block i holds, ascending, the vertices whose entry of `parts` is i.
+
+    `dtype` is that of vertex ids.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def from_parts(parts: IntArray, num_blocks: int) -> Placement:
 
     Examples
     --------
-    >>> from_parts(np.array([1, 0, 1, 0]), 2)
+    >>> from_parts(np.array([1, 0, 1, 0]), 2, np.dtype(np.int32))
     Placement(bounds=array([0, 2, 4]), position=array([2, 0, 3, 1], dtype=int32))
     """
     if len(parts) and not 0 <= int(parts.min()) <= int(parts.max()) < num_blocks:
@@ -103,7 +105,7 @@ def from_parts(parts: IntArray, num_blocks: int) -> Placement:
             expected=f"one part for each of the p/c = {num_blocks} block rows: 0 to {num_blocks - 1}",
         )
     bounds = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=num_blocks))]).astype(np.int64)
-    position = np.empty(len(parts), np.int32 if len(parts) < 2**31 else np.int64)
+    position = np.empty(len(parts), dtype)
     position[np.argsort(parts, kind="stable")] = np.arange(len(parts))
     return Placement(bounds, position)
 

@@ -13,7 +13,7 @@ from spsample.store import Graph
 
 
 class ReplicatedGraph(SharedGraph):
-    """The same graph on every rank: the batches of a bulk are split over the ranks, and sampling needs no communication.
+    """The same graph on every rank: batches are split over the ranks, and sampling needs no communication.
 
     Rank r gets every p-th batch of a call, from position r on; they are the batches that one rank alone would get.
     Making one is collective, and so is every `bulk_sample` on it.
@@ -21,8 +21,8 @@ class ReplicatedGraph(SharedGraph):
     Parameters
     ----------
     graph : Graph
-        All of it, on every rank; in memory, or the maps of a store (`Graph.open`), of which the ranks of a machine share
-        the pages.
+        All of it, on every rank: in memory, or the maps of a store (`Graph.open`), whose pages the ranks of a machine
+        share.
     comm : Communicator
         The ranks.
 

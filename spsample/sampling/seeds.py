@@ -67,7 +67,7 @@ class SeedBatches:
         return SeedBatches(selector, given, np.concatenate([self.merged_inverse[:0], *inverses]))
 
 
-def pointers_of(lengths: list[int]) -> Int64Array:
+def pointers_of(lengths: list[int] | Int64Array) -> Int64Array:
     """Where stacked parts of these lengths begin, and the end of the last.
 
     Examples

@@ -56,7 +56,7 @@ def checking(graph: Any) -> Iterator[None]:
         yield
 
 
-def require_same(graph: Any, **arguments: Any) -> None:
+def require_same(shared: Any, /, **arguments: Any) -> None:
     """Refuse a collective call whose arguments differ between ranks; they are compared by hash, a local graph's not.
 
     Raises
@@ -64,10 +64,10 @@ def require_same(graph: Any, **arguments: Any) -> None:
     InputError
         On every rank, naming the first argument that differs and a rank that gave another one than rank 0.
     """
-    if not isinstance(graph, SharedGraph) or graph.comm.size == 1:
+    if not isinstance(shared, SharedGraph) or shared.comm.size == 1:
         return
     digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.uint64)
-    everyone = graph.comm.all_gather(digests, phase="status")
+    everyone = shared.comm.all_gather(digests, phase="status")
     differs = everyone != everyone[0]
     if not differs.any():
         return

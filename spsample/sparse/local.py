@@ -46,9 +46,7 @@ class LocalOperand(GraphOperand):
     [0, 2]
     """
 
-    def __init__(
-        self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend, first_edge_id: int = 0
-    ) -> None:
+    def __init__(self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend, first_edge_id: int = 0) -> None:
         self.matrix = matrix
         self.edge_ids = edge_ids
         self.first_edge_id = first_edge_id
