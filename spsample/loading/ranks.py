@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm import Communicator
 from spsample.distributed.ranks import comm_of
-from spsample.errors import InputError
+from spsample.errors import BackendError
 from spsample.sampling.empty import empty_minibatch
 from spsample.sampling.epoch_bulks import bulk_ranges
 
@@ -89,11 +89,15 @@ class Threads:
         For the thread that gathers; the same object as was given where that communicates with nobody.
     comms : tuple of Communicator
         Of the two threads; of the second one None where it needs none.
+
+    Raises
+    ------
+    BackendError
+        If only one thread of a rank may communicate.
     """
 
     def __init__(self, graph: Any, features: FeatureSource | None) -> None:
-        _require_threads(comm_of(graph))
-        self.graph = graph.duplicate()
+        self.graph = _for_threads(graph)
         self.features: Any = features.duplicate() if comm_of(features).size > 1 else features  # type: ignore[union-attr]
         gathering = comm_of(self.features)
         self.comms = comm_of(self.graph), gathering if gathering.size > 1 else None
@@ -105,11 +109,9 @@ class Threads:
                 comm.close()
 
 
-def _require_threads(comm: Communicator) -> None:
-    """Refuse a communicator that threads must not use side by side."""
-    if not getattr(comm, "has_threads", True):
-        raise InputError(
-            argument="prefetch",
-            given=f"threads that communicate, over {comm.name} without MPI_THREAD_MULTIPLE",
-            expected="prefetch=0, or an MPI that was initialised with MPI_THREAD_MULTIPLE",
-        )
+def _for_threads(graph: Any) -> Any:
+    """The graph over communicators of its own."""
+    try:
+        return graph.duplicate()
+    except BackendError as error:
+        raise BackendError(f"{error} Without threads: prefetch=0.") from error

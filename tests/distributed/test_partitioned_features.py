@@ -70,7 +70,7 @@ def test_sparse_rows():
 
 def test_rows_placed_by_a_partition():
     x = np.arange(20, dtype=np.float32).reshape(10, 2)
-    placement = from_parts(np.array([2, 0, 1, 1, 0, 2, 2, 0, 0, 1]), 3)
+    placement = from_parts(np.array([2, 0, 1, 1, 0, 2, 2, 0, 0, 1]), 3, np.dtype(np.int32))
 
     def body(comm):
         features = PartitionedFeatures.of(x, ProcessGrid(comm), placement=placement)

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from spsample.comm import run_threads
 from spsample.data import planted
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
-from spsample.errors import CapacityError, InputError, SpSampleError
+from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
 from spsample.features import FeatureStore, PartitionedFeatures
 
 TIMEOUT = 30.0
@@ -279,23 +278,26 @@ def test_a_budget_on_several_ranks():
 
 
 def test_threads_need_a_communicator_that_allows_them():
-    def body(comm):
-        comm.has_threads = False
-        with pytest.raises(InputError, match="MPI_THREAD_MULTIPLE"):
-            loader_of(comm)
-        loader_of(comm, prefetch=0)
+    class OneThread(ReplicatedGraph):
+        def duplicate(self):
+            raise BackendError("only one thread may communicate.")
 
-    run_threads(2, body, TIMEOUT)
+    def body(comm):
+        graph = OneThread(DATA.graph, comm)
+        with pytest.raises(BackendError, match=r"one thread may communicate\. Without threads: prefetch=0"):
+            sp.BulkLoader(graph, [1, 2], sp.GraphSAGE([2]), batch_size=1)
+        return len(list(sp.BulkLoader(graph, [1, 2], sp.GraphSAGE([2]), batch_size=1, prefetch=0)))
+
+    assert run_threads(2, body, TIMEOUT) == [1, 1]
 
 
 def test_features_of_other_ranks_are_refused():
     def body(comm):
-        features = SimpleNamespace(num_rows=500, dim=3, gather=None, comm=comm.split(comm.rank % 2))
-        features.comm.size = 2
+        features = PartitionedFeatures.of(DATA.x, ProcessGrid(comm.split(comm.rank % 2)))
         with pytest.raises(InputError, match="2 ranks"):
             loader_of(comm, features=features)
 
-    run_threads(3, body, TIMEOUT)
+    run_threads(4, body, TIMEOUT)
 
 
 def test_bulks_without_features_are_each_ranks_own():
