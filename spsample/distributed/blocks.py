@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, Matrix
-from spsample.backends.protocol import IntArray
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.placement import Placement
 from spsample.sparse import LocalOperand
 from spsample.sparse.operand import Weighting
@@ -84,7 +84,7 @@ class GraphRows:
 def block_row(rows: RowSource, placement: Placement, block: int, backend: Backend) -> LocalOperand:
     """Block row `block` as a matrix of its own: local rows by place, all n columns, original ids."""
     if placement.position is not None:
-        return picked_rows(rows, placement.vertices_of(block, rows.index_dtype), backend)
+        return PickedRows(rows, placement.vertices_of(block, rows.index_dtype), backend)
     first, end = int(placement.bounds[block]), int(placement.bounds[block + 1])
     return _range(rows, first, end, backend)
 
@@ -99,17 +99,32 @@ def _range(rows: RowSource, first: int, end: int, backend: Backend) -> LocalOper
     return LocalOperand(_matrix(rows, starts, indices, data, vertices), ids, backend, begin)
 
 
-def picked_rows(rows: RowSource, vertices: IntArray, backend: Backend) -> LocalOperand:
-    """Rows of any vertices, in their order, copied into memory."""
-    # TODO: in pieces, for graphs whose indptr does not fit in memory
-    starts = rows.array("indptr", 0, rows.num_nodes + 1)
-    begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
-    indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
-    places = np.repeat(begin - indptr[:-1], end - begin) + np.arange(indptr[-1])
-    indices, data, ids = (_picked(rows, name, places) for name in ("indices", "data", "edge_ids"))
-    if ids is None:
-        ids = places
-    return LocalOperand(_matrix(rows, indptr, indices, data, vertices), ids, backend)
+class PickedRows(LocalOperand):
+    """Rows of any vertices, in their order, copied into memory.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Of which only these rows are read.
+    vertices : int array
+    """
+
+    def __init__(self, rows: RowSource, vertices: IntArray, backend: Backend) -> None:
+        starts = cast("NDArray[np.int64]", rows.array("indptr", 0, rows.num_nodes + 1))
+        begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
+        indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
+        places = np.repeat(begin - indptr[:-1], end - begin) + np.arange(indptr[-1])
+        indices, data, ids = (_picked(rows, name, places) for name in ("indices", "data", "edge_ids"))
+        super().__init__(_matrix(rows, indptr, indices, data, vertices), ids, backend)
+        self._begin = begin
+
+    def edge_ids_at(self, positions: Int64Array) -> Int64Array:
+        """Those of the source, or else places in it."""
+        if self.edge_ids is not None:
+            return self.edge_ids[positions]
+        row = np.searchsorted(self.matrix.indptr, positions, side="right") - 1
+        ids: Int64Array = self._begin[row] + positions - self.matrix.indptr[row]
+        return ids
 
 
 def _picked(rows: RowSource, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
@@ -121,4 +136,4 @@ def _matrix(rows: RowSource, indptr: Any, indices: Any, data: Any, vertices: Int
     return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
 
 
-__all__ = ["GraphRows", "RowSource", "StoredRows", "block_row", "picked_rows"]
+__all__ = ["GraphRows", "PickedRows", "RowSource", "StoredRows", "block_row"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spsample.backends import Backend, get_backend
 from spsample.comm import Channel, Communicator, together
-from spsample.distributed.blocks import GraphRows, RowSource, StoredRows, block_row
+from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
 from spsample.distributed.column import ColumnOperand
 from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.owners import Owners
 from spsample.distributed.placement import Placement, balanced, from_parts
 from spsample.errors import DTypeError, InputError
@@ -21,6 +23,7 @@ from spsample.sampling.sharing import SharedGraph, require_same
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.checks import require_choice
 from spsample.sparse.operand import Weighting
+from spsample.sparse.units import require_bytes
 from spsample.store import Graph, GraphStore
 
 
@@ -62,7 +65,7 @@ class PartitionedGraph(SharedGraph):
         self.algorithm = layout.algorithm
         self._rows = rows
         self._layout = layout
-        self._blocks: dict[str, LocalOperand] = {}
+        self._parts: dict[str, tuple[Placement, LocalOperand, LocalOperand | None]] = {}
         self._operands: dict[str, ColumnOperand] = {}
         with together(self.comm):
             self._placement = layout.place(rows, grid)
@@ -153,8 +156,8 @@ class PartitionedGraph(SharedGraph):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of this rank's rows, mapped ones included."""
-        return sum(_nbytes(block) for block in list(self._blocks.values())[:1])
+        """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
+        return sum(_nbytes(rows) for parts in list(self._parts.values())[:1] for rows in parts[1:] if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
         """The same graph over duplicated communicators, for another thread; collective. Rows are shared."""
@@ -172,14 +175,31 @@ class PartitionedGraph(SharedGraph):
         return self._operands[chosen.name]
 
     def _operand(self, backend: Backend) -> ColumnOperand:
-        if backend.name not in self._blocks:
-            self._blocks[backend.name] = block_row(self._rows, self._placement, self.grid.row, backend)
-        owners = Owners(Channel(self.grid.column_group), self._placement, self._blocks[backend.name])
-        return ColumnOperand(owners, self._rows)
+        channel = Channel(self.grid.column_group)
+        if backend.name not in self._parts:
+            with together(self.comm, channel):
+                self._parts[backend.name] = self._read(channel, backend)
+        return ColumnOperand(Owners(channel, *self._parts[backend.name]), self._rows)
 
-    def sampling(self) -> AbstractContextManager[None]:
+    def _read(self, channel: Channel, backend: Backend) -> tuple[Placement, LocalOperand, LocalOperand | None]:
+        """Where rows are, the block row of this rank, and the hub rows."""
+        block = block_row(self._rows, self._placement, self.grid.row, backend)
+        if not self._layout.hub_bytes:
+            return self._placement, block, None
+        hubs = hub_vertices(channel, block, self._rows, self._layout.hub_bytes)
+        placement = with_hubs(self._placement, hubs, self.num_nodes)
+        return placement, block, PickedRows(self._rows, hubs, backend)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
-        return together(self.comm, *(operand.channel for operand in self._operands.values()))
+        operands = self._operands.values()
+        try:
+            with together(self.comm, *(operand.channel for operand in operands)):
+                yield
+        finally:
+            for operand in operands:
+                operand.forget()
 
     def __repr__(self) -> str:
         return (
@@ -200,7 +220,8 @@ class Layout(NamedTuple):
         """Of the arguments of `PartitionedGraph.open`."""
         require_choice("algorithm", algorithm, ("column",))
         parts = None if partition is None else np.asarray(partition)
-        return cls(algorithm, 0, parts)
+        budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+        return cls(algorithm, budget, parts)
 
     def place(self, rows: RowSource, grid: ProcessGrid) -> Placement:
         """Where each row of A goes."""

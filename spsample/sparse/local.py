@@ -60,6 +60,11 @@ class LocalOperand(GraphOperand):
         return len(self.matrix.indptr) - 1
 
     @property
+    def num_columns(self) -> int:
+        """Columns of the matrix: as many as rows, but where it is a block of rows."""
+        return self.num_nodes if self.matrix.num_columns is None else self.matrix.num_columns
+
+    @property
     def num_edges(self) -> int:
         return len(self.matrix.indices)
 
@@ -77,7 +82,7 @@ class LocalOperand(GraphOperand):
 
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
         counts = self.backend.row_totals(self.matrix, Q, exclude)
-        return RowTotals(counts, self._row_exponents[Q.vertices])
+        return RowTotals(counts, self.row_exponents[Q.vertices])
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         positions = edge_ids or self.matrix.data is not None  # they lead to the weights
@@ -126,12 +131,14 @@ class LocalOperand(GraphOperand):
 
     def _entries(self, rows: StackedRows, Q: StackedSelector, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are wanted."""
-        ids = rows.positions if edge_ids else None
-        if ids is not None and self.edge_ids is not None:
-            ids = self.edge_ids[ids]
-        elif ids is not None and self.first_edge_id:
-            ids = ids + self.first_edge_id
+        ids = None if rows.positions is None or not edge_ids else self.edge_ids_at(rows.positions)
         return Entries(rows, self.matrix, Q, ids)
+
+    def edge_ids_at(self, positions: Int64Array) -> Int64Array:
+        """Positions in the user's input of entries at these positions of the matrix."""
+        if self.edge_ids is not None:
+            return self.edge_ids[positions]
+        return positions + self.first_edge_id if self.first_edge_id else positions
 
     @property
     def kept_nbytes(self) -> int:
@@ -141,11 +148,12 @@ class LocalOperand(GraphOperand):
         leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of their
         rules, as far as they are known.
         """
-        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_row_rules", "_cumulative", "_guide"))
+        kept = (self.__dict__.get(name) for name in ("row_exponents", "_row_rules", "_cumulative", "_guide"))
         return sum(array.nbytes for array in kept if array is not None)
 
     @cached_property
-    def _row_exponents(self) -> NDArray[np.int32]:
+    def row_exponents(self) -> NDArray[np.int32]:
+        """(rows,) the largest binary exponent of each row's weights: 4 bytes a row, made on first use and kept."""
         return self.backend.row_exponents(self.matrix)
 
     @cached_property
@@ -157,7 +165,7 @@ class LocalOperand(GraphOperand):
     def _cumulative(self) -> UInt64Array:
         """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
         counts = np.diff(self.matrix.indptr)
-        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self._row_exponents  # not asked for
+        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
         rule = graph_rule(self.weighting, RowTotals(counts, exponents))
         cumulative = np.zeros(self.num_nodes + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])

@@ -26,7 +26,8 @@ def batch_totals(Q: StackedSelector, totals: RowTotals) -> FrontierTotals:
     >>> batch_totals(Q, RowTotals(np.array([3, 2]), np.array([1, 4])))
     FrontierTotals(counts=array([5]), exponents=array([4]))
     """
-    exponents = _segment_maxima(totals.exponents, Q.batch_ptr) if len(totals.exponents) else 0 * Q.batch_ptr[1:]
+    exponents = segment_maxima(totals.exponents, Q.batch_ptr) if len(totals.exponents) else 0 * Q.batch_ptr[1:]
+    exponents[exponents == NO_EXPONENT] = 0
     return FrontierTotals(_segment_sums(totals.counts, Q.batch_ptr), exponents)
 
 
@@ -102,10 +103,16 @@ def _segment_sums(values: Int64Array, ptr: Int64Array) -> Int64Array:
     return sums
 
 
-def _segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
-    """Maximum of each segment; 0 where it is empty or has no exponent (nothing is drawn there)."""
+def segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
+    """Largest exponent of each segment; `NO_EXPONENT` where it has none.
+
+    Examples
+    --------
+    >>> segment_maxima(np.array([-3, -5], np.int32), np.array([0, 2, 2])).tolist() == [-3, NO_EXPONENT]
+    True
+    """
     padded = np.full(len(values) + 1, NO_EXPONENT, np.int64)
     padded[:-1] = values
     maxima = np.maximum.reduceat(padded, ptr[:-1]) if len(ptr) > 1 else padded[:0]
-    maxima[(ptr[1:] == ptr[:-1]) | (maxima == NO_EXPONENT)] = 0
+    maxima[ptr[1:] == ptr[:-1]] = NO_EXPONENT
     return maxima

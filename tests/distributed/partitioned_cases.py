@@ -46,6 +46,16 @@ SAMPLERS = [
     sp.GraphSAGE([2, -1], replace=True),
     sp.GraphSAGE([3, 2], weighted=False, include_targets=False),
     sp.GraphSAGE([3, 4], layout="subgraph"),
+    sp.LADIES([5, 6, 7]),
+    sp.LADIES([5, 6], include_targets=False),
+    sp.LADIES([40, 60]),  # more than there are
+    sp.LADIES([4, 5], replace=True),
+    sp.LADIES([5, 6], law="squared_count", values="reference"),
+    sp.LADIES([12, 6], law="squared_count", include_targets=False),
+    sp.FastGCN([6, 7]),
+    sp.FastGCN([30, 100], include_targets=False),
+    sp.FastGCN([6, 7], values="reference"),
+    sp.FastGCN([6, 70], replace=True),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered
@@ -24,13 +26,13 @@ def test_partitioned_equals_local(graph, sampler, p):
         pytest.skip("needs weights")
     want = batches_of(sp.bulk_sample(A, seeds, sampler, **arguments))
 
-    def body(comm, c, partition):
-        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, c), partition=partition)
+    def body(comm, c, partition, hubs):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, c), partition=partition, replicate_hubs=hubs)
         return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
 
     for c in divisors(p):
-        for partition in (None, np.random.default_rng(0).integers(0, p // c, A.num_nodes)):
-            got = gathered(run_threads(p, lambda comm, c=c, part=partition: body(comm, c, part), TIMEOUT))
+        for partition, hubs in ((None, None), (np.random.default_rng(0).integers(0, p // c, A.num_nodes), 1500)):
+            got = gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT))
             assert got.keys() == want.keys()
             for i in want:
                 for mine, other in zip(got[i], want[i], strict=True):
