@@ -23,6 +23,7 @@ from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.epoch_bulks import ramp_of
 from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.sharing import SharedGraph
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ class BulkLoader:
 
     def _planned(self, bulk_size: Any, memory_budget: Any) -> int:
         """The bulk size, after a plan where there is a budget."""
-        if self.comm.size > 1:
+        if isinstance(self.graph, SharedGraph):
             return self._planned_on_ranks(bulk_size, memory_budget)
         if bulk_size == "auto":
             self.plan = plan_for(self, memory_budget)

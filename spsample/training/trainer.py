@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
 from spsample.features import FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
+from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
 from spsample.sparse.units import require_bytes
 from spsample.store.validation import require_choice
@@ -27,7 +29,7 @@ from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
-from spsample.training.models import ModelConfig, build_model
+from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
 from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
@@ -113,11 +115,9 @@ class Trainer:
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
         self._rng_state: torch.Tensor | None = None
-        with self._random():
-            sizes = self.features.dim, _num_outputs(dataset), len(sampler.sizes)
-            self.model = first_ranks_model(self.comm, lambda: build_model(*sizes, model))
+        self.model = first_ranks_model(self.comm, lambda: self._built(model))
         self.gradients = gradients_for(self.model, self.comm)
-        self._rows = ProcessGrid(self.comm) if self.comm.size > 1 else None  # of logits
+        self._rows = ProcessGrid(self.comm) if isinstance(dataset.graph, SharedGraph) else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
         self.progress = Progress()
@@ -221,11 +221,8 @@ class Trainer:
     def _epoch(self) -> None:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
-        loss: StepLoss | None = None
         while True:
             with failing_together(self.comm):
-                if loss is not None:
-                    self._step_over(loss)
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
@@ -233,6 +230,7 @@ class Trainer:
             with self._timed("training"):
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
+            self._tell(partial(_on_step, self, loss.mean))
         record = self._record()
         if record.val is not None:
             progress.best.consider(record.epoch, record.val, self.model)
@@ -245,10 +243,6 @@ class Trainer:
         with failing_together(self.comm):
             for callback in self.callbacks:
                 call(callback)
-
-    def _step_over(self, loss: StepLoss) -> None:
-        for callback in self.callbacks:
-            callback.on_step(self, loss.mean)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """This rank's part of a step: the mean loss over the batch's seeds, and their number."""
@@ -364,6 +358,10 @@ class Trainer:
 
     # -------------------------------------------------------------------------------------------------- set-up
 
+    def _built(self, model: ModelConfig) -> GNN:
+        with self._random():
+            return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
+
     def _make_loader(self) -> BulkLoader:
         return BulkLoader(
             self.graph,
@@ -407,6 +405,10 @@ class Trainer:
         start = time.perf_counter()
         yield
         self._seconds[phase] += time.perf_counter() - start
+
+
+def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
+    callback.on_step(trainer, loss)
 
 
 def _check_sampler(sampler: Sampler) -> None:

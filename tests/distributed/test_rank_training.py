@@ -149,10 +149,11 @@ def test_evaluation_is_that_of_one_rank(evaluation, memory, architecture):
 
 
 @pytest.mark.parametrize("sampler", [sp.LADIES([64, 64]), sp.FastGCN([64, 64])])
-def test_layerwise_samplers_on_replicated_graphs(sampler):
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_layerwise_samplers(sampler, kind):
     def body(comm):
         seen = Seen()
-        trainer_of(distributed(comm, kind="replicated"), [seen], sampler=sampler).fit()
+        trainer_of(distributed(comm, kind=kind), [seen], sampler=sampler).fit()
         return seen
 
     runs = run_threads(3, body, TIMEOUT)
@@ -168,7 +169,7 @@ def test_a_run_goes_on_on_another_grid_bit_for_bit():
     def rest(comm):
         seen = Seen()
         trainer = trainer_of(distributed(comm, 2), [seen])
-        trainer.load_state_dict(state)
+        trainer.load_state_dict(copy.deepcopy(state))  # torch's optimizers keep the tensors
         return outcome(trainer.fit()), seen.losses
 
     (expected, seen), *_ = run_threads(4, whole, TIMEOUT)
@@ -192,7 +193,7 @@ def test_a_run_goes_on_on_another_number_of_ranks(before, after):
 
     def rest(comm):
         trainer = trainer_of(distributed(comm) if after > 1 else DATA, [seen := Seen()])
-        trainer.load_state_dict(state)
+        trainer.load_state_dict(copy.deepcopy(state))
         trainer.fit()
         return trainer.progress, len(seen.losses), trainer.loader.num_batches
 
@@ -237,4 +238,4 @@ def test_it_learns():
     result = run_threads(4, body, TIMEOUT)[0]
     alone = trainer_of(DATA, epochs=8, batch_size=128).fit()
     assert result.test == pytest.approx(alone.test, abs=0.1)
-    assert result.history[-1].loss < 0.7 * result.history[0].loss
+    assert result.history[-1].loss < 0.8 * result.history[0].loss
