@@ -16,7 +16,7 @@ from spsample.distributed.frontier import Frontier, Wanted
 from spsample.distributed.narrow import either, from_parts, narrow, widen, width_of
 from spsample.distributed.owners import segment_sums
 from spsample.sampling.seeds import pointers_of
-from spsample.sparse import Entries, LocalOperand, row_lengths
+from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
 
 NOTHING, EDGES, ROWS = 0, 1, 2
@@ -63,7 +63,7 @@ class Edges(NamedTuple):
 
     parts: NDArray[np.bool_]
     lengths: Int64Array
-    columns: Int64Array
+    columns: IntArray
     weights: NDArray[Any] | None
     edge_ids: Int64Array | None
 
@@ -102,7 +102,7 @@ def _asked(frontier: Frontier, wishes: Int64Array, src: Columns, edge_ids: bool)
     lengths = widen(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
-    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part), weights, ids)
+    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part, src.local.dtype), weights, ids)
     return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
@@ -150,7 +150,7 @@ class _Answer(NamedTuple):
         is_rows = kinds == ROWS
         rows = rows_for(block, wanted, is_rows, self.edge_ids)
         of_batch = np.repeat(kinds == EDGES, wanted.batches)
-        keep = np.repeat(of_batch, np.diff(found.rows.entry_ptr))
+        keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(found.rows.entry_ptr))
         sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), wanted.batches)
         pairs = np.where(kinds == EDGES, wanted.pairs, 0)
         found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
@@ -185,7 +185,7 @@ def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
     positions = found.positions
     weights = None if rows.matrix.data is None or positions is None else rows.matrix.data[positions]
     ids = None if rows.edge_ids is None or positions is None else rows.edge_ids[positions]
-    return Edges(rows.parts, row_lengths(found), found.columns.astype(np.int64), weights, ids)
+    return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
 
 
 def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
@@ -197,10 +197,10 @@ def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[Sta
     places = _places_in(frontier, pieces)[frontier.places]
     rows = frontier.owners.block.backend.gather_rows(frontier.Q.batch_ptr, places, lengths, arrays)
     columns, *more = cast("tuple[Any, ...]", rows.entries)
-    batch_begin = np.repeat(src.ptr[:-1], np.diff(rows.entry_ptr))
-    local = src.local[columns + batch_begin]
+    for mine, here in zip(split(columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
+        mine[:] = here[mine]
     data = more.pop(0) if weights[0] is not None else None
-    stacked = StackedRows(frontier.Q.batch_ptr, rows.entry_ptr, rows.indptr, local, None, data)
+    stacked = StackedRows(frontier.Q.batch_ptr, rows.entry_ptr, rows.indptr, columns, None, data)
     return stacked, more.pop(0) if ids[0] is not None else None
 
 

@@ -44,8 +44,8 @@ def narrow(values: NDArray[Any], counts: Int64Array) -> Sent:
     return Sent(np.concatenate(parts), sizes)
 
 
-def widen(received: Received, counts: Int64Array) -> Int64Array:
-    """The numbers again, as int64, where `counts[q]` of them came from rank q.
+def widen(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
+    """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
     Examples
     --------
@@ -53,11 +53,13 @@ def widen(received: Received, counts: Int64Array) -> Int64Array:
     [1, 2, 300]
     """
     ends = np.cumsum(received.counts).tolist()
-    parts = [np.zeros(0, np.int64)]
+    numbers = np.empty(int(counts.sum()), dtype)
+    done = 0
     for end, size, count in zip(ends, received.counts.tolist(), counts.tolist(), strict=True):
         if count:
-            parts.append(received.rows[end - size : end].view(f"u{size // count}").astype(np.int64))
-    return np.concatenate(parts)
+            numbers[done : done + count] = received.rows[end - size : end].view(f"u{size // count}")
+            done += count
+    return numbers
 
 
 def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
