@@ -271,8 +271,8 @@ class BulkLoader:
     def batches(self, complete: _Complete) -> Iterator[Any]:
         """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
 
-        ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources. `__iter__`
-        and `pyg` are made of it. With prefetch, ``complete`` runs in another thread.
+        ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
+        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread.
         """
         first = self._next_batch if self._resume else 0
         self._resume = False

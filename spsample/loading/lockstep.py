@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from spsample.comm import Communicator, together
@@ -16,10 +17,10 @@ T = TypeVar("T")
 class Lockstep(Generic[T]):
     """The items of a generator whose work is collective; one on each rank, each run by a thread of its own.
 
-    Before each piece of collective work, and once after the last, the generator calls `go_on`, which waits for the other
-    ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next `go_on` and says
-    what it failed with, or that it left, and they raise there. An error reaches its own rank's consumer before that, so
-    that telling the others never holds it up.
+    Before each piece of collective work, and once after the last, the generator calls `go_on`, which waits for the
+    other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next `go_on`
+    and says what it failed with, or that it left, and they raise there. An error reaches its own rank's consumer before
+    that, so that telling the others never holds it up.
 
     Parameters
     ----------
@@ -77,10 +78,8 @@ class Lockstep(Generic[T]):
             return
         self._is_over = True
         left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
-        try:
+        with suppress(SpSampleError):  # those who go on raise it
             self._agree(self._failure or left)
-        except SpSampleError:
-            pass  # those who go on raise it
 
     def _agree(self, failure: Exception | None) -> None:
         with together(self._comm):

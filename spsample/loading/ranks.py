@@ -67,7 +67,7 @@ class Share(NamedTuple):
             yield first + begin * self.size, min(first + end * self.size, last)
 
     def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
-        """This rank's minibatches of a bulk of so many batches from `first` on: one for each step.
+        """Minibatches of one rank, of a bulk of so many batches from `first` on: one for each step.
 
         Where the last step has fewer batches than there are ranks, some get a minibatch without seeds.
         """

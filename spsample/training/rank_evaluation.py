@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def _chunks(graph: Any, placement: Placement, step: int) -> Iterator[Any]:
     bounds, whole_rows = placement.bounds, GraphSAGE([-1])
     for first in range(0, int(bounds[1]), step):
         size = min(step, int(bounds[1]) - first)
-        ids = [np.arange(low + first, min(low + first + size, high)) for low, high in zip(bounds, bounds[1:], strict=False)]
+        ids = [np.arange(low + first, min(low + first + size, high)) for low, high in pairwise(bounds.tolist())]
         bulk = bulk_sample(graph, np.concatenate(ids), whole_rows, batch_size=size)
         yield (bulk[0] if len(bulk) else empty_minibatch(bulk, graph.comm.rank)).layers[0]
 

@@ -245,7 +245,7 @@ class Trainer:
                 call(callback)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
-        """This rank's part of a step: the mean loss over the batch's seeds, and their number."""
+        """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
             if self.comm.size > 1:
                 torch.manual_seed(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))

@@ -112,7 +112,9 @@ def test_int8_scales_are_those_of_all_blocks():
 def test_what_is_not_a_number_survives_or_is_refused():
     x = np.array([[np.nan], [np.inf]], np.float32)
     for dtype in ("float16", "bfloat16"):
-        rows = run_threads(2, lambda comm, d=dtype: PartitionedFeatures.of(x, ProcessGrid(comm), dtype=d).gather([0, 1]))
+        rows = run_threads(
+            2, lambda comm, d=dtype: PartitionedFeatures.of(x, ProcessGrid(comm), dtype=d).gather([0, 1])
+        )
         assert np.isnan(rows[1][0, 0])
         assert np.isinf(rows[1][1, 0])
     with pytest.raises(InputError, match="not finite"):
