@@ -1,9 +1,8 @@
 // gather_rows: rows that came back sorted by part, stacked again in the order of their selector.
 //
 // A pass over the lengths tells where each row lies; a second one, in parallel over spans of rows, how many entries a span has; a third
-// writes row pointers and copies the entries, the next rows of which are asked for meanwhile.
+// writes row pointers and copies the entries. Rows are short: what takes time is a move for each, and a line of memory or two.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include <nanobind/stl/vector.h>
@@ -16,11 +15,8 @@ namespace spsample {
 namespace {
 
 constexpr int64_t kLengthChunk = 1 << 14;
-constexpr int64_t kStartsAhead = 32, kEntriesAhead = 16;  // rows
-constexpr int64_t kShortRow = 256;                        // bytes
-constexpr int64_t kPiece = 32;                            // bytes that short rows are copied in
-constexpr int64_t kLine = 64;
-constexpr int64_t kRowWork = 8;                           // nanoseconds, about
+constexpr int64_t kStartsAhead = 32;  // rows whose beginnings are asked for; their entries come soon enough by themselves
+constexpr int64_t kRowWork = 8;       // nanoseconds, about
 
 // --- where rows lie -----------------------------------------------------------------------------------------------------------
 
@@ -37,7 +33,7 @@ int64_t checked_total(const Length* lengths, int64_t count, int64_t most) {
     return static_cast<int64_t>(sum);
 }
 
-// Prefix sums of the lengths, which must add up to num_entries. O(count), in parallel.
+// Where each row begins, and where the last ends; the lengths must add up to num_entries. O(count), in parallel.
 template <class Length>
 Buffer<int64_t> row_starts(const Length* lengths, int64_t count, int64_t num_entries) {
     const int64_t num_chunks = (count + kLengthChunk - 1) / kLengthChunk;
@@ -47,7 +43,8 @@ Buffer<int64_t> row_starts(const Length* lengths, int64_t count, int64_t num_ent
     });
     for (size_t c = 1; c < totals.size(); ++c) totals[c] = checked_sum(totals[c], totals[c - 1]);
     require(totals.back() == num_entries, "lengths", "must add up to the number of entries");
-    Buffer<int64_t> starts(count);
+    Buffer<int64_t> starts(count + 1);
+    starts[count] = num_entries;
     parallel_chunks(count, kLengthChunk, [&](int64_t begin, int64_t end) {
         int64_t sum = totals[static_cast<size_t>(begin / kLengthChunk)];
         for (int64_t r = begin; r < end; ++r) {
@@ -64,16 +61,8 @@ Buffer<int64_t> row_starts(const Length* lengths, int64_t count, int64_t num_ent
 struct Entries {
     const char* from;
     char* to;
-    int64_t item;   // bytes
-    int64_t bytes;  // of all in `from`
+    int64_t item;  // bytes
 };
-
-// Copies a row of `bytes` bytes at `from` of `left` bytes. What follows the row in the result, up to `end`, may be written over.
-inline void copy_row(const char* from, int64_t left, char* to, const char* end, int64_t bytes, const RunFunctions& functions) {
-    const int64_t whole = (bytes + kPiece - 1) / kPiece * kPiece;
-    if (bytes > kShortRow || whole > left || whole > end - to) return functions.copy(to, from, bytes);
-    for (int64_t b = 0; b < bytes; b += kPiece) std::memcpy(to + b, from + b, kPiece);
-}
 
 // --- all rows -----------------------------------------------------------------------------------------------------------------
 
@@ -94,9 +83,9 @@ public:
         Gathered result = laid_out();
         std::vector<Entries> all;
         for (const AnyIn& array : arrays) {
-            const int64_t item = static_cast<int64_t>(array.type().bytes), bytes = checked_product(num_entries_, item);
+            const int64_t item = static_cast<int64_t>(array.type().bytes);
             Buffer<uint8_t>& to = result.entries.emplace_back(checked_product(result.entry_ptr[num_batches_], item));
-            all.push_back({static_cast<const char*>(array.data()), reinterpret_cast<char*>(to.data()), item, bytes});
+            all.push_back({static_cast<const char*>(array.data()), reinterpret_cast<char*>(to.data()), item});
         }
         parallel_spans(spans_, [&](int64_t number) { fill_span(number, all, result); });
         return result;
@@ -106,6 +95,7 @@ private:
     const RowSpan& span(int64_t number) const { return spans_[static_cast<size_t>(number)]; }
     int64_t length(int64_t row) const { return static_cast<int64_t>(lengths_[places_[row]]); }
     int64_t start(int64_t row) const { return starts_[places_[row]]; }
+    int64_t end(int64_t row) const { return starts_[static_cast<int64_t>(places_[row]) + 1]; }
 
     // Counts the entries of each span, and gives it its place.
     Gathered laid_out() {
@@ -137,30 +127,13 @@ private:
         const RowSpan& rows = span(number);
         int64_t* const pointers = result.indptr.data() + rows.batch + 1;
         const int64_t base = result.entry_ptr[rows.batch];
-        const bool last = number + 1 == static_cast<int64_t>(spans_.size()) || span(number + 1).batch != rows.batch;
-        const int64_t end = last ? result.entry_ptr[rows.batch + 1] : base + offsets_[static_cast<size_t>(number) + 1];
         const RunFunctions& functions = run_functions();
         int64_t offset = offsets_[static_cast<size_t>(number)];
         for (int64_t r = rows.begin; r < rows.end; ++r) {
             if (r + kStartsAhead < rows.end) SPSAMPLE_PREFETCH(starts_.data() + places_[r + kStartsAhead]);
-            if (r + kEntriesAhead < rows.end) ask(r + kEntriesAhead, all);
-            const int64_t from = start(r), count = length(r), to = base + offset;
-            for (const Entries& a : all) {
-                copy_row(a.from + from * a.item, a.bytes - from * a.item, a.to + to * a.item, a.to + end * a.item, count * a.item, functions);
-            }
+            const int64_t from = start(r), count = end(r) - from, to = base + offset;
+            for (const Entries& a : all) functions.copy(a.to + to * a.item, a.from + from * a.item, count * a.item);
             pointers[r] = offset += count;
-        }
-    }
-
-    // Asks for the first lines of a row.
-    void ask(int64_t row, const std::vector<Entries>& all) const {
-        const int64_t from = start(row), count = length(row);
-        for (const Entries& a : all) {
-            const char* const begin = a.from + from * a.item;
-            const int64_t bytes = std::min(count * a.item, kShortRow);
-            for (int64_t at = -static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin) % kLine); at < bytes; at += kLine) {
-                SPSAMPLE_PREFETCH(begin + at);
-            }
         }
     }
 
