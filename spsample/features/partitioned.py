@@ -43,6 +43,8 @@ class PartitionedFeatures:
         ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"int8"`` (with a scale per column): rows are converted, kept
         in memory and sent so. None: as given, numbers of eight bytes as float32. `spsample.features.formats` states the
         errors.
+    phase
+        What a recorder counts the rows as; requests for them as "`phase` requests".
 
     Raises
     ------
@@ -66,8 +68,11 @@ class PartitionedFeatures:
     [(2, [[6.0, 7.0], [0.0, 1.0]]), (2, [[6.0, 7.0], [2.0, 3.0]])]
     """
 
-    def __init__(self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: str | None = None) -> None:
+    def __init__(
+        self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: str | None = None, phase: str = "features"
+    ) -> None:
         self.grid = grid
+        self.phase = phase
         self._placement = placement
         self._channel = _channel(grid)
         with together(grid.comm):
@@ -154,8 +159,8 @@ class PartitionedFeatures:
     def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
 
-        Each distinct row that is not here is asked for once, in one all-to-allv of places (phase "features requests")
-        and one of rows (phase "features") within the column group.
+        Each distinct row that is not here is asked for once, in one all-to-allv of places and one of rows within the
+        column group.
 
         Parameters
         ----------
@@ -204,9 +209,9 @@ class PartitionedFeatures:
         here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
         counts[self.grid.row] = 0
         requests = np.delete(offsets, here).astype(np.int32 if self.num_rows < 2**31 else np.int64)
-        (asked,) = self._channel.exchange([Sent(requests, counts)], phase="features requests")
+        (asked,) = self._channel.exchange([Sent(requests, counts)], phase=f"{self.phase} requests")
         answer = Sent(self._encoded(asked.rows), asked.counts)
-        (received,) = self._channel.exchange([answer], phase="features")
+        (received,) = self._channel.exchange([answer], phase=self.phase)
         return self._decoded(received)
 
     def _decoded(self, received: Received) -> NDArray[np.float32]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
+from spsample.comm import Recorder
+from spsample.comm.recorder import Counts
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,8 +101,8 @@ class CommunicatorGradients:
 class DistributedGradients:
     """By torch's DistributedDataParallel, which sums while it goes back through the layers.
 
-    Its own traffic is not counted by a `spsample.comm.Recorder`. The seeds of all ranks are summed before, since the
-    mean that DDP takes has to be weighted.
+    The seeds of all ranks are summed before, since the mean that DDP takes has to be weighted. What DDP sends is added
+    to the phase "gradients" of a `spsample.comm.Recorder`, as one sum over all parameters.
 
     Parameters
     ----------
@@ -123,7 +125,20 @@ class DistributedGradients:
         total_loss, seeds = self._comm.all_reduce(mine, phase="gradients").tolist()
         weight = self._comm.size * num_seeds / max(seeds, 1.0)
         (loss * weight).backward()
+        self._count()
         return StepLoss(total_loss / max(seeds, 1.0), int(seeds))
+
+    def _count(self) -> None:
+        """DDP's own sum, which passes the communicator by."""
+        if isinstance(self._comm, Recorder):
+            nbytes = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+            self._comm.traffic.add("gradients", _as_ring(self._comm, nbytes))
+
+
+def _as_ring(comm: Communicator, nbytes: int) -> Counts:
+    """What DDP sends for a sum over the ranks, counted as a `Recorder` counts one."""
+    steps = 2 * (comm.size - 1)
+    return Counts(1, steps, steps, steps * nbytes // comm.size, steps * nbytes // comm.size)
 
 
 def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
