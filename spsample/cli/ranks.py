@@ -194,9 +194,12 @@ def is_told_here(error: BaseException, rank: int) -> bool:
     return told_by is None or told_by == rank or isinstance(error, CommunicationError)
 
 
-def check_rank_options(options: RankOptions) -> None:
-    """Refuse options that contradict each other, before anything is loaded."""
+def check_rank_options(options: RankOptions, ranks: int) -> None:
+    """Refuse options that contradict each other or do not fit the ranks, before anything is loaded."""
     if options.partitioned:
+        if options.replication < 1 or (ranks > 1 and ranks % options.replication):
+            given, expected = f"{options.replication} on {ranks} ranks", f"a divisor of {ranks}"
+            raise InputError(argument="--replication", given=given, expected=expected)
         return
     given = {"replication": options.replication != 1, "replicate_hubs": bool(options.replicate_hubs)}
     given |= {"feature_dtype": options.feature_dtype is not None, "algorithm": options.algorithm != "column"}

@@ -207,6 +207,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
 
     with failing_together(comm):
         _check_options(given)
+        check_rank_options(RankOptions.of(given), comm.size)
     ranks = RanksData(comm, RankOptions.of(given)) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
@@ -400,7 +401,6 @@ def _check_options(given: dict[str, Any]) -> None:
 
         require_tensorboard()  # before there is a folder
     require_int("seeds", given["seeds"], minimum=1)
-    check_rank_options(RankOptions.of(given))
 
 
 def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:
