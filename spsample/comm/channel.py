@@ -18,7 +18,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import CommunicationError, RankError, on_rank
+from spsample.errors import CommunicationError, RankError, on_rank, told_by
 
 HEADER_WORDS = 8
 """Words of a header: the status, and the counts of up to seven arrays."""
@@ -214,7 +214,7 @@ def _raise_together(world: Communicator, failure: BaseException | None) -> None:
     }
     rank, first = min(errors.items())
     everywhere = len(errors) == world.size and len({str(error) for error in errors.values()}) == 1
-    raise (first if everywhere else on_rank(first, rank)) from failure
+    raise told_by(first if everywhere else on_rank(first, rank), rank) from failure
 
 
 def _pickled(error: BaseException, rank: int) -> bytes:

@@ -171,6 +171,28 @@ class PartitionedGraph(SharedGraph):
         other._operands = {}
         return other
 
+    def normalized(self, kind: str) -> PartitionedGraph:
+        """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
+
+        Raises
+        ------
+        InputError
+            If `kind` is not "row", or the graph stores weights.
+        """
+        require_choice("kind", kind, ("row",))
+        if self.weighting == "weighted":
+            raise InputError(
+                argument="graph",
+                given="a partitioned graph that stores weights",
+                expected="one without",
+                hint="Normalise before it is stored: Graph.normalized, or spsample convert --normalize row.",
+            )
+        other = copy.copy(self)
+        other._rows = copy.copy(self._rows)
+        other._rows.weighting = "row"
+        other._parts, other._operands = {}, {}
+        return other
+
     def operand(self, backend: str | None = None) -> GraphOperand:
         """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called."""
         chosen = get_backend(backend)
