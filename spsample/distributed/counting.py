@@ -1,0 +1,228 @@
+"""Counts of a bulk, exactly, and what its batches have in common with those that are predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.distributed.counts import HopCounts, RankCounts
+from spsample.distributed.frontiers import (
+    SPARE_DRAWS,
+    BlockRows,
+    Frontier,
+    balanced_starts,
+    distinct,
+    equal_starts,
+    expected_draws,
+    frontiers,
+    merged_columns,
+    piece_of_draws,
+    tally,
+)
+from spsample.distributed.model import DrawLaw, draw_law
+from spsample.distributed.shape import FloatArray, GridShape
+from spsample.sampling import BulkSample, Sampler
+
+
+@dataclass(frozen=True, eq=False)
+class BatchTallies:
+    """What each of k batches needs of which block row (k, p/c), and has in which column's stages (k, c).
+
+    Positions, sums and partials, which take longer to count, may be those of the first batches only.
+    """
+
+    pairs: FloatArray
+    edges: FloatArray
+    positions: FloatArray
+    sums: FloatArray
+    sources: FloatArray
+    partials: FloatArray
+    partial_rows: FloatArray
+    partial_edges: FloatArray
+
+
+def tally_batches(
+    graph: Any,
+    frontier: Frontier,
+    sampler: Sampler,
+    s: int,
+    blocks: BlockRows,
+    shape: GridShape,
+    *,
+    staged: bool,
+    merged_batches: int | None = None,
+    spare: float = SPARE_DRAWS,
+) -> BatchTallies:
+    """Tallies of one layer.
+
+    Those of stages are 0 unless `staged`, those of draws and sums where the law has none. What needs the columns of
+    entries is counted of the first `merged_batches` only. `spare` is as of `piece_of_draws`.
+    """
+    k, law = len(frontier.sources), draw_law(sampler, graph.weighting)
+    batch, owners = frontier.batch, blocks.owners(frontier.vertices)
+    columns = np.where(owners >= 0, shape.stage_columns[owners], -1)
+    by_block, by_column = (k, blocks.count), (k, shape.replication)
+    few = frontier if law == "row" or merged_batches is None else frontier.first(merged_batches)
+    return BatchTallies(
+        pairs=tally(batch, owners, by_block),
+        edges=tally(batch, owners, by_block, frontier.edges),
+        positions=_positions(graph, few, sampler, (s, spare), owners[: len(few.batch)], blocks.count),
+        sums=_sums(graph, few, law, owners[: len(few.batch)], blocks.count),
+        sources=frontier.sources.astype(np.float64),
+        partials=_partials(graph, few, law, columns[: len(few.batch)], shape.replication, staged),
+        partial_rows=tally(batch, columns, by_column) if law == "row" else np.ones(by_column),
+        partial_edges=tally(batch, columns, by_column, frontier.edges),
+    )
+
+
+def _positions(
+    graph: Any,
+    frontier: Frontier,
+    sampler: Sampler,
+    size: tuple[int, float],
+    owners: Int64Array,
+    num_blocks: int,
+) -> FloatArray:
+    """Entry law: draws go where the frontier's entries are. FastGCN's go to ranges of columns of equal totals."""
+    law, by_block = draw_law(sampler, graph.weighting), (len(frontier.sources), num_blocks)
+    if law == "graph":
+        count = size[0] if sampler.replace else piece_of_draws(*size)
+        return np.full(by_block, count / num_blocks)
+    if law != "entry":
+        return np.zeros(by_block)
+    entries = np.bincount(frontier.batch, frontier.degrees, by_block[0])
+    drawn = expected_draws(graph, frontier, size[0], replace=sampler.replace, spare=size[1])
+    here = tally(frontier.batch, owners, by_block, frontier.degrees)
+    return here * (drawn / np.maximum(entries, 1.0))[:, None]
+
+
+def _sums(graph: Any, frontier: Frontier, law: DrawLaw, owners: Int64Array, num_blocks: int) -> FloatArray:
+    by_block = (len(frontier.sources), num_blocks)
+    return np.zeros(by_block) if law != "column" else merged_columns(graph, frontier, owners, by_block)
+
+
+def _partials(
+    graph: Any, frontier: Frontier, law: DrawLaw, columns: Int64Array, num_columns: int, staged: bool
+) -> FloatArray:
+    by_column = (len(frontier.sources), num_columns)
+    if not staged or law == "graph":
+        return np.zeros(by_column)
+    if law == "row":
+        return tally(frontier.batch, columns, by_column, frontier.degrees)
+    return merged_columns(graph, frontier, columns, by_column)
+
+
+class Folding(Protocol):
+    """How numbers of batches become numbers of ranks."""
+
+    def by_rank(self, per_batch: FloatArray) -> FloatArray:
+        """(p, ...): from (k, ...)."""
+        ...
+
+    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+        """Distinct rows and their entries by rank, or by row group, and block row."""
+        ...
+
+
+def hop_counts(
+    folding: Folding, tallies: BatchTallies, frontier: Frontier, blocks: BlockRows, shape: GridShape, most_sources: int
+) -> HopCounts:
+    """Counts of one layer, by rank."""
+    rows, row_entries = folding.distinct_rows(frontier, blocks, grouped=False)
+    group_rows, group_entries = folding.distinct_rows(frontier, blocks, grouped=True)
+    return HopCounts(
+        pairs=folding.by_rank(tallies.pairs),
+        edges=folding.by_rank(tallies.edges),
+        rows=rows,
+        row_entries=row_entries,
+        positions=folding.by_rank(tallies.positions),
+        sums=folding.by_rank(tallies.sums),
+        sources=folding.by_rank(tallies.sources),
+        most_sources=most_sources,
+        group_rows=group_rows,
+        group_entries=group_entries,
+        partials=_of_stages(shape, folding.by_rank(tallies.partials)),
+        partial_rows=_of_stages(shape, folding.by_rank(tallies.partial_rows)),
+        partial_edges=_of_stages(shape, folding.by_rank(tallies.partial_edges)),
+    )
+
+
+def _of_stages(shape: GridShape, by_rank: FloatArray) -> FloatArray:
+    """(p,): what rank (i, j) has of row group i's batches, from what each rank's batches have in column j's stages."""
+    c = shape.replication
+    sums: FloatArray = by_rank.reshape(shape.num_blocks, c, c).sum(axis=1).reshape(shape.ranks)
+    return sums
+
+
+class _Counted:
+    """The batches of a bulk go to ranks by their position."""
+
+    def __init__(self, shape: GridShape) -> None:
+        self._shape = shape
+
+    def by_rank(self, per_batch: FloatArray) -> FloatArray:
+        p = self._shape.ranks
+        return np.stack([per_batch[rank::p].sum(axis=0) for rank in range(p)])
+
+    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+        groups = frontier.batch % self._shape.ranks // (self._shape.replication if grouped else 1)
+        size = self._shape.num_blocks if grouped else self._shape.ranks
+        group, vertices, degrees = distinct(groups, frontier)
+        owners, cells = blocks.owners(vertices), (size, blocks.count)
+        return tally(group, owners, cells), tally(group, owners, cells, degrees)
+
+
+def count_bulk(
+    graph: Any, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, staged: bool = True
+) -> RankCounts:
+    """Counts of a given bulk on a grid, exact but for the draws of layer-wise samplers, which a bulk does not tell.
+
+    Parameters
+    ----------
+    graph : Graph
+        The whole A.
+    bulk : BulkSample
+        All its batches, in one process: the rank of a batch is its position modulo p.
+    shape : GridShape
+    blocks : BlockRows, optional
+        Block rows of A; by default those with about the same number of entries.
+    staged : bool
+        Also count what only the algorithms in stages need.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> bulk = sp.bulk_sample(graph, range(256), sp.GraphSAGE([5, 5]), batch_size=32)
+    >>> counts = count_bulk(graph, bulk, GridShape(4, 2))
+    >>> counts.hops[0].pairs.sum().item(), counts.hops[0].pairs.shape
+    (256.0, (4, 2))
+    """
+    blocks = BlockRows(balanced_starts(graph, shape.num_blocks)) if blocks is None else blocks
+    folding, hops = _Counted(shape), []
+    for frontier, s in zip(frontiers(graph, bulk), bulk.sampler.sizes, strict=True):
+        tallies = tally_batches(graph, frontier, bulk.sampler, s, blocks, shape, staged=staged)
+        hops.append(hop_counts(folding, tallies, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
+    return RankCounts(
+        shape=shape,
+        batches=shape.batches(len(bulk)),
+        hops=tuple(hops),
+        inputs=folding.by_rank(tally_inputs(bulk, graph.num_nodes, shape)),
+        block_rows=np.diff(blocks.starts).astype(np.float64),
+        block_entries=np.diff(graph.indptr[blocks.starts]).astype(np.float64),
+    )
+
+
+def tally_inputs(bulk: BulkSample, num_nodes: int, shape: GridShape) -> FloatArray:
+    """(k, p/c): src vertices of layer 1 of each batch, by the block of features that they lie in."""
+    layer, blocks = bulk.layers[0], BlockRows(equal_starts(num_nodes, shape.num_blocks))
+    sizes = layer.src_ranges.size
+    batch = np.repeat(np.arange(len(sizes)), sizes)
+    at = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
+    return tally(batch, blocks.owners(layer.src[at].astype(np.int64)), (len(sizes), blocks.count))
+
+
+__all__ = ["BatchTallies", "Folding", "count_bulk", "hop_counts", "tally_batches", "tally_inputs"]

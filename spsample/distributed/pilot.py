@@ -1,0 +1,432 @@
+"""`Pilot`: a few batches that are sampled on one machine, and the counts of bulks on any grid that they promise."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from spsample.backends.protocol import Int64Array
+from spsample.distributed.counting import hop_counts, tally_batches, tally_inputs
+from spsample.distributed.counts import RankCounts
+from spsample.distributed.frontiers import (
+    SPARE_DRAWS,
+    BlockRows,
+    Frontier,
+    balanced_starts,
+    distinct,
+    frontiers,
+    hub_rows,
+    tally,
+)
+from spsample.distributed.shape import FloatArray, GridShape
+from spsample.distributed.visits import Visits
+from spsample.errors import InputError
+from spsample.sampling import BulkSample, GraphSAGE, LayerwiseSampler, Sampler, bulk_sample
+from spsample.sampling.arguments import check_arguments
+from spsample.sparse import keys
+from spsample.sparse.checks import require_int
+
+FIRST_PILOTS, MOST_PILOTS = 2, 64
+MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
+MOST_EDGES, MOST_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """What of a graph and its features decides memory and bytes.
+
+    Attributes
+    ----------
+    num_nodes, num_edges : int
+        n, and the number of entries.
+    id_bytes, weight_bytes : int
+        Of an entry: 4 or 8, and 0, 4 or 8.
+    feature_bytes : int
+        Of a vertex; 0 without features.
+    weighting : str
+        As of `Graph`.
+    most_neighbours : int
+        Entries of the longest row.
+    """
+
+    num_nodes: int
+    num_edges: int
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    feature_bytes: int = 0
+    weighting: str = "unweighted"
+    most_neighbours: int = 0
+
+    @classmethod
+    def of(cls, graph: Any, feature_bytes: int = 0) -> GraphProfile:
+        """Of a graph that is here.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
+        3
+        """
+        return cls(
+            graph.num_nodes,
+            graph.num_edges,
+            graph.indices.itemsize,
+            0 if graph.data is None else graph.data.itemsize,
+            feature_bytes,
+            graph.weighting,
+            int(np.diff(graph.indptr).max(initial=0)),
+        )
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry of A."""
+        return self.id_bytes + self.weight_bytes
+
+
+class _Layer(NamedTuple):
+    frontier: Frontier
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Batches sampled here, and how bulks on a cluster follow from them.
+
+    Where the graph is not here, the pilots come from a smaller one of the same kind (`scaled_pilot`): every number of
+    vertices, seeds and edges is `scale` times as large in the graph that is planned for.
+
+    Attributes
+    ----------
+    profile : GraphProfile
+        Of the graph that is planned for.
+    sampler : Sampler
+        That is planned for.
+    batch_size, num_batches : int
+        b, and the batches of an epoch.
+    graph : Graph
+        That the pilots were sampled from.
+    bulk : BulkSample
+        The pilots.
+    scale : float
+    seconds : float
+        Time that they took.
+    """
+
+    profile: GraphProfile
+    sampler: Sampler
+    batch_size: int
+    num_batches: int
+    graph: Any
+    bulk: BulkSample
+    scale: float = 1.0
+    seconds: float = 0.0
+    _visits: dict[tuple[int, int], tuple[Visits, Visits]] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_seeds(self) -> int:
+        """Seeds of an epoch, about."""
+        return self.num_batches * self.batch_size
+
+    @cached_property
+    def _layers(self) -> list[_Layer]:
+        """Frontiers of the pilots, nearest the seeds first, and s of the layer that was sampled."""
+        sizes = self.bulk.sampler.sizes
+        return [_Layer(one, s) for one, s in zip(frontiers(self.graph, self.bulk), sizes, strict=True)]
+
+    def blocks(self, shape: GridShape, hub_budget: int = 0) -> BlockRows:
+        """Block rows of the graph that the pilots were sampled from."""
+        hubs = hub_rows(self.graph, int(hub_budget / self.scale), self.profile.entry_bytes)
+        return BlockRows(balanced_starts(self.graph, shape.num_blocks), hubs)
+
+    def counts(
+        self, shape: GridShape, bulk_size: int, *, staged: bool = True, blocks: BlockRows | None = None
+    ) -> RankCounts:
+        """Predicted counts of a bulk.
+
+        Ranks differ as independent sums of batches would: their counts are the expected order statistics of a normal
+        distribution with the pilots' deviation.
+
+        Parameters
+        ----------
+        shape : GridShape
+        bulk_size : int
+            Batches over all ranks.
+        staged : bool
+            Also predict what only the algorithms in stages need.
+        blocks : BlockRows, optional
+            By default those with about the same number of entries, without hubs.
+        """
+        blocks = self.blocks(shape) if blocks is None else blocks
+        return self.on(shape, blocks, staged=staged).counts(bulk_size)
+
+    def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
+        """The pilots' tallies on one grid, for counts of bulks of several sizes."""
+        return GridPilot(self, shape, blocks, staged=staged)
+
+    def visits(self, hop: int, blocks: BlockRows) -> tuple[Visits, Visits]:
+        """How often batches visit vertices, and entries of their rows, that are no hubs; kept."""
+        key = (hop, len(blocks.hubs))
+        if key not in self._visits:
+            self._visits[key] = _visits(self.graph, self._layers[hop].frontier, blocks)
+        return self._visits[key]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of a batch's sampled edges and vertices over their mean."""
+        sizes = sum((one.entry_ranges.size + one.src_ranges.size for one in self.bulk.layers), np.zeros(len(self.bulk)))
+        if len(sizes) < 2 or sizes.mean() == 0:
+            return 0.0
+        return float(sizes.std(ddof=1) / sizes.mean()) / sqrt(self.scale)
+
+
+def _visits(graph: Any, frontier: Frontier, blocks: BlockRows) -> tuple[Visits, Visits]:
+    batches = len(frontier.sources)
+    _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
+    kept = blocks.owners(vertices) >= 0
+    order = np.sort(frontier.vertices)
+    times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
+    found = np.bincount(times[kept], minlength=batches + 1).astype(np.float64)
+    entries = np.bincount(times[kept], degrees[kept], batches + 1)
+    found[0] = graph.num_nodes - len(blocks.hubs) - found.sum()
+    hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
+    entries[0] = graph.num_edges - hub_entries - entries.sum()
+    return Visits(found), Visits(entries)
+
+
+class GridPilot:
+    """The pilots' tallies on one grid.
+
+    Parameters
+    ----------
+    pilot : Pilot
+    shape : GridShape
+    blocks : BlockRows
+        Of the graph that the pilots were sampled from.
+    staged : bool
+        Also what only the algorithms in stages need.
+    """
+
+    def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> None:
+        self._pilot, self._shape, self._blocks = pilot, shape, blocks
+        graph, sampler = pilot.graph, pilot.bulk.sampler
+        self._tallies = [
+            tally_batches(
+                graph,
+                one.frontier,
+                sampler,
+                one.size,
+                blocks,
+                shape,
+                staged=staged,
+                merged_batches=MERGED_BATCHES,
+                spare=SPARE_DRAWS / pilot.scale,
+            )
+            for one in pilot._layers
+        ]
+        self._inputs = tally_inputs(pilot.bulk, graph.num_nodes, shape)
+
+    def counts(self, bulk_size: int) -> RankCounts:
+        """Predicted counts of a bulk of so many batches over all ranks."""
+        pilot, shape, blocks = self._pilot, self._shape, self._blocks
+        hops = []
+        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot._layers, strict=True)):
+            folding = _Predicted(pilot, shape, bulk_size, hop)
+            most = ceil(pilot.scale * int(layer.frontier.sources.max(initial=0)))
+            hops.append(hop_counts(folding, tallies, layer.frontier, blocks, shape, most))
+        rows, entries = np.diff(blocks.starts), np.diff(pilot.graph.indptr[blocks.starts])
+        return RankCounts(
+            shape=shape,
+            batches=shape.batches(bulk_size),
+            hops=tuple(hops),
+            inputs=_Predicted(pilot, shape, bulk_size, 0).by_rank(self._inputs),
+            block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
+            block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
+        )
+
+
+class _Predicted:
+    """The batches of ranks are like the pilots, in the mean."""
+
+    def __init__(self, pilot: Pilot, shape: GridShape, bulk_size: int, hop: int) -> None:
+        self._pilot, self._hop, self._shape = pilot, hop, shape
+        self._batches = shape.batches(bulk_size)
+        self._groups = shape.group_batches(bulk_size)
+
+    def by_rank(self, per_batch: FloatArray) -> FloatArray:
+        mean = per_batch.mean(axis=0) * self._pilot.scale
+        return np.multiply.outer(_varied(self._batches, self._batches, self._pilot.deviation), mean)
+
+    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+        batches = self._groups if grouped else self._batches
+        vertices, entries = self._pilot.visits(self._hop, blocks)
+        by_block, by_entries = _block_shares(frontier, blocks)
+        united = [self._united(curve, batches) for curve in (vertices, entries)]
+        return np.outer(united[0], by_block), np.outer(united[1], by_entries)
+
+    def _united(self, curve: Visits, batches: Int64Array) -> FloatArray:
+        """Distinct things of each rank's batches. The seeds of batches are distinct from each other."""
+        few = {int(j) for j in batches}
+        if self._hop == 0:
+            sizes = {j: curve.distinct(1) * j for j in few}
+        else:
+            sizes = {j: curve.distinct(j) for j in few}
+        united = np.array([sizes[int(j)] for j in batches]) * self._pilot.scale
+        return _varied(united, batches, self._pilot.deviation)
+
+
+def _block_shares(frontier: Frontier, blocks: BlockRows) -> tuple[FloatArray, FloatArray]:
+    """Of the distinct rows of the pilots and of their entries, the share of each block row."""
+    group, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
+    owners, cells = blocks.owners(vertices), (1, blocks.count)
+    rows, entries = tally(group, owners, cells)[0], tally(group, owners, cells, degrees)[0]
+    return rows / max(rows.sum(), 1.0), entries / max(entries.sum(), 1.0)
+
+
+def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
+    """Ranks of different luck: expected order statistics (Blom), of the deviation of a mean of so many batches."""
+    p = len(batches)
+    scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
+    return np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
+
+
+def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:
+    """Sample a pilot on a graph that is here: the first batches of a fixed order, at most 64.
+
+    Parameters
+    ----------
+    graph : Graph
+    seeds : array-like of int
+        Of an epoch.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES` or `FastGCN`.
+    batch_size : int
+    feature_bytes : int
+        Of a vertex.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32)
+    >>> len(pilot.bulk), pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    (32, 256.0)
+    """
+    _require_known(sampler)
+    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    if len(ids) == 0:
+        raise InputError(argument="seeds", given="none", expected="at least one seed")
+    start = time.perf_counter()
+    bulk = _pilot_bulk(graph, ids, sampler, min(batch_size, len(ids)))
+    return Pilot(
+        profile=GraphProfile.of(graph, feature_bytes),
+        sampler=sampler,
+        batch_size=batch_size,
+        num_batches=-(-len(ids) // batch_size),
+        graph=graph,
+        bulk=bulk,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _require_known(sampler: Sampler) -> None:
+    if not isinstance(sampler, (GraphSAGE, LayerwiseSampler)):
+        raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
+
+
+def _pilot_bulk(graph: Any, ids: Int64Array, sampler: Sampler, batch_size: int) -> BulkSample:
+    """As many full batches as are cheap, told by the first two; all seeds where there is not one full batch."""
+    order = ids[keys.shuffle(len(ids), 0, 0)]
+    full = len(ids) // batch_size
+    first = bulk_sample(graph, order[: min(full, FIRST_PILOTS) * batch_size], sampler, batch_size=batch_size)
+    batches = max(len(first), 1)
+    cheap = MOST_EDGES * batches // max(first.num_edges, 1)
+    if isinstance(sampler, LayerwiseSampler):
+        entries = sum(int(one.degrees.sum()) for one in frontiers(graph, first))
+        cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
+    pilots = min(full, MOST_PILOTS, max(cheap, FIRST_PILOTS))
+    return bulk_sample(graph, order[: pilots * batch_size], sampler, batch_size=batch_size)
+
+
+def scaled_pilot(
+    smaller: Any,
+    sampler: Sampler,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    num_seeds: int,
+    batch_size: int,
+    feature_bytes: int = 0,
+) -> Pilot:
+    """A pilot for a graph that is not here, on a smaller one like it.
+
+    Assumed: the smaller graph has the degrees of the other one, and seeds are spread over it evenly. What a batch of b
+    seeds on n vertices visits is then, with every number divided by `scale`, what a batch of b / scale seeds visits on
+    n / scale vertices (fanouts stay, layer sizes are divided too): whether a vertex is visited depends on the share of
+    its neighbours that are. The longest rows of a real graph grow with it; those of the smaller one do not.
+
+    Parameters
+    ----------
+    smaller : Graph
+        With about the same average degree, weighted or not as the other one is.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES` or `FastGCN`.
+    num_nodes, num_edges : int
+        Of the graph that is planned for.
+    num_seeds, batch_size : int
+        Of an epoch, and of a batch.
+    feature_bytes : int
+        Of a vertex.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> smaller = sp.load_dataset("rmat:12,8").graph
+    >>> size = {"num_nodes": 10**6, "num_edges": 15 * 10**6}
+    >>> pilot = scaled_pilot(smaller, sp.GraphSAGE([5]), **size, num_seeds=10**5, batch_size=1024)
+    >>> pilot.num_batches, pilot.scale, pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    (98, 256.0, 8192.0)
+    """
+    _require_known(sampler)
+    scale = max(require_int("num_nodes", num_nodes, minimum=1) / smaller.num_nodes, 1.0)
+    batch_size = require_int("batch_size", batch_size, minimum=1)
+    few = max(round(batch_size / scale), 1)
+    scale = batch_size / few
+    pilot = sample_pilot(smaller, np.arange(smaller.num_nodes), _with_sizes(sampler, scale), batch_size=few)
+    profile = replace(
+        pilot.profile,
+        num_nodes=num_nodes,
+        num_edges=require_int("num_edges", num_edges, minimum=0),
+        id_bytes=4 if num_nodes < 2**31 else 8,
+        feature_bytes=feature_bytes,
+    )
+    num_batches = -(-require_int("num_seeds", num_seeds, minimum=1) // batch_size)
+    return replace(
+        pilot, profile=profile, sampler=sampler, batch_size=batch_size, num_batches=num_batches, scale=scale, _visits={}
+    )
+
+
+def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
+    """With layer sizes divided; fanouts stay."""
+    if not isinstance(sampler, LayerwiseSampler):
+        return sampler
+    sizes = [max(round(s / scale), 1) for s in sampler.sizes]
+    return type(sampler)(sizes, **sampler.options())
+
+
+__all__ = ["GraphProfile", "GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]
