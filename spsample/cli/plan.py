@@ -1,4 +1,4 @@
-"""``spsample plan``: what bulks of a sampler take, and how many batches fit."""
+"""``spsample plan``: what bulks of a sampler take, how many batches fit, and what a job takes on a cluster."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spsample.cli import sampling
+from spsample.cli import cluster, sampling
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.errors import InputError
 
 if TYPE_CHECKING:
     from spsample.sampling import BulkPlan
@@ -22,13 +23,17 @@ Examples:
 * `spsample plan rmat:16,16`
 * `spsample plan rmat:16,16 --sampler ladies --layer-sizes 512,512 --memory-budget 2GiB`
 * `spsample plan planted:20000 --fanouts 15,10 --bulk-size 8 --json`
+* `spsample plan graphs/products --ranks 16 --memory-per-rank 40GB --links perlmutter --model-size 4MB`
+* `spsample plan --like rmat --num-nodes 111000000 --average-degree 29 --feature-bytes 512 --ranks 64`
 """
 _SIZES = (1, 8, 64, 512)
 
 
 @as_typed()
 def plan(
-    source: sampling.Source,
+    source: Annotated[
+        str | None, typer.Argument(help="Whatever `spsample train` takes: a path, or the name of a data set.")
+    ] = None,
     sampler: sampling.SamplerName = "graphsage",
     fanouts: sampling.Fanouts = None,
     layer_sizes: sampling.LayerSizes = None,
@@ -40,12 +45,45 @@ def plan(
     bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of so many batches.")] = None,
     prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
     config: Annotated[str | None, ConfigOption] = None,
+    ranks: cluster.Ranks = None,
+    replication: cluster.Replication = "all",
+    memory_per_rank: cluster.MemoryPerRank = "40GB",
+    links: cluster.LinksName = "perlmutter",
+    alpha: cluster.Alpha = None,
+    bandwidth: cluster.Bandwidth = None,
+    ranks_per_node: cluster.RanksPerNode = None,
+    threads_per_rank: cluster.ThreadsPerRank = 8,
+    algorithm: cluster.AlgorithmName = "column",
+    replicate_hubs: cluster.ReplicateHubs = None,
+    model_size: cluster.ModelSize = None,
+    feature_bytes: cluster.FeatureBytes = None,
+    like: cluster.Like = None,
+    num_nodes: cluster.NumNodes = None,
+    average_degree: cluster.AverageDegree = None,
+    num_seeds: cluster.NumSeeds = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
 ) -> None:
     """Predict the memory of bulks, and the largest number of batches that fits in a budget.
 
-    A few pilot batches are sampled for it. Features are counted where the source has some.
+    A few pilot batches are sampled for it. Features are counted where the source has some. With --ranks: memory of a
+    rank, the largest bulk, bytes and time per phase on a cluster, for each replication.
     """
+    size = cluster.GraphSize(like, num_nodes, average_degree, num_seeds)
+    if ranks is None:
+        cluster.refuse_cluster_options(
+            {
+                "replicate_hubs": replicate_hubs,
+                "ranks_per_node": ranks_per_node,
+                "alpha": alpha,
+                "bandwidth": bandwidth,
+                "model_size": model_size,
+                "feature_bytes": feature_bytes,
+                **vars(size),
+            }
+        )
+        wanted = _Local(memory_budget, bulk_size, prefetch, edge_ids)
+        made = make_local(source, seeds, sampling.make_sampler(sampler, fanouts, layer_sizes, layout), batch_size, wanted)
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
     from spsample.sampling.planner import default_budget

@@ -244,7 +244,7 @@ class _Planned:
         return memory, phases
 
     def plan(self) -> GridPlan:
-        p, limit = self._shape.ranks, self._cluster.memory_per_rank
+        p = self._shape.ranks
         whole = -(-self._pilot.num_batches // p)  # of an epoch, in multiples of p
         largest = self._largest(whole)
         if largest == 0:

@@ -56,8 +56,8 @@ class Traffic:
 
     def scaled(self, factor: float) -> Traffic:
         """The same, so many times."""
-        numbers = (factor * one for one in (self.sent, self.received, self.messages))
-        return Traffic(self.phase, self.kind, self.scope, *numbers, factor * self.serial)
+        sent, received, messages = factor * self.sent, factor * self.received, factor * self.messages
+        return Traffic(self.phase, self.kind, self.scope, sent, received, messages, factor * self.serial)
 
 
 def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
@@ -102,13 +102,13 @@ def answered(shape: GridShape, needed: FloatArray) -> FloatArray:
 def request(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
     """Bytes `needed[r, i]` from rank r to the owner of block row i in its column group."""
     sent, received = asked(shape, needed), answered(shape, needed)
-    return _all_to_all(phase, "request", sent, received, asked(shape, needed > 0))
+    return _all_to_all(phase, "request", sent, received, asked(shape, np.sign(needed)))
 
 
 def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
     """The other way: bytes `needed[r, i]` from the owner of block row i to rank r."""
     sent, received = answered(shape, needed), asked(shape, needed)
-    return _all_to_all(phase, "reply", sent, received, answered(shape, needed > 0))
+    return _all_to_all(phase, "reply", sent, received, answered(shape, np.sign(needed)))
 
 
 def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> Traffic:

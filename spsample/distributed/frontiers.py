@@ -40,8 +40,8 @@ class Frontier:
     def first(self, batches: int) -> Frontier:
         """The same of the first batches only."""
         end = int(np.searchsorted(self.batch, batches))
-        rows = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
-        return Frontier(*rows, self.sources[:batches])
+        batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
+        return Frontier(batch, vertices, edges, degrees, self.sources[:batches])
 
 
 def frontiers(graph: Any, bulk: BulkSample) -> list[Frontier]:

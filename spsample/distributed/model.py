@@ -139,14 +139,21 @@ def bulk_traffic(
     InputError
         If there is no such algorithm.
     """
-    if algorithm not in ALGORITHMS:
-        raise InputError(argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(ALGORITHMS))
+    require_algorithm(algorithm)
     if counts.shape.num_blocks == 1:
         sampling: list[Traffic] = []
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
+
+
+def require_algorithm(name: str) -> Algorithm:
+    """Return the name of an algorithm, or refuse it."""
+    for algorithm in ALGORITHMS:
+        if name == algorithm:
+            return algorithm
+    raise InputError(argument="algorithm", given=repr(name), expected="one of " + ", ".join(ALGORITHMS))
 
 
 def _layer(
@@ -382,4 +389,4 @@ def _summed(traffic: list[Traffic]) -> PhaseBytes:
     )
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "PhaseBytes", "Wire", "bulk_traffic", "by_phase", "draw_law"]
+__all__ = ["ALGORITHMS", "Algorithm", "PhaseBytes", "Wire", "bulk_traffic", "by_phase", "draw_law", "require_algorithm"]

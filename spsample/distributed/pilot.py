@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from spsample.backends.protocol import Int64Array
@@ -25,7 +26,7 @@ from spsample.distributed.frontiers import (
     tally,
 )
 from spsample.distributed.shape import FloatArray, GridShape
-from spsample.distributed.visits import Visits
+from spsample.distributed.visits import BlockVisits
 from spsample.errors import InputError
 from spsample.sampling import BulkSample, GraphSAGE, LayerwiseSampler, Sampler, bulk_sample
 from spsample.sampling.arguments import check_arguments
@@ -90,8 +91,20 @@ class GraphProfile:
 
 
 class _Layer(NamedTuple):
+    """A frontier of the pilots and s of it; its distinct vertices, their degrees, how many batches have each."""
+
     frontier: Frontier
     size: int
+    vertices: Int64Array
+    degrees: Int64Array
+    times: Int64Array
+
+
+def _layer(frontier: Frontier, size: int) -> _Layer:
+    _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
+    order = np.sort(frontier.vertices)
+    times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
+    return _Layer(frontier, size, vertices, degrees, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +139,6 @@ class Pilot:
     bulk: BulkSample
     scale: float = 1.0
     seconds: float = 0.0
-    _visits: dict[tuple[int, int], tuple[Visits, Visits]] = field(default_factory=dict, repr=False)
 
     @property
     def num_seeds(self) -> int:
@@ -134,10 +146,10 @@ class Pilot:
         return self.num_batches * self.batch_size
 
     @cached_property
-    def _layers(self) -> list[_Layer]:
-        """Frontiers of the pilots, nearest the seeds first, and s of the layer that was sampled."""
+    def layers(self) -> list[_Layer]:
+        """Frontiers of the pilots, nearest the seeds first."""
         sizes = self.bulk.sampler.sizes
-        return [_Layer(one, s) for one, s in zip(frontiers(self.graph, self.bulk), sizes, strict=True)]
+        return [_layer(one, s) for one, s in zip(frontiers(self.graph, self.bulk), sizes, strict=True)]
 
     def blocks(self, shape: GridShape, hub_budget: int = 0) -> BlockRows:
         """Block rows of the graph that the pilots were sampled from."""
@@ -169,34 +181,28 @@ class Pilot:
         """The pilots' tallies on one grid, for counts of bulks of several sizes."""
         return GridPilot(self, shape, blocks, staged=staged)
 
-    def visits(self, hop: int, blocks: BlockRows) -> tuple[Visits, Visits]:
-        """How often batches visit vertices, and entries of their rows, that are no hubs; kept."""
-        key = (hop, len(blocks.hubs))
-        if key not in self._visits:
-            self._visits[key] = _visits(self.graph, self._layers[hop].frontier, blocks)
-        return self._visits[key]
-
     @property
     def deviation(self) -> float:
         """Standard deviation of a batch's sampled edges and vertices over their mean."""
         sizes = sum((one.entry_ranges.size + one.src_ranges.size for one in self.bulk.layers), np.zeros(len(self.bulk)))
-        if len(sizes) < 2 or sizes.mean() == 0:
-            return 0.0
-        return float(sizes.std(ddof=1) / sizes.mean()) / sqrt(self.scale)
+        return relative_deviation(sizes) / sqrt(self.scale)
 
 
-def _visits(graph: Any, frontier: Frontier, blocks: BlockRows) -> tuple[Visits, Visits]:
-    batches = len(frontier.sources)
-    _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
-    kept = blocks.owners(vertices) >= 0
-    order = np.sort(frontier.vertices)
-    times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
-    found = np.bincount(times[kept], minlength=batches + 1).astype(np.float64)
-    entries = np.bincount(times[kept], degrees[kept], batches + 1)
-    found[0] = graph.num_nodes - len(blocks.hubs) - found.sum()
+def relative_deviation(sizes: NDArray[Any]) -> float:
+    """Standard deviation over the mean; 0 where there is none."""
+    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+
+
+def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
+    """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
+    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
+    rows = tally(layer.times, owners, shape)
+    entries = tally(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
-    entries[0] = graph.num_edges - hub_entries - entries.sum()
-    return Visits(found), Visits(entries)
+    return (
+        BlockVisits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
+        BlockVisits(entries, graph.num_edges - hub_entries - entries.sum()),
+    )
 
 
 class GridPilot:
@@ -227,16 +233,17 @@ class GridPilot:
                 merged_batches=MERGED_BATCHES,
                 spare=SPARE_DRAWS / pilot.scale,
             )
-            for one in pilot._layers
+            for one in pilot.layers
         ]
+        self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
         self._inputs = tally_inputs(pilot.bulk, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
         """Predicted counts of a bulk of so many batches over all ranks."""
         pilot, shape, blocks = self._pilot, self._shape, self._blocks
         hops = []
-        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot._layers, strict=True)):
-            folding = _Predicted(pilot, shape, bulk_size, hop)
+        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot.layers, strict=True)):
+            folding = _Predicted(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
             most = ceil(pilot.scale * int(layer.frontier.sources.max(initial=0)))
             hops.append(hop_counts(folding, tallies, layer.frontier, blocks, shape, most))
         rows, entries = np.diff(blocks.starts), np.diff(pilot.graph.indptr[blocks.starts])
@@ -244,7 +251,7 @@ class GridPilot:
             shape=shape,
             batches=shape.batches(bulk_size),
             hops=tuple(hops),
-            inputs=_Predicted(pilot, shape, bulk_size, 0).by_rank(self._inputs),
+            inputs=_Predicted(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
             block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
             block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
         )
@@ -253,46 +260,47 @@ class GridPilot:
 class _Predicted:
     """The batches of ranks are like the pilots, in the mean."""
 
-    def __init__(self, pilot: Pilot, shape: GridShape, bulk_size: int, hop: int) -> None:
-        self._pilot, self._hop, self._shape = pilot, hop, shape
+    def __init__(
+        self,
+        pilot: Pilot,
+        shape: GridShape,
+        bulk_size: int,
+        visits: tuple[BlockVisits, BlockVisits],
+        *,
+        all_distinct: bool,
+    ) -> None:
+        self._scale, self._visits, self._all_distinct = pilot.scale, visits, all_distinct
         self._batches = shape.batches(bulk_size)
         self._groups = shape.group_batches(bulk_size)
 
     def by_rank(self, per_batch: FloatArray) -> FloatArray:
-        mean = per_batch.mean(axis=0) * self._pilot.scale
-        return np.multiply.outer(_varied(self._batches, self._batches, self._pilot.deviation), mean)
+        mean = per_batch.mean(axis=0) * self._scale
+        factors = _varied(self._batches, self._batches, self._deviation(per_batch.reshape(len(per_batch), -1).sum(1)))
+        scaled: FloatArray = np.multiply.outer(factors, mean)
+        return scaled
 
     def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         batches = self._groups if grouped else self._batches
-        vertices, entries = self._pilot.visits(self._hop, blocks)
-        by_block, by_entries = _block_shares(frontier, blocks)
-        united = [self._united(curve, batches) for curve in (vertices, entries)]
-        return np.outer(united[0], by_block), np.outer(united[1], by_entries)
+        deviation = self._deviation(np.bincount(frontier.batch, minlength=len(frontier.sources)))
+        factors = _varied(np.ones(len(batches)), batches, deviation)[:, None]
+        rows, entries = (factors * self._united(visits, batches) for visits in self._visits)
+        return rows, entries
 
-    def _united(self, curve: Visits, batches: Int64Array) -> FloatArray:
-        """Distinct things of each rank's batches. The seeds of batches are distinct from each other."""
-        few = {int(j) for j in batches}
-        if self._hop == 0:
-            sizes = {j: curve.distinct(1) * j for j in few}
-        else:
-            sizes = {j: curve.distinct(j) for j in few}
-        united = np.array([sizes[int(j)] for j in batches]) * self._pilot.scale
-        return _varied(united, batches, self._pilot.deviation)
+    def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
+        """Distinct things of so many batches, by block row. Seeds of different batches differ."""
+        sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
+        return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
-
-def _block_shares(frontier: Frontier, blocks: BlockRows) -> tuple[FloatArray, FloatArray]:
-    """Of the distinct rows of the pilots and of their entries, the share of each block row."""
-    group, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
-    owners, cells = blocks.owners(vertices), (1, blocks.count)
-    rows, entries = tally(group, owners, cells)[0], tally(group, owners, cells, degrees)[0]
-    return rows / max(rows.sum(), 1.0), entries / max(entries.sum(), 1.0)
+    def _deviation(self, sizes: NDArray[Any]) -> float:
+        return relative_deviation(sizes) / sqrt(self._scale)
 
 
 def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
     """Ranks of different luck: expected order statistics (Blom), of the deviation of a mean of so many batches."""
     p = len(batches)
     scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
-    return np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
+    varied: FloatArray = np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
+    return varied
 
 
 def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:
@@ -416,9 +424,7 @@ def scaled_pilot(
         feature_bytes=feature_bytes,
     )
     num_batches = -(-require_int("num_seeds", num_seeds, minimum=1) // batch_size)
-    return replace(
-        pilot, profile=profile, sampler=sampler, batch_size=batch_size, num_batches=num_batches, scale=scale, _visits={}
-    )
+    return replace(pilot, profile=profile, sampler=sampler, batch_size=batch_size, num_batches=num_batches, scale=scale)
 
 
 def _with_sizes(sampler: Sampler, scale: float) -> Sampler:

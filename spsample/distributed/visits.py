@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from spsample.distributed.shape import FloatArray
@@ -28,7 +30,7 @@ class Visits:
     (5.0, 9.0, True)
     """
 
-    def __init__(self, histogram: FloatArray | list[float]) -> None:
+    def __init__(self, histogram: NDArray[Any] | list[float]) -> None:
         self.histogram = np.asarray(histogram, np.float64)
         self.batches = len(self.histogram) - 1
 
@@ -40,11 +42,7 @@ class Visits:
         return min(self._rarefied(self.batches) + more, float(self.histogram.sum()))
 
     def _rarefied(self, batches: int) -> float:
-        """A thing visited by f of m batches is missed by j of them with probability C(m - f, j) / C(m, j)."""
-        m, f = self.batches, np.arange(1, self.batches + 1)
-        with np.errstate(divide="ignore"):
-            missed = np.where(m - f >= batches, np.exp(_choose(np.maximum(m - f, batches), batches)), 0.0)
-        return float(self.histogram[1:] @ (1.0 - missed / np.exp(_choose(m, batches))))
+        return float(self.histogram[1:] @ seen(self.batches, batches))
 
     def _fitted(self, batches: int) -> float:
         shares, rates = self._mixture
@@ -65,11 +63,48 @@ class Visits:
         return shares, rates
 
 
-def _choose(n: FloatArray | int, k: FloatArray | int) -> FloatArray:
+class BlockVisits:
+    """The same by block row.
+
+    Parameters
+    ----------
+    histogram : array (m + 1, p/c)
+        Things of each block row by the number of batches that visited them; `histogram[0]` is not used.
+    unvisited : float
+        Things that no batch visited, of all block rows.
+    """
+
+    def __init__(self, histogram: FloatArray, unvisited: float) -> None:
+        self._histogram = histogram
+        self._all = Visits(np.concatenate([[max(unvisited, 0.0)], histogram[1:].sum(axis=1)]))
+
+    def distinct(self, batches: int) -> FloatArray:
+        """(p/c,): expected number of distinct things of each block row that so many batches visit."""
+        known = seen(self._all.batches, min(batches, self._all.batches)) @ self._histogram[1:]
+        sums: FloatArray = known * (self._all.distinct(batches) / max(float(known.sum()), 1e-300))
+        return sums
+
+
+def seen(pilots: int, batches: int) -> FloatArray:
+    """For f = 1 .. m, the probability that something visited by f of m batches is visited by some of j chosen ones.
+
+    It is missed with probability C(m - f, j) / C(m, j).
+
+    Examples
+    --------
+    >>> seen(4, 2).round(3).tolist()
+    [0.5, 0.833, 1.0, 1.0]
+    """
+    left = pilots - np.arange(1, pilots + 1)
+    missed = np.exp(_choose(np.maximum(left, batches), batches) - _choose(pilots, batches))
+    return 1.0 - np.where(left >= batches, missed, 0.0)
+
+
+def _choose(n: NDArray[Any] | int, k: NDArray[Any] | int) -> FloatArray:
     """log C(n, k)."""
     n, k = np.asarray(n, np.float64), np.asarray(k, np.float64)
     logs: FloatArray = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     return logs
 
 
-__all__ = ["Visits"]
+__all__ = ["BlockVisits", "Visits", "seen"]
