@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from spsample.distributed.cluster import ClusterPlan, GridPlan, Job
     from spsample.distributed.pilot import Pilot
     from spsample.sampling import Sampler
+    from spsample.store import Graph
 
-__all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_cluster_options", "show_cluster", "write_facts"]
+__all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_without_ranks", "show_cluster", "write_facts"]
 
 _PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
 MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
@@ -82,12 +83,11 @@ class GraphSize:
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
-        from spsample.data import load_dataset
         from spsample.distributed.pilot import scaled_pilot
 
         n, degree = self._require_sizes()
         return scaled_pilot(
-            load_dataset(smaller_like(self.like or "", n, degree)).graph,
+            smaller_graph(self.like or "", n, degree),
             sampler,
             num_nodes=n,
             num_edges=round(n * degree),
@@ -108,27 +108,38 @@ class GraphSize:
         return self.num_nodes, self.average_degree
 
 
-def smaller_like(kind: str, num_nodes: int, average_degree: float) -> str:
-    """The data set that is sampled instead of a graph of so many vertices.
+def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
+    """A graph of the kind that is sampled instead of one of so many vertices."""
+    from spsample.data import load_dataset
+
+    scale = smaller_scale(num_nodes, average_degree)
+    if kind == "planted":
+        return load_dataset(f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}").graph
+    wanted = average_degree / 2  # each pair is an edge either way
+    graph = load_dataset(f"rmat:{scale},{max(round(wanted), 1)}").graph
+    lost = graph.num_edges / (2 * max(round(wanted), 1) * graph.num_nodes)  # to repeated pairs
+    return load_dataset(f"rmat:{scale},{max(round(wanted / lost), 1)}").graph
+
+
+def smaller_scale(num_nodes: int, average_degree: float) -> int:
+    """Two to this power are its vertices: so many that it has some four million edges, at most 2^18.
 
     Examples
     --------
-    >>> smaller_like("rmat", 10**8, 29), smaller_like("planted", 5000, 15)
-    ('rmat:17,15', 'planted:5000,15')
+    >>> smaller_scale(10**8, 29), smaller_scale(5000, 15)
+    (17, 12)
     """
     scale = LEAST_SMALL_SCALE
     while scale < MOST_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MOST_SMALL_ENTRIES:
         scale += 1
-    if kind == "planted":
-        return f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}"
-    scale = max(min(scale, num_nodes.bit_length() - 1), 1)
-    return f"rmat:{scale},{max(-(-round(average_degree) // 2), 1)}"  # each pair is an edge either way
+    return max(min(scale, num_nodes.bit_length() - 1), 1)
 
 
-def cluster_facts(pilot: Pilot, options: ClusterOptions) -> tuple[ClusterPlan, dict[str, Any]]:
+def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> tuple[ClusterPlan, dict[str, Any]]:
     """The plan, and the same for JSON."""
     from spsample.distributed.cluster import Cluster, as_dict, plan_cluster
     from spsample.distributed.links import links_named, require_ranks_per_node
+    from spsample.sparse.checks import require_int
     from spsample.sparse.units import require_bytes
 
     links = links_named(options.links, options.alpha, options.bandwidth)
@@ -137,11 +148,12 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions) -> tuple[ClusterPlan, d
         memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
         links=links,
         ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
-        threads=options.threads,
+        threads=require_int("threads_per_rank", options.threads, minimum=1),
     )
     made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.replication))
     profile = pilot.profile
     facts = {
+        "source": source,
         "sampler": repr(pilot.sampler),
         "num_nodes": profile.num_nodes,
         "num_edges": profile.num_edges,
@@ -198,6 +210,8 @@ def show_cluster(made: ClusterPlan, facts: dict[str, Any]) -> None:
         if not grid.fits:
             line = f"c = {grid.shape.replication} does not fit: {grid.refusal}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if made.left_out:
+        console.print(f"not planned, too large a table: c = {', '.join(map(str, made.left_out))}", highlight=False)
     if any(grid.fits for grid in made.grids):
         console.print(_phases(made))
     best = made.recommended  # raises where none fits, which is the last word then
@@ -278,9 +292,9 @@ def _seconds(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
 
 
-def refuse_cluster_options(given: dict[str, Any]) -> None:
+def refuse_without_ranks(**given: Any) -> None:
     """Refuse options of a cluster where there is no --ranks."""
     for name, value in given.items():
-        if value is not None and value is not False:
+        if value is not None:
             option = "--" + name.replace("_", "-")
             raise InputError(argument=option, given=f"{value} without --ranks", expected="--ranks, for a cluster")

@@ -91,9 +91,9 @@ class GridPlan:
     ----------
     shape : GridShape
     largest_bulk_size : int
-        The largest multiple of p that fits, at most an epoch; 0 where none does.
+        The largest multiple of p that fits, or a whole epoch; 0 where none does.
     bulk_size : int
-        The k to take; p where none fits.
+        The k to take; a batch per rank where none fits.
     memory : dict
         Bytes of a rank with it, by what they are for.
     phases : tuple of PhasePlan
@@ -127,11 +127,12 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """Plans for each replication, ascending."""
+    """Plans for each replication, ascending; `left_out` are those of more than 2^22 ranks times block rows."""
 
     cluster: Cluster
     job: Job
     grids: tuple[GridPlan, ...]
+    left_out: tuple[int, ...] = ()
 
     @property
     def recommended(self) -> GridPlan:
@@ -200,7 +201,8 @@ def plan_cluster(
             expected=f"p * p/c of at most {MOST_CELLS}",
             hint="Plan a larger replication.",
         )
-    return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting))
+    left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
+    return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting), left_out)
 
 
 class _Planned:
@@ -244,25 +246,27 @@ class _Planned:
         return memory, phases
 
     def plan(self) -> GridPlan:
-        p = self._shape.ranks
-        whole = -(-self._pilot.num_batches // p)  # of an epoch, in multiples of p
-        largest = self._largest(whole)
+        largest = self._largest(-(-self._pilot.num_batches // self._shape.ranks))
         if largest == 0:
-            memory, _ = self._of_bulk(p)
+            memory, _ = self._of_bulk(self._size(1))
             refusal = f"one batch per rank takes {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
-            return GridPlan(self._shape, 0, p, memory, (), refusal)
+            return GridPlan(self._shape, 0, self._size(1), memory, (), refusal)
         halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
-        seconds = {m: sum(one.seconds for one in self._epoch(m * p)) for m in halves}
+        seconds = {m: sum(one.seconds for one in self._epoch(self._size(m))) for m in halves}
         best = min(m for m in halves if seconds[m] <= NEARLY * min(seconds.values()))
-        memory, _ = self._of_bulk(best * p)
-        return GridPlan(self._shape, largest * p, best * p, memory, self._epoch(best * p), "")
+        size = self._size(best)
+        return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
+
+    def _size(self, per_rank: int) -> int:
+        """Batches of a bulk with so many of a rank; an epoch at most."""
+        return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
     def _largest(self, whole: int) -> int:
         """Of 1 .. whole, the most batches per rank that fit; 0 where none does."""
         low, high = 0, whole
         while low < high:
             middle = (low + high + 1) // 2
-            fits = sum(self._of_bulk(middle * self._shape.ranks)[0].values()) <= self._cluster.memory_per_rank
+            fits = sum(self._of_bulk(self._size(middle))[0].values()) <= self._cluster.memory_per_rank
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
@@ -301,6 +305,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,
         "grids": [_grid_as_dict(one) for one in plan.grids],
+        "left_out": list(plan.left_out),
         "recommended": recommended,
     }
 

@@ -378,10 +378,11 @@ def scaled_pilot(
 ) -> Pilot:
     """A pilot for a graph that is not here, on a smaller one like it.
 
-    Assumed: the smaller graph has the degrees of the other one, and seeds are spread over it evenly. What a batch of b
-    seeds on n vertices visits is then, with every number divided by `scale`, what a batch of b / scale seeds visits on
-    n / scale vertices (fanouts stay, layer sizes are divided too): whether a vertex is visited depends on the share of
-    its neighbours that are. The longest rows of a real graph grow with it; those of the smaller one do not.
+    Assumed: the smaller graph has the degrees of the other one, and seeds are spread evenly over the vertices that have
+    in-neighbours. What a batch of b seeds on n vertices visits is then, with every number divided by `scale`, what a
+    batch of b / scale seeds visits on n / scale vertices (fanouts stay, layer sizes are divided too): whether a vertex
+    is visited depends on the share of its neighbours that are. The longest rows of a real graph grow with it; those of
+    the smaller one do not.
 
     Parameters
     ----------
@@ -415,7 +416,8 @@ def scaled_pilot(
     batch_size = require_int("batch_size", batch_size, minimum=1)
     few = max(round(batch_size / scale), 1)
     scale = batch_size / few
-    pilot = sample_pilot(smaller, np.arange(smaller.num_nodes), _with_sizes(sampler, scale), batch_size=few)
+    seeds = np.flatnonzero(np.diff(smaller.indptr))
+    pilot = sample_pilot(smaller, seeds, _with_sizes(sampler, scale), batch_size=few)
     profile = replace(
         pilot.profile,
         num_nodes=num_nodes,
