@@ -31,6 +31,7 @@ from spsample.sparse.keys import LAW_VERSION
 from spsample.store import Graph
 
 if TYPE_CHECKING:
+    from spsample.comm import init
     from spsample.data import Dataset, load_dataset
     from spsample.features import FeatureStore
     from spsample.loading import BulkLoader, load_bulk
@@ -42,6 +43,7 @@ _LAZY = {
     "BulkLoader": "spsample.loading",
     "Dataset": "spsample.data",
     "FeatureStore": "spsample.features",
+    "init": "spsample.comm",
     "load_bulk": "spsample.loading",
     "load_dataset": "spsample.data",
 }
@@ -70,6 +72,7 @@ __all__ = [
     "available_backends",
     "bulk_sample",
     "clear_pool",
+    "init",
     "law_version",
     "load_bulk",
     "load_dataset",

@@ -127,14 +127,32 @@ inline void require_pointers(const In<int64_t>& pointers, int64_t total, const c
 
 // --- views of the arguments -------------------------------------------------------------------------------------------
 
-// Checks lengths and the last pointer only (O(1)): A is validated where the graph is built.
+// A square A. Checks lengths and the last pointer only (O(1)): A is validated where the graph is built.
 template <class Index>
 CsrView<Index> csr_view(const In<int64_t>& indptr, const In<Index>& indices) {
     require(indptr.size() >= 1, "indptr", "needs at least one element");
     const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
     const int64_t num_entries = static_cast<int64_t>(indices.size());
     require(indptr.data()[0] == 0 && indptr.data()[num_rows] == num_entries, "indptr", "must run from 0 to len(indices)");
-    return {indptr.data(), indices.data(), num_rows, num_entries};
+    return {indptr.data(), indices.data(), num_rows, num_entries, num_rows, nullptr};
+}
+
+// The same of rows whose vertices are `ids` (num_rows), where given.
+template <class Index>
+CsrView<Index> csr_view_of(const In<int64_t>& indptr, const In<Index>& indices, const std::optional<In<Index>>& ids) {
+    CsrView<Index> A = csr_view(indptr, indices);
+    require(!ids || static_cast<int64_t>(ids->size()) == A.num_rows, "ids", "needs one element per row");
+    if (ids) A.ids = ids->data();
+    return A;
+}
+
+// The same of rows over `num_columns` columns, where given.
+template <class Index>
+CsrView<Index> csr_view_over(const In<int64_t>& indptr, const In<Index>& indices, const std::optional<int64_t>& num_columns) {
+    CsrView<Index> A = csr_view(indptr, indices);
+    require(!num_columns || *num_columns >= 0, "num_columns", "must not be negative");
+    if (num_columns) A.num_columns = *num_columns;
+    return A;
 }
 
 // Whether all ids lie in [0, limit). O(count), without a branch per id.
@@ -233,6 +251,8 @@ void bind_source_weights(nb::module_& m);
 void bind_spgemm(nb::module_& m);
 void bind_select_rows(nb::module_& m);
 void bind_interleave(nb::module_& m);
+void bind_route_rows(nb::module_& m);
+void bind_gather_rows(nb::module_& m);
 void bind_coordinates(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);

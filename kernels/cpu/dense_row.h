@@ -175,7 +175,7 @@ private:
     void require_inside(const CsrView<Index>& A, const Part<Index>& part) const {
         if (part.position == part.end) return;
         const bool inside = A.indices[part.position] >= 0 && static_cast<int64_t>(A.indices[part.end - 1]) < num_columns_;
-        require(inside, "indices", "a column is not below the number of rows");
+        require(inside, "indices", "a column is not below the number of columns");
     }
 
     template <class Weights>

@@ -92,9 +92,21 @@ private:
             group.number[lane] = static_cast<int32_t>(number);
             pointers[r] = offset += number;
         }
+        if (A_.ids) key_by_ids(vertices, rows, ahead, group.rows, group.lanes);
         group.rows = lane;
         group.roomy &= last_begin + how_.size <= A_.num_entries && last_offset + how_.size <= piece.offset + piece.count;
         return offset;
+    }
+
+    // Where rows are not their own vertices: the vertices that key rows[0 .. count - 1], from lane `first` on. Asks for those of rows
+    // `ahead`, too.
+    void key_by_ids(const Index* rows, int64_t count, int64_t ahead, int first, Lanes& lanes) const {
+        for (int64_t r = 0; r < ahead; ++r) SPSAMPLE_PREFETCH(A_.ids + rows[r + kPointersAhead]);
+        for (int64_t r = 0; r < count; ++r) {
+            const uint64_t vertex = static_cast<uint64_t>(A_.vertex(rows[r]));
+            lanes.vertex_low[first + r] = static_cast<uint32_t>(vertex);
+            lanes.vertex_high[first + r] = static_cast<uint32_t>(vertex >> 32);
+        }
     }
 
     void draw_group() {

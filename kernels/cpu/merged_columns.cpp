@@ -76,7 +76,7 @@ int64_t batch_entries(const MergedDraw<Index, Weights>& in, int64_t batch) {
 // Whether a row of sums over all columns serves a batch of so many entries.
 template <class Index, class Weights>
 bool is_dense(const MergedDraw<Index, Weights>& in, int64_t entries) {
-    return in.A.num_rows <= kMostColumns && in.A.num_rows / kColumnsPerEntry <= entries;
+    return in.A.num_columns <= kMostColumns && in.A.num_columns / kColumnsPerEntry <= entries;
 }
 
 // Expected time O(entries + size log entries).
@@ -92,7 +92,7 @@ BatchSample<Index> draw_by_hash(const MergedDraw<Index, Weights>& in, int64_t ba
 template <class Sum, class Index, class Weights, class MakeRanges>
 std::optional<BatchSample<Index>> draw_by_sums(
     const MergedDraw<Index, Weights>& in, int64_t batch, int64_t entries, MergedScratch<Index>& scratch, MakeRanges&& make_ranges) {
-    DenseSums<Sum>& sums = scratch.template dense<Sum>(in.A.num_rows);
+    DenseSums<Sum>& sums = scratch.template dense<Sum>(in.A.num_columns);
     make_ranges(sums);
     if (sizeof(Sum) == 2 && sums.plain_total() != static_cast<uint64_t>(entries)) return std::nullopt;
     const DenseRow<Sum> row = sums.row(in.rule.column_power);
@@ -126,7 +126,7 @@ void draw_many(const MergedDraw<Index, Weights>& in, std::vector<BatchSample<Ind
 template <class Index, class Weights>
 bool shares_batches(const MergedDraw<Index, Weights>& in) {
     const int64_t k = in.Q.num_batches;
-    if (k >= thread_limit() || k >= DenseSums<uint64_t>::num_ranges_of(in.A.num_rows)) return false;
+    if (k >= thread_limit() || k >= DenseSums<uint64_t>::num_ranges_of(in.A.num_columns)) return false;
     for (int64_t batch = 0; batch < k; ++batch) {
         if (is_dense(in, batch_entries(in, batch))) return true;
     }
@@ -170,8 +170,9 @@ template <class Index>
 nb::tuple draw_merged(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
     const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& shifts,
-    int power, int column_power, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    int power, int column_power, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace,
+    const std::optional<int64_t>& num_columns) {
+    const CsrView<Index> A = csr_view_over<Index>(indptr, indices, num_columns);
     const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
     const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
@@ -194,6 +195,7 @@ void bind_for(nb::module_& m) {
           nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("batch_ptr"),
           nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("shifts").none(), nb::arg("power"),
           nb::arg("column_power"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"),
+          nb::arg("num_columns") = nb::none(),
           "The column law on Q A, as draw_columns on the result of merge_columns.");
 }
 

@@ -111,6 +111,8 @@ NB_MODULE(_core, m) {
     spsample::bind_spgemm(m);
     spsample::bind_select_rows(m);
     spsample::bind_interleave(m);
+    spsample::bind_route_rows(m);
+    spsample::bind_gather_rows(m);
     spsample::bind_coordinates(m);
     spsample::bind_edge_partition(m);
     spsample::bind_edge_bucket(m);

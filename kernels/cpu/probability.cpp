@@ -52,12 +52,14 @@ void zero(Buffer<uint64_t>& values) {
     });
 }
 
-// totals: n elements; every entry of A is added to its column's. O(n + entries).
+// totals: one element per column; every entry of A is added to its column's. O(columns + entries).
 template <class Index, class Weights>
 void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& rule, Buffer<uint64_t>& totals) {
     zero(totals);
     uint64_t* sums = totals.data();
     parallel_chunks(A.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
+        const int64_t first = A.begin(begin);
+        require(in_range(A.indices + first, A.begin(end) - first, A.num_columns), "indices", "a column is not below the number of columns");
         for (int64_t r = begin; r < end; ++r) {
             for_each_numerator(A, weights, rule, 0, r, [&](int64_t position, uint64_t numerator) {
                 uint64_t& sum = sums[A.indices[position]];
@@ -74,10 +76,10 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
 template <class Index>
 nb::object column_totals(
     const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const std::optional<In<int64_t>>& shifts, int power, int column_power) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
+    const std::optional<In<int64_t>>& shifts, int power, int column_power, const std::optional<int64_t>& num_columns) {
+    const CsrView<Index> A = csr_view_over<Index>(indptr, indices, num_columns);
     const Rule rule = make_rule(shifts, power, column_power, 1);
-    Buffer<uint64_t> totals(A.num_rows);
+    Buffer<uint64_t> totals(A.num_columns);
     with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         sum_columns(A, weights, rule, totals);
@@ -197,7 +199,8 @@ void bind_probability_for(nb::module_& m) {
     const auto batch_ids = nb::arg("batch_ids");
     const auto shifts = nb::arg("shifts").none();
     m.def("column_totals", &column_totals<Index>, indptr, indices, data, nb::arg("row_normalized"), shifts,
-          nb::arg("power"), nb::arg("column_power"), "Column sums of all entries' numerators, to column_power.");
+          nb::arg("power"), nb::arg("column_power"), nb::arg("num_columns") = nb::none(),
+          "Column sums of all entries' numerators, to column_power.");
     m.def("merge_columns", &merge_columns<Index>, indptr, indices, data, nb::arg("row_normalized"), batch_ptr, vertices,
           batch_ids, shifts, nb::arg("power"), nb::arg("column_power"),
           "(indptr, columns, numerators, totals) of Q A.");

@@ -45,16 +45,16 @@ public:
     // Whether no further row should be made before clear().
     bool full() const { return rows_.size() == kMostRows || trees_.used() >= kMostElements; }
 
-    // Makes a row ready, which stays where it is until clear(). near: whether to ask for all of its columns, too. O(degree).
-    const ReadyRow& make(int64_t vertex, bool near) {
+    // Makes row `number` of A ready, which stays where it is until clear(). near: whether to ask for all of its columns, too. O(degree).
+    const ReadyRow& make(int64_t number, bool near) {
         ReadyRow& row = rows_.emplace_back();
-        row.vertex = vertex;
-        row.begin = call_.A.begin(vertex);
-        row.degree = call_.A.degree(vertex);
+        row.vertex = call_.A.vertex(number);
+        row.begin = call_.A.begin(number);
+        row.degree = call_.A.degree(number);
         row.kind = RowKind::kEmpty;
         row.number = 0;
         row.near = near;
-        fill(row);
+        fill(row, number);
         return row;
     }
 
@@ -71,15 +71,15 @@ private:
     static constexpr size_t kMostRows = 512;
     static constexpr int64_t kMostElements = 48 << 10;
 
-    void fill(ReadyRow& row) {
+    void fill(ReadyRow& row, int64_t number) {
         const Real* weights = call_.data + row.begin;
         if (!call_.draw.replace && row.degree <= call_.draw.size) return take(row, weights);
         RowRule rule;
-        if (!call_.rules.find(row.vertex, rule)) {
+        if (!call_.rules.find(number, rule)) {
             const ExponentRange range = functions_.range(weights, row.degree);
             if (range.positive == 0) return;  // empty
             if (!call_.draw.replace && range.positive <= call_.draw.size) return take(row, weights);
-            rule = new_rule(row, weights, range);
+            rule = new_rule(row, number, weights, range);
         }
         row.number = static_cast<int32_t>(call_.draw.size);
         row.shift = rule.shift;
@@ -87,10 +87,10 @@ private:
         if (is_moderate(row.degree, rule)) grow_tree(row, weights, rule.wide);
     }
 
-    RowRule new_rule(const ReadyRow& row, const Real* weights, const ExponentRange& range) {
+    RowRule new_rule(const ReadyRow& row, int64_t number, const Real* weights, const ExponentRange& range) {
         const int64_t shift = row_shift(weights, row.degree, range);
         const RowRule rule{static_cast<int16_t>(shift), is_wide(range, shift)};
-        if (range.positive == row.degree && is_moderate(row.degree, rule)) call_.rules.keep(row.vertex, rule);
+        if (range.positive == row.degree && is_moderate(row.degree, rule)) call_.rules.keep(number, rule);
         return rule;
     }
 

@@ -160,7 +160,7 @@ RowsResult<Index> laid_out(const CsrView<Index>& A, const SelectorView<Index>& Q
     return laid_out(Q, with_positions, count, [&](int64_t vertex) { SPSAMPLE_PREFETCH(A.indptr + vertex); });
 }
 
-// Fills columns (and positions) with what `pick` draws: pick(scratch, vertex, batch_id, out) writes a row's positions in
+// Fills columns (and positions) with what `pick` draws: pick(scratch, row, batch_id, out) writes a row's positions in
 // A to `out`. Works in groups of rows, so that the loads of one group's columns are under way at the same time.
 template <class Index, class Pick>
 void fill_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, RowsResult<Index>& result, Pick&& pick) {

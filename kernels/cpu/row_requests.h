@@ -11,7 +11,7 @@ namespace spsample {
 
 // A row of A that is asked for, by runs runs[0 .. count - 1], ascending; one that holds it twice is there twice.
 struct WantedRow {
-    int64_t vertex;
+    int64_t number;
     const uint32_t* runs;
     int64_t count;
 };

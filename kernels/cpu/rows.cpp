@@ -59,7 +59,7 @@ nb::tuple take_rows(
     return run<Index>([&] { return whole_rows(A, Q, positions); });
 }
 
-// (rows as of take_rows, their columns numbered; src_ptr, src) of an A that is n x n. The targets of a batch are its `known` vertices.
+// (rows as of take_rows, their columns numbered; src_ptr, src). The targets of a batch are its `known` vertices.
 template <class Index>
 nb::tuple take_rows_numbered(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,

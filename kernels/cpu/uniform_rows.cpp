@@ -283,17 +283,17 @@ void draw_in_bulk_order(
 template <class Index>
 RowsResult<Index> uniform_by_rows(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool positions) {
-    RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t vertex) {
-        return drawn_count(A.degree(vertex), draw.size, draw.replace);
+    RowsResult<Index> result = laid_out(A, Q, positions, [&](int64_t row) {
+        return drawn_count(A.degree(row), draw.size, draw.replace);
     });
-    fill_rows(A, Q, result, [&](DrawScratch& scratch, int64_t vertex, int64_t batch_id, int64_t* out) {
-        const int64_t begin = A.begin(vertex), degree = A.degree(vertex);
+    fill_rows(A, Q, result, [&](DrawScratch& scratch, int64_t row, int64_t batch_id, int64_t* out) {
+        const int64_t begin = A.begin(row), degree = A.degree(row);
         const int64_t count = drawn_count(degree, draw.size, draw.replace);
         if (!draw.replace && count == degree) {
             for (int64_t e = 0; e < count; ++e) out[e] = begin + e;
             return;
         }
-        DrawStream draws(draw.key, static_cast<uint64_t>(vertex), draw.hop, batch_id, static_cast<uint64_t>(degree));
+        DrawStream draws(draw.key, static_cast<uint64_t>(A.vertex(row)), draw.hop, batch_id, static_cast<uint64_t>(degree));
         if (draw.replace) {
             uniform_repeated(degree, count, draws, out);
         } else {
@@ -330,8 +330,9 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
 template <class Index>
 nb::tuple sample_rows_uniform(
     const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace, bool positions) {
-    const CsrView<Index> A = csr_view(indptr, indices);
+    const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace, bool positions,
+    const std::optional<In<Index>>& ids) {
+    const CsrView<Index> A = csr_view_of(indptr, indices, ids);
     const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
     const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
     const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(size, kMostVectorDraws));
@@ -345,7 +346,8 @@ template <class Index>
 void bind_for(nb::module_& m) {
     m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("key0"),
-          nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"), nb::arg("positions"));
+          nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"), nb::arg("positions"),
+          nb::arg("ids").noconvert() = nb::none());
 }
 
 }  // namespace

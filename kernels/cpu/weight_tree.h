@@ -35,7 +35,7 @@ enum class RowKind : uint8_t {
 
 // One row of A made ready.
 struct ReadyRow {
-    int64_t vertex;
+    int64_t vertex;           // that keys its draws
     int64_t begin;            // in A
     int64_t degree;
     uint64_t total;

@@ -86,8 +86,8 @@ private:
     void work_row(int64_t number) {
         if (ready_.full()) forget();
         const WantedRow wanted = requests_.row(number);
-        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(wanted.vertex);
-        const ReadyRow& row = ready_.make(wanted.vertex, near);
+        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(wanted.number);
+        const ReadyRow& row = ready_.make(wanted.number, near);
         if (!counts_.is_right(row.degree, row.number)) {
             result_.misplaced = true;
             return;
@@ -148,10 +148,10 @@ template <class Index, class Real>
 nb::tuple sample_rows_weighted(
     const In<int64_t>& indptr, const In<Index>& indices, const In<Real>& data, const In<int64_t>& batch_ptr,
     const In<Index>& vertices, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
-    bool replace, bool positions, bool weights, const std::optional<InOut<int16_t>>& rules) {
+    bool replace, bool positions, bool weights, const std::optional<InOut<int16_t>>& rules, const std::optional<In<Index>>& ids) {
     require(data.size() == indices.size(), "data", "needs one element per entry");
     require(!rules || rules->size() + 1 == indptr.size(), "rules", "needs one element per row");
-    const CsrView<Index> A = csr_view(indptr, indices);
+    const CsrView<Index> A = csr_view_of(indptr, indices, ids);
     const WeightedCall<Index, Real> call{
         A, data.data(), selector_view(batch_ptr, vertices, batch_ids, A.num_rows), draw_arguments(key0, key1, hop, size, replace),
         RowRules(rules ? rules->data() : nullptr)};
@@ -171,7 +171,8 @@ void bind_for(nb::module_& m) {
     m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           nb::arg("data").noconvert(), nb::arg("batch_ptr"), nb::arg("vertices"),
           nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
-          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false, nb::arg("rules") = nb::none());
+          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false, nb::arg("rules") = nb::none(),
+          nb::arg("ids").noconvert() = nb::none());
 }
 
 }  // namespace

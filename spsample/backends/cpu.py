@@ -22,10 +22,12 @@ from spsample.backends.protocol import (
     Compaction,
     Draw,
     FloatArray,
+    GatheredRows,
     Int64Array,
     IntArray,
     Matrix,
     Numerators,
+    RoutedRows,
     StackedRows,
     StackedSelector,
     UInt64Array,
@@ -102,7 +104,7 @@ class CpuBackend:
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
         """(n,) numerators of the graph rule: column sums over all rows of A."""
-        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule)
+        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
         return totals
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
@@ -113,7 +115,7 @@ class CpuBackend:
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
         return StackedRows(
-            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions))
+            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions), A.ids)
         )
 
     def sample_rows_weighted(
@@ -126,7 +128,7 @@ class CpuBackend:
         rules: NDArray[np.int16] | None = None,
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
-        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules)
+        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules, A.ids)
         return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
@@ -170,7 +172,7 @@ class CpuBackend:
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
-        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw), A.num_columns))
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
         """Guide table of inclusive prefix sums."""
@@ -312,6 +314,18 @@ class CpuBackend:
         """Row pointers over the rows of all hops that start at 0 in every batch."""
         out: Int64Array = _core.interleave_pointers(list(parts), list(pointers))
         return out
+
+    # --- rows of other processes ----------------------------------------------------------------------
+    def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
+        """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order."""
+        return RoutedRows(*_core.route_rows(Q.batch_ptr, Q.vertices, bounds, position))
+
+    def gather_rows(
+        self, batch_ptr: Int64Array, places: IntArray, lengths: Array, entries: Sequence[Array]
+    ) -> GatheredRows:
+        """The way back: rows that lie in the order of `RoutedRows`, stacked in the order of Q."""
+        entry_ptr, indptr, gathered = _core.gather_rows(batch_ptr, places, lengths, list(entries))
+        return GatheredRows(entry_ptr, indptr, tuple(gathered))
 
     # --- general sparse algebra -----------------------------------------------------------------------
     def spgemm(

@@ -28,22 +28,30 @@ UNKNOWN_RULE = -(2**15)
 
 
 class Matrix(NamedTuple):
-    """A as CSR: row = target, columns = in-neighbours, entries in the law's order.
+    """A as CSR, or a block of its rows: row = target, columns = in-neighbours, entries in the law's order.
 
     `data` is None (every entry 1) or float32/float64 (n entries' weights, >= 0). With `row_normalized` (only where
     `data` is None) an entry of a row of d entries is `1.0 / d`.
+
+    A block has any rows of A, whole and in any order, over all n columns. `ids` (rows,), of the type of `indices`, is
+    then the vertex of each row, which keys its draws in the row law; None: row r is vertex r. `num_columns` is n; None:
+    as many as rows. A kernel gives for rows of the block what it gives for the same rows of A, but for `positions`,
+    which are the block's.
     """
 
     indptr: Int64Array
     indices: IntArray
     data: FloatArray | None = None
     row_normalized: bool = False
+    ids: IntArray | None = None
+    num_columns: int | None = None
 
 
 class StackedSelector(NamedTuple):
     """Q of k stacked batches: batch i selects the rows `vertices[batch_ptr[i]:batch_ptr[i + 1]]` of A.
 
-    Vertices are distinct within a batch. `batch_ids` (k,) int64 are the global batch ids that key the draws.
+    They are row numbers, which in a block of rows (`Matrix.ids`) are not the vertices, and distinct within a batch.
+    `batch_ids` (k,) int64 are the global batch ids that key the draws.
     """
 
     batch_ptr: Int64Array
@@ -119,6 +127,29 @@ class ColumnSample(NamedTuple):
     whole: NDArray[np.bool_]
 
 
+class RoutedRows(NamedTuple):
+    """Stacked rows sorted by (part, batch, order in Q): what each part of a partitioned A is asked for.
+
+    Part p is asked for `counts[p, i]` rows of batch i; `counts` (parts, k) is int64. `vertices` (m,) are the rows in
+    that order; the stacked row r of Q is `vertices[places[r]]`. `places` (m,) is of the type of `vertices`.
+    """
+
+    counts: Int64Array
+    vertices: IntArray
+    places: IntArray
+
+
+class GatheredRows(NamedTuple):
+    """Rows that were gathered into the order of a selector: `entry_ptr` and `indptr` are those of `StackedRows`.
+
+    `entries` are the arrays of their entries (columns, and what belongs to each), of the types that were given.
+    """
+
+    entry_ptr: Int64Array
+    indptr: Int64Array
+    entries: tuple[Array, ...]
+
+
 class Backend(Protocol):
     """The kernels: `docs/law.md` says what each draws, `spsample.backends.reference` shows it in plain NumPy."""
 
@@ -145,7 +176,10 @@ class Backend(Protocol):
         ...
 
     def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
-        """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None."""
+        """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None.
+
+        n is the number of columns: over a block of rows, the block's part of the sums, each raised to `column_power`.
+        """
         ...
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
@@ -168,8 +202,8 @@ class Backend(Protocol):
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked.
 
-        `rules` (n,) is the caller's to keep with A, `UNKNOWN_RULE` everywhere at first: a backend may note there what
-        it finds out about rows, in its own way, and read it in the next call. It changes no result.
+        `rules` (rows of A,) is the caller's to keep with A, `UNKNOWN_RULE` everywhere at first: a backend may note
+        there what it finds out about rows, in its own way, and read it in the next call. It changes no result.
         """
         ...
 
@@ -180,10 +214,10 @@ class Backend(Protocol):
     def take_rows_numbered(
         self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
     ) -> tuple[StackedRows, Compaction]:
-        """`take_rows`, then `compact` with the targets `known`, of an A that is n x n.
+        """`take_rows`, then `compact` with the targets `known`, which are vertices, also where A is a block of rows.
 
         Of the rows that come back use everything but the columns: they may be those of the compaction. A column that is
-        not below n is refused or served.
+        not one of A's is refused or served.
         """
         ...
 
@@ -209,7 +243,7 @@ class Backend(Protocol):
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out.
 
-        A is n x n with ascending rows; a column that is not below n is refused or served, but never read out of bounds.
+        A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
         """
         ...
 
@@ -329,6 +363,28 @@ class Backend(Protocol):
         """Row pointers over the rows of all hops that start at 0 in every batch.
 
         `parts[h]` is the `indptr` of hop h's `StackedRows`, `pointers[h]` its `batch_ptr`.
+        """
+        ...
+
+    # --- rows of other processes --------------------------------------------------------------------------------------
+    def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
+        """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order.
+
+        Vertex v stands at `position[v]` of the partitioned order (None: at v), and part p owns the positions
+        `bounds[p]:bounds[p + 1]`. `bounds` (parts + 1,) int64 ascend from 0 to n; a part may be empty, and there are at
+        most 65536. `position` (n,) is of the type of `Q.vertices`. ValueError where a vertex is not below n.
+        """
+        ...
+
+    def gather_rows(
+        self, batch_ptr: Int64Array, places: IntArray, lengths: Array, entries: Sequence[Array]
+    ) -> GatheredRows:
+        """The way back: rows that lie in the order of `RoutedRows`, stacked in the order of Q.
+
+        The row at `places[r]` becomes the stacked row r of the batches that `batch_ptr` (k + 1,) bounds; `places` (m,)
+        is int32 or int64. `lengths` (m,) uint8, uint16, int32 or int64 says how many entries each of the rows that lie
+        there has; each array of `entries` holds those of all rows, one after the other. A row's keep their order.
+        ValueError where places, lengths and entries do not fit each other.
         """
         ...
 

@@ -18,6 +18,7 @@ import spsample
 from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
+from spsample.cli.launch import launch
 from spsample.cli.plan import plan
 from spsample.cli.sample import sample
 from spsample.cli.train import train
@@ -55,6 +56,7 @@ app.command()(info)
 app.command()(doctor)
 app.command()(sample)
 app.command()(plan)
+app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 
 def _print_version(wanted: bool) -> None:

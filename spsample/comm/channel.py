@@ -75,7 +75,9 @@ class Channel:
 
     def exchange(self, sends: Sequence[Sent], *, phase: str) -> list[Received]:
         """Send rows of up to seven arrays to each rank of the group, and return those that came from each."""
-        counts = np.stack([sent.counts for sent in sends], axis=1)
+        counts = (
+            np.stack([sent.counts for sent in sends], axis=1) if sends else np.zeros((self.group.size, 0), np.int64)
+        )
         expected = self._header(counts, phase)
         return [self._move(sent, expected[:, i].copy(), phase) for i, sent in enumerate(sends)]
 

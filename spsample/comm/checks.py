@@ -29,4 +29,20 @@ def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, rec
         raise InputError(argument="recv_counts", given=given, expected="the same number")
 
 
-__all__ = ["check_blocks", "check_exchange"]
+def check_gather(comm: Communicator, send: Array, recv_counts: Int64Array) -> None:
+    """Refuse counts that do not fit the ranks or this rank's rows."""
+    if recv_counts.shape != (comm.size,) or recv_counts.min() < 0:
+        expected = f"{comm.size} numbers of at least 0, one per rank"
+        raise InputError(argument="recv_counts", given=str(recv_counts.tolist()), expected=expected)
+    if int(recv_counts[comm.rank]) != len(send):
+        given = f"{len(send)} rows for a count of {int(recv_counts[comm.rank])} on rank {comm.rank}"
+        raise InputError(argument="send", given=given, expected="as many rows as are to be sent")
+
+
+def check_root(comm: Communicator, root: int) -> None:
+    """Refuse what is no rank."""
+    if not 0 <= root < comm.size:
+        raise InputError(argument="root", given=str(root), expected=f"a rank in [0, {comm.size})")
+
+
+__all__ = ["check_blocks", "check_exchange", "check_gather", "check_root"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_exchange
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
 from spsample.comm.communicator import DEFAULT_TIMEOUT, Array, Communicator, Reduction
+from spsample.comm.reduction import check_reduction
 
 
 class LocalCommunicator(Communicator):
@@ -24,6 +25,7 @@ class LocalCommunicator(Communicator):
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """`send`, copied."""
+        check_blocks(self, send)
         return send.copy()
 
     def all_to_all_v(
@@ -39,14 +41,17 @@ class LocalCommunicator(Communicator):
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """`send`, copied."""
+        check_gather(self, send, recv_counts)
         return send.copy()
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
         """`send`, copied."""
+        check_reduction(op)
         return send.copy()
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
         """`array`, copied."""
+        check_root(self, root)
         return array.copy()
 
     def split(self, color: int, key: int | None = None) -> LocalCommunicator:

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
 from spsample.comm.communicator import DEFAULT_TIMEOUT, Array, Communicator, Reduction
+from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads
 
 T = TypeVar("T")
-
-_REDUCTIONS: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class _Room:
@@ -31,12 +30,12 @@ class _Room:
         if parent is not None:
             parent.children.append(self)
 
-    def meet(self, rank: int) -> None:
+    def meet(self, rank: int, timeout: float) -> None:
         try:
-            self._barrier.wait(self.timeout)
+            self._barrier.wait(timeout)
         except threading.BrokenBarrierError:
             raise CommunicationError(
-                f"rank {rank}: another thread of its group ended, or did not come within {self.timeout:g} s"
+                f"rank {rank}: another thread of its group ended, or did not come within {timeout:g} s"
             ) from None
 
     def end(self) -> None:
@@ -66,7 +65,7 @@ class ThreadCommunicator(Communicator):
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Block q to rank q."""
         check_blocks(self, send)
-        return self._look(send, lambda sent: np.stack([blocks[self.rank] for blocks in sent]))
+        return self._look(send, lambda sent: np.concatenate([blocks[self.rank : self.rank + 1] for blocks in sent]))
 
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
@@ -91,21 +90,17 @@ class ThreadCommunicator(Communicator):
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """The ranks' rows."""
+        check_gather(self, send, recv_counts)
         return self._look(send, np.concatenate)
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
         """In the order of the ranks."""
-
-        def reduced(sent: list[Array]) -> Array:
-            result = sent[0].copy()
-            for other in sent[1:]:
-                _REDUCTIONS[op](result, other, out=result)
-            return result
-
-        return self._look(send, reduced)
+        check_reduction(op)
+        return self._look(send, lambda sent: reduce_in_order(sent, op))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
         """The root's array."""
+        check_root(self, root)
         return self._look(array, lambda sent: sent[root].copy())
 
     def split(self, color: int, key: int | None = None) -> ThreadCommunicator:
@@ -125,9 +120,9 @@ class ThreadCommunicator(Communicator):
     def _look(self, mine: Any, take: Callable[[list[Any]], T]) -> T:
         """Leave `mine` on this rank's place and return what `take` makes of all places, before any is changed."""
         self._room.places[self.rank] = mine
-        self._room.meet(self.rank)
+        self._room.meet(self.rank, self.timeout)
         taken = take(self._room.places)
-        self._room.meet(self.rank)
+        self._room.meet(self.rank, self.timeout)
         return taken
 
 

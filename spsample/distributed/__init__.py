@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.replicated import ReplicatedGraph
 
-__all__ = ["ProcessGrid"]
+__all__ = ["PartitionedGraph", "ProcessGrid", "ReplicatedGraph"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
-from spsample.sparse import LAW_VERSION, derive_key
+from spsample.sampling.sharing import SharedGraph, checking, require_same
+from spsample.sparse import LAW_VERSION, GraphOperand, derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.store.validation import require_choice, require_int
 
@@ -235,6 +236,12 @@ class BulkSample:
         alone.law_version = self.law_version
         return alone
 
+    def chosen(self, positions: Int64Array) -> BulkSample:
+        """A bulk of some of the minibatches, which shares the arrays of this one."""
+        return BulkSample(
+            self.sampler, self.seed_batches.chosen(positions), [layer.chosen(positions) for layer in self.layers]
+        )
+
     @property
     def num_edges(self) -> int:
         """Sampled edges of all batches, each once: in the subgraph layout, layer 1 has those of all hops."""
@@ -304,18 +311,43 @@ def bulk_sample(  # the public face: design, section 5
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    key = derive_key(random_seed, epoch, SAMPLING)
-    num_batches = -(-len(ids) // batch_size)
-    first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
-    require_choice("duplicates", duplicates, ("merge", "error"))
-    edge_ids = require_bool("edge_ids", edge_ids)
-    A = graph.operand(backend)
+    with checking(graph):
+        ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+        key = derive_key(random_seed, epoch, SAMPLING)
+        num_batches = -(-len(ids) // batch_size)
+        first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
+        require_choice("duplicates", duplicates, ("merge", "error"))
+        edge_ids = require_bool("edge_ids", edge_ids)
+        A = graph.operand(backend)
+    options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates}
+    require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     try:
         batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
+        if isinstance(graph, SharedGraph):
+            return _sample_share(graph, A, sampler, batches, Options(key, edge_ids))
         return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
     except MemoryError as error:
         raise _no_memory_for(num_batches, batch_size, sampler) from error
+
+
+class Options(NamedTuple):
+    """Key of the draws, and whether edge ids are wanted."""
+
+    key: tuple[int, int]
+    edge_ids: bool
+
+
+def _sample_share(
+    graph: SharedGraph, A: GraphOperand, sampler: Sampler, batches: SeedBatches, options: Options
+) -> BulkSample:
+    """Sample this rank's batches of a collective call."""
+    num_batches = len(batches.selector.batch_ids)
+    here, own = graph.sampled_here(num_batches), graph.own(num_batches)
+    share = batches.chosen(here)
+    with graph.sampling():
+        layers = sampler.run(A, share.selector, options.key, options.edge_ids)
+    bulk = BulkSample(sampler, share, layers)
+    return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
 
 
 def _no_memory_for(num_batches: int, batch_size: int, sampler: Sampler) -> CapacityError:

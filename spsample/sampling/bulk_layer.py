@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,42 @@ class Ranges:
         """Where each slice ends (k,)."""
         return self.begin + self.size
 
+    def chosen(self, positions: Int64Array) -> Ranges:
+        """The slices of some of the batches: of the same array."""
+        return _Chosen(self.begin[positions], self.size[positions])
+
     def __getitem__(self, i: int) -> slice:
         begin = self._ptr.item(i) + self._more * i
         return slice(begin, begin + self._sizes.item(i + 1) - self._sizes.item(i) + self._more)
+
+
+class _Chosen(Ranges):
+    """Slices that begin anywhere."""
+
+    __slots__ = ("_begin", "_size")
+
+    def __init__(self, begin: Int64Array, size: Int64Array) -> None:
+        self._begin = begin
+        self._size = size
+
+    @property
+    def begin(self) -> Int64Array:
+        return self._begin
+
+    @property
+    def size(self) -> Int64Array:
+        return self._size
+
+    @property
+    def total(self) -> int:
+        return int(self._size.sum())
+
+    def chosen(self, positions: Int64Array) -> Ranges:
+        return _Chosen(self._begin[positions], self._size[positions])
+
+    def __getitem__(self, i: int) -> slice:
+        begin = self._begin.item(i)
+        return slice(begin, begin + self._size.item(i))
 
 
 @dataclass(eq=False, slots=True)
@@ -109,6 +142,16 @@ class BulkLayer:
             data=None if self.data is None else self.data[entries].copy(),
             edge_ids=None if self.edge_ids is None else self.edge_ids[entries].copy(),
             entry_ranges=starts[3],
+        )
+
+    def chosen(self, positions: Int64Array) -> BulkLayer:
+        """The same of some of the batches, in the same arrays."""
+        return replace(
+            self,
+            dst_ranges=self.dst_ranges.chosen(positions),
+            src_ranges=self.src_ranges.chosen(positions),
+            indptr_ranges=self.indptr_ranges.chosen(positions),
+            entry_ranges=self.entry_ranges.chosen(positions),
         )
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends import Backend, ColumnMatrix, ColumnSample, Compaction, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.sparse import Entries, GraphOperand, RowTotals
-from spsample.sparse.operand import Numbering, RowRule, Weighting
+from spsample.sparse.operand import FrontierTotals, Numbering, RowRule, Weighting
 
 
 class TooManyEntriesError(Exception):
@@ -66,6 +66,12 @@ class CappedOperand(GraphOperand):
 
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
         return self._inner.row_totals(Q, exclude)
+
+    def frontier_totals(self, Q: StackedSelector) -> FrontierTotals:
+        return self._inner.frontier_totals(Q)
+
+    def any_rank(self, here: bool) -> bool:
+        return self._inner.any_rank(here)
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         self._check(Q, draw, rule)

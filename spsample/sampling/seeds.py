@@ -44,6 +44,39 @@ class SeedBatches:
         selector = stack([vertices], int(Q.batch_ids[i]))
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
 
+    def chosen(self, positions: Int64Array) -> SeedBatches:
+        """The same of the batches at these ascending positions, copied.
+
+        Examples
+        --------
+        >>> batches = make_batches(np.array([4, 2, 4, 7, 1]), 2, 10, np.dtype(np.int32), "merge")
+        >>> some = batches.chosen(np.array([0, 2]))
+        >>> some.selector.batch_ids.tolist(), some.selector.vertices.tolist(), some.inverse.tolist()
+        ([10, 12], [4, 2, 1], [0, 1, 0])
+        """
+        if len(positions) == len(self.given_ptr) - 1:
+            return self
+        Q = self.selector
+        vertices = [Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]] for i in positions]
+        ptr = pointers_of([len(part) for part in vertices])
+        selector = RowSelector(ptr, np.concatenate([Q.vertices[:0], *vertices]), Q.batch_ids[positions])
+        given = pointers_of((self.given_ptr[positions + 1] - self.given_ptr[positions]).tolist())
+        if self.merged_inverse is None:
+            return SeedBatches(selector, given)
+        inverses = [self.inverse_of(i) for i in positions]
+        return SeedBatches(selector, given, np.concatenate([self.merged_inverse[:0], *inverses]))
+
+
+def pointers_of(lengths: list[int] | Int64Array) -> Int64Array:
+    """Where stacked parts of these lengths begin, and the end of the last.
+
+    Examples
+    --------
+    >>> pointers_of([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
 
 def make_batches(
     seeds: Int64Array, batch_size: int, first_batch: int, dtype: np.dtype[np.signedinteger], duplicates: str

@@ -89,6 +89,8 @@ def _small_supports(frontiers: _Frontiers, counts: Int64Array) -> Counts:
     Q = frontiers.Q
     batch = np.repeat(np.arange(len(Q.batch_ids)), np.diff(Q.batch_ptr))
     small = np.bincount(batch, counts, len(Q.batch_ids)) <= frontiers.draw.size
+    if not frontiers.A.any_rank(bool(small.any())):
+        return [{} for _ in Q.batch_ids]
     taken = np.where(small[batch], counts, 0)
     rows = np.repeat(np.arange(len(taken)), taken)
     offsets = np.arange(len(rows)) - np.repeat(np.cumsum(taken) - taken, taken)
@@ -103,25 +105,51 @@ def _first_distinct(
 ) -> tuple[Counts, _Frontiers, NDArray[np.bool_]]:
     """The first s distinct columns of every batch with a total, and whether nothing else is left in it.
 
-    A round is made in pieces of a little more than s draws: most often the first one has s distinct columns.
+    A batch that draws one column more than it needs has something left; the others' totals are asked for again.
     CapacityError before a round that would pass the last draw number.
     """
     size, first, exclude = frontiers.draw.size, 0, None
-    piece = size + size // 8 + 16
     limits = np.where(frontiers.initial > NARROW_LIMIT, WIDE_DRAWS, NARROW_DRAWS)
-    while pending := [i for i, t in enumerate(totals) if len(chosen[i]) < size and t.any()]:
-        if first + 4 * size > limits[pending].min():
+    whole = np.array([not t.any() for t in totals], np.bool_)
+    while True:
+        pending = [i for i, t in enumerate(totals) if len(chosen[i]) < size and t.any()]
+        if not frontiers.A.any_rank(bool(pending)):
+            break
+        if pending and first + 4 * size > limits[pending].min():
             raise draw_limit_error()
-        for begin in range(first, first + 4 * size, piece):
-            wanted = [t if len(c) < size else t[:0] for t, c in zip(totals, chosen, strict=True)]
-            count = min(piece, first + 4 * size - begin)
-            for i, columns in frontiers.columns(wanted, begin, count, exclude).items():
-                fresh = dict.fromkeys([*chosen[i], *columns], 1)
-                chosen[i] = dict(islice(fresh.items(), size))
+        _draw_round(frontiers, totals, chosen, (first, exclude))
         first += 4 * size
-        exclude = _stack(chosen, frontiers, np.zeros(len(totals), np.bool_))
-        totals = frontiers.totals(exclude)
-    return chosen, frontiers, np.array([not t.any() for t in totals], np.bool_)
+        unsure = [i for i in pending if len(chosen[i]) <= size]
+        if frontiers.A.any_rank(bool(unsure)):
+            exclude = _stack(_cut(chosen, size), frontiers, np.zeros(len(totals), np.bool_))
+            totals = frontiers.totals(exclude)
+            whole[unsure] = [not totals[i].any() for i in unsure]
+    return _cut(chosen, size), frontiers, whole
+
+
+def _draw_round(
+    frontiers: _Frontiers, totals: list[UInt64Array], chosen: Counts, begin: tuple[int, ColumnSample | None]
+) -> None:
+    """4s draws of every batch that needs some, in pieces of a little more than s: most often the first one is enough.
+
+    A batch keeps up to s + 1 distinct columns. `begin` is the round's first draw number and what it excludes.
+    """
+    size, (first, exclude) = frontiers.draw.size, begin
+    piece = size + size // 8 + 16
+    short = [len(c) < size for c in chosen]
+    for start in range(first, first + 4 * size, piece):
+        wanted = [t if s and len(c) < size else t[:0] for t, c, s in zip(totals, chosen, short, strict=True)]
+        if start > first and not frontiers.A.any_rank(any(t.any() for t in wanted)):
+            break
+        count = min(piece, first + 4 * size - start)
+        for i, columns in frontiers.columns(wanted, start, count, exclude).items():
+            fresh = dict.fromkeys([*chosen[i], *columns], 1)
+            chosen[i] = dict(islice(fresh.items(), size + 1))
+
+
+def _cut(chosen: Counts, size: int) -> Counts:
+    """The first `size` columns of each batch."""
+    return [dict(islice(c.items(), size)) for c in chosen]
 
 
 def _per_batch(values: UInt64Array, Q: StackedSelector) -> list[UInt64Array]:

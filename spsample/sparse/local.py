@@ -34,6 +34,8 @@ class LocalOperand(GraphOperand):
         Entry -> position in the user's input; None is the identity.
     backend : Backend
         The kernels.
+    first_edge_id : int
+        Of the first entry, where `edge_ids` is None and the entries are a part of those of a larger matrix.
 
     Examples
     --------
@@ -44,9 +46,10 @@ class LocalOperand(GraphOperand):
     [0, 2]
     """
 
-    def __init__(self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend) -> None:
+    def __init__(self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend, first_edge_id: int = 0) -> None:
         self.matrix = matrix
         self.edge_ids = edge_ids
+        self.first_edge_id = first_edge_id
         self._backend = backend
         self._weighting: Weighting = "row" if matrix.row_normalized else "unweighted"
         if matrix.data is not None:
@@ -55,6 +58,11 @@ class LocalOperand(GraphOperand):
     @property
     def num_nodes(self) -> int:
         return len(self.matrix.indptr) - 1
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the matrix: as many as rows, but where it is a block of rows."""
+        return self.num_nodes if self.matrix.num_columns is None else self.matrix.num_columns
 
     @property
     def num_edges(self) -> int:
@@ -74,7 +82,7 @@ class LocalOperand(GraphOperand):
 
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
         counts = self.backend.row_totals(self.matrix, Q, exclude)
-        return RowTotals(counts, self._row_exponents[Q.vertices])
+        return RowTotals(counts, self.row_exponents[Q.vertices])
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         positions = edge_ids or self.matrix.data is not None  # they lead to the weights
@@ -123,10 +131,14 @@ class LocalOperand(GraphOperand):
 
     def _entries(self, rows: StackedRows, Q: StackedSelector, edge_ids: bool) -> Entries:
         """With the edge ids of the rows' entries where they are wanted."""
-        ids = rows.positions if edge_ids else None
-        if ids is not None and self.edge_ids is not None:
-            ids = self.edge_ids[ids]
+        ids = None if rows.positions is None or not edge_ids else self.edge_ids_at(rows.positions)
         return Entries(rows, self.matrix, Q, ids)
+
+    def edge_ids_at(self, positions: Int64Array) -> Int64Array:
+        """Positions in the user's input of entries at these positions of the matrix."""
+        if self.edge_ids is not None:
+            return self.edge_ids[positions]
+        return positions + self.first_edge_id if self.first_edge_id else positions
 
     @property
     def kept_nbytes(self) -> int:
@@ -136,11 +148,12 @@ class LocalOperand(GraphOperand):
         leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of their
         rules, as far as they are known.
         """
-        kept = (self.__dict__.get(name) for name in ("_row_exponents", "_row_rules", "_cumulative", "_guide"))
+        kept = (self.__dict__.get(name) for name in ("row_exponents", "_row_rules", "_cumulative", "_guide"))
         return sum(array.nbytes for array in kept if array is not None)
 
     @cached_property
-    def _row_exponents(self) -> NDArray[np.int32]:
+    def row_exponents(self) -> NDArray[np.int32]:
+        """(rows,) the largest binary exponent of each row's weights: 4 bytes a row, made on first use and kept."""
         return self.backend.row_exponents(self.matrix)
 
     @cached_property
@@ -152,7 +165,7 @@ class LocalOperand(GraphOperand):
     def _cumulative(self) -> UInt64Array:
         """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
         counts = np.diff(self.matrix.indptr)
-        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self._row_exponents  # not asked for
+        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
         rule = graph_rule(self.weighting, RowTotals(counts, exponents))
         cumulative = np.zeros(self.num_nodes + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])

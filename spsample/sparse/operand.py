@@ -32,6 +32,16 @@ class RowTotals(NamedTuple):
     exponents: NDArray[np.int32]
 
 
+class FrontierTotals(NamedTuple):
+    """Of each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
+
+    The exponent is 0 where no entry is positive.
+    """
+
+    counts: Int64Array
+    exponents: Int64Array
+
+
 class Entries(NamedTuple):
     """Stacked rows of entries of A together with the matrix that their positions point into.
 
@@ -90,6 +100,16 @@ class GraphOperand(ABC):
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
         """Entry counts of the selected rows, without the columns that `exclude` holds for the batch, and exponents."""
 
+    def frontier_totals(self, Q: StackedSelector) -> FrontierTotals:
+        """The same of each batch's rows together; a distributed graph adds up where the rows are."""
+        from spsample.sparse.probability import batch_totals
+
+        return batch_totals(Q, self.row_totals(Q))
+
+    def any_rank(self, here: bool) -> bool:
+        """Whether it is true on any rank: for loops of collective calls, which all ranks must leave together."""
+        return here
+
     @abstractmethod
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         """Row law on the selected rows; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
@@ -140,4 +160,4 @@ class GraphOperand(ABC):
         return self.backend.draw_columns(self.left_multiply(Q, rule), Q.batch_ids, draw)
 
 
-__all__ = ["Entries", "GraphOperand", "Numbering", "RowRule", "RowTotals", "Weighting"]
+__all__ = ["Entries", "FrontierTotals", "GraphOperand", "Numbering", "RowRule", "RowTotals", "Weighting"]

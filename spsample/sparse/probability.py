@@ -11,22 +11,34 @@ from spsample.backends import Numerators, StackedSelector
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, UInt64Array
 from spsample.backends.reference.probability import ceil_log2
 from spsample.errors import CapacityError
-from spsample.sparse.operand import RowTotals, Weighting
+from spsample.sparse.operand import FrontierTotals, RowTotals, Weighting
 
 HEADROOM_BITS = {1: 62, 2: 31}
 """H by column power: a frontier's numerators sum to at most 2^H."""
 
 
-def frontier_rule(
-    weighting: Weighting, Q: StackedSelector, totals: RowTotals, power: int, column_power: int
-) -> Numerators:
-    """The frontier rule of each batch of Q: one K per batch from its entry count and its largest row exponent.
+def batch_totals(Q: StackedSelector, totals: RowTotals) -> FrontierTotals:
+    """What the frontier rule needs to know of each batch of Q, from the totals of its m rows.
+
+    Examples
+    --------
+    >>> Q = StackedSelector(np.array([0, 2]), np.array([0, 1]), np.array([0]))
+    >>> batch_totals(Q, RowTotals(np.array([3, 2]), np.array([1, 4])))
+    FrontierTotals(counts=array([5]), exponents=array([4]))
+    """
+    exponents = segment_maxima(totals.exponents, Q.batch_ptr) if len(totals.exponents) else 0 * Q.batch_ptr[1:]
+    exponents[exponents == NO_EXPONENT] = 0
+    return FrontierTotals(_segment_sums(totals.counts, Q.batch_ptr), exponents)
+
+
+def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, column_power: int) -> Numerators:
+    """The frontier rule of k batches: one K per batch from its entry count and its largest row exponent.
 
     Parameters
     ----------
     weighting : {"unweighted", "row", "weighted"}
-    totals : RowTotals
-        Entry counts and exponents of Q's m rows.
+    totals : FrontierTotals
+        Of the k batches.
     power, column_power : int
         a and c of the law: numerators of `w^a`, column sums to the power c.
 
@@ -37,25 +49,22 @@ def frontier_rule(
 
     Examples
     --------
-    >>> Q = StackedSelector(np.array([0, 2]), np.array([0, 1]), np.array([0]))
-    >>> rule = frontier_rule("weighted", Q, RowTotals(np.array([3, 2]), np.array([1, 4])), 1, 1)
+    >>> rule = frontier_rule("weighted", FrontierTotals(np.array([5]), np.array([4])), 1, 1)
     >>> rule.shifts.tolist()     # 62 - 4 - ceil(log2 5)
     [55]
     """
-    entries = _segment_sums(totals.counts, Q.batch_ptr)
-    _check_headroom(entries, column_power)
+    _check_headroom(totals.counts, column_power)
     if weighting == "unweighted":
         return Numerators(None, power, column_power)
-    exponents = _segment_maxima(totals.exponents, Q.batch_ptr)
-    bits = np.array([ceil_log2(max(m, 1)) for m in entries.tolist()], np.int64)
-    return Numerators(HEADROOM_BITS[column_power] - power * exponents - bits, power, column_power)
+    bits = np.array([ceil_log2(max(m, 1)) for m in totals.counts.tolist()], np.int64)
+    return Numerators(HEADROOM_BITS[column_power] - power * totals.exponents - bits, power, column_power)
 
 
 def graph_rule(weighting: Weighting, totals: RowTotals) -> Numerators:
     """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column."""
     n = len(totals.counts)
     everything = StackedSelector(np.array([0, n]), np.arange(n), np.zeros(1, np.int64))
-    return frontier_rule(weighting, everything, totals, power=2, column_power=1)
+    return frontier_rule(weighting, batch_totals(everything, totals), power=2, column_power=1)
 
 
 def row_normalized_numerators(Q: StackedSelector, totals: RowTotals, rule: Numerators) -> UInt64Array:
@@ -94,10 +103,16 @@ def _segment_sums(values: Int64Array, ptr: Int64Array) -> Int64Array:
     return sums
 
 
-def _segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
-    """Maximum of each segment; 0 where it is empty or has no exponent (nothing is drawn there)."""
+def segment_maxima(values: NDArray[np.int32], ptr: Int64Array) -> Int64Array:
+    """Largest exponent of each segment; `NO_EXPONENT` where it has none.
+
+    Examples
+    --------
+    >>> segment_maxima(np.array([-3, -5], np.int32), np.array([0, 2, 2])).tolist() == [-3, NO_EXPONENT]
+    True
+    """
     padded = np.full(len(values) + 1, NO_EXPONENT, np.int64)
     padded[:-1] = values
     maxima = np.maximum.reduceat(padded, ptr[:-1]) if len(ptr) > 1 else padded[:0]
-    maxima[(ptr[1:] == ptr[:-1]) | (maxima == NO_EXPONENT)] = 0
+    maxima[ptr[1:] == ptr[:-1]] = NO_EXPONENT
     return maxima

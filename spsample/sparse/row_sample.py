@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array
+from spsample.sparse.lazily import lazily
 from spsample.sparse.operand import Entries, Numbering
 from spsample.sparse.selector import RowSelector, RowView
 
@@ -41,7 +40,7 @@ class RowSample:
         self.draw = draw
         self._edge_ids = edge_ids
 
-    @cached_property
+    @lazily
     def entries(self) -> Entries:
         """All that was drawn."""
         return self.P.sample(self.draw, self._edge_ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,8 +10,9 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, GraphOperand, Numbering, RowRule, RowTotals
-from spsample.sparse.probability import frontier_rule, row_normalized_numerators
+from spsample.sparse.lazily import lazily
+from spsample.sparse.operand import Entries, FrontierTotals, GraphOperand, Numbering, RowRule, RowTotals
+from spsample.sparse.probability import batch_totals, frontier_rule, row_normalized_numerators
 
 
 class RowSelector(StackedSelector):
@@ -107,9 +107,9 @@ class BatchProduct:
 
     def sample(self, draw: Draw) -> ColumnSample:
         """Draw columns for every batch (`its_sample`)."""
-        if self.column_power != 1 or self.A.weighting == "weighted":
-            return self.A.draw_merged(self.Q.arrays, self._rule, draw)
-        return self._sample_entries(draw)
+        if self._draws_entries:
+            return self._sample_entries(draw)
+        return self.A.draw_merged(self.Q.arrays, self._rule, draw)
 
     def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
         """(len(src),) N of every src column, read off the extraction of these columns."""
@@ -117,7 +117,7 @@ class BatchProduct:
             entries.matrix, entries.selector, entries.rows, sources.src_ptr, self._rule
         )
 
-    @cached_property
+    @lazily
     def _totals(self) -> RowTotals:
         """Of the frontier's rows: asked for once, for drawing and for the values."""
         return self.A.row_totals(self.Q.arrays)
@@ -128,9 +128,20 @@ class BatchProduct:
             return Numerators(None, self.power, self.column_power)  # and no totals are asked for
         return self._frontier_rule
 
-    @cached_property
+    @lazily
     def _frontier_rule(self) -> Numerators:
-        return frontier_rule(self.A.weighting, self.Q.arrays, self._totals, self.power, self.column_power)
+        totals = batch_totals(self.Q.arrays, self._totals) if self._draws_entries else self._frontier_totals
+        return frontier_rule(self.A.weighting, totals, self.power, self.column_power)
+
+    @property
+    def _frontier_totals(self) -> FrontierTotals:
+        """Of the batches: all that is needed where no entry law asks for the totals of rows."""
+        return self.A.frontier_totals(self.Q.arrays)
+
+    @property
+    def _draws_entries(self) -> bool:
+        """Whether the entry law applies."""
+        return self.column_power == 1 and self.A.weighting != "weighted"
 
     def _sample_entries(self, draw: Draw) -> ColumnSample:
         Q = self.Q.arrays

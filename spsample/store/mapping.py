@@ -85,25 +85,35 @@ def check_file(path: Path, spec: ArraySpec) -> FileIdentity:
         os.close(descriptor)
 
 
-def open_map(path: Path, spec: ArraySpec, access: str = "normal", identity: FileIdentity | None = None) -> NDArray[Any]:
+def open_map(
+    path: Path,
+    spec: ArraySpec,
+    access: str = "normal",
+    identity: FileIdentity | None = None,
+    rows: tuple[int, int] | None = None,
+) -> NDArray[Any]:
     """Map the array of an ``.npy`` file for reading, after the checks of `check_file` on the file itself.
 
     `access` is one of `ACCESS`, what the system is told about the use of its pages. A file of another identity than
-    the one that is given is refused.
+    the one that is given is refused. With `rows` only the rows from `rows[0]` to `rows[1] - 1` are mapped.
     """
     descriptor, offset = _open(path, spec, identity)
+    first, end = (0, spec.shape[0]) if rows is None else rows
+    part = spec._replace(shape=(end - first, *spec.shape[1:]))
+    begin = offset + first * spec._replace(shape=(1, *spec.shape[1:])).nbytes
+    page = begin - begin % mmap.ALLOCATIONGRANULARITY
     try:
-        if spec.nbytes == 0:
-            array: NDArray[Any] = np.zeros(spec.shape, spec.dtype)
+        if part.nbytes == 0:
+            array: NDArray[Any] = np.zeros(part.shape, part.dtype)
             array.flags.writeable = False
             return array
-        pages = mmap.mmap(descriptor, offset + spec.nbytes, access=mmap.ACCESS_READ)
+        pages = mmap.mmap(descriptor, begin - page + part.nbytes, access=mmap.ACCESS_READ, offset=page)
     except OSError as error:
         raise _refusal(path, f"a file that cannot be mapped ({error.strerror})", "a memory map") from error
     finally:
         os.close(descriptor)
     _advise(pages, access)
-    return np.frombuffer(pages, spec.dtype, spec.nbytes // spec.dtype.itemsize, offset).reshape(spec.shape)
+    return np.frombuffer(pages, part.dtype, part.nbytes // part.dtype.itemsize, begin - page).reshape(part.shape)
 
 
 def _advise(pages: mmap.mmap, access: str) -> None:

@@ -146,20 +146,25 @@ class GraphStore:
     def __contains__(self, name: object) -> bool:
         return name in self._specs
 
-    def array(self, name: str, access: str = "normal") -> NDArray[Any]:
+    def array(self, name: str, access: str = "normal", rows: tuple[int, int] | None = None) -> NDArray[Any]:
         """Return an array as a read-only memory map; `access` as in `Graph.open`.
+
+        With `rows` only the rows from `rows[0]` to `rows[1] - 1` are mapped and returned.
 
         Raises
         ------
         InputError
-            If the store has no array of that name.
+            If the store has no array of that name, or not these rows.
         DataError
             If its file is not the one that was there when the store was opened.
         """
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
         require_choice("access", access, ACCESS)
-        return open_map(self.path / array_file(name), self._specs[name], access, self._files.get(name))
+        spec = self._specs[name]
+        if rows is not None and not 0 <= rows[0] <= rows[1] <= spec.shape[0]:
+            raise InputError(argument="rows", given=str(rows), expected=f"rows within 0 and {spec.shape[0]}")
+        return open_map(self.path / array_file(name), spec, access, self._files.get(name), rows)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

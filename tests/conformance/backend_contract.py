@@ -7,12 +7,15 @@ exactly is drawn is the matter of tests/golden, and equality between backends th
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from routing_contract import RoutingContract
 
 from spsample.backends.protocol import (
     NO_EXPONENT,
+    UNKNOWN_RULE,
     ColumnMatrix,
     ColumnSample,
     Compaction,
@@ -101,6 +104,72 @@ def parts(array, ptr):
     return [array[lo:hi].tolist() for lo, hi in pairwise(ptr)]
 
 
+class Block(NamedTuple):
+    """Rows of A by themselves: `rows[r]` is the vertex of row r, `where` the position in A of each of its entries.
+
+    `Q` selects some as rows of the block, `selected` the same as rows of A.
+    """
+
+    A: Matrix
+    matrix: Matrix
+    rows: Any
+    where: Any
+    Q: StackedSelector
+    selected: StackedSelector
+
+    def in_whole(self, rows):
+        """Stacked rows of the block, as of A: their positions are others."""
+        return rows if rows.positions is None else rows._replace(positions=self.where[rows.positions])
+
+
+def random_matrix(rng, kind, index):
+    """Empty rows, short and long ones, parallel edges; columns ascend."""
+    n = int(rng.integers(1, 50))
+    rows = [np.sort(rng.integers(0, n, rng.choice([0, 1, 4, 9, 70]))) for _ in range(n)]
+    weights = rng.exponential(size=sum(map(len, rows))) * 10.0 ** rng.integers(-6, 1)
+    weights[rng.random(len(weights)) < rng.choice([0.0, 0.3])] = 0.0
+    data = weights.astype(kind) if kind in (np.float32, np.float64) else None
+    return Matrix(pointers([len(r) for r in rows]), concatenated(rows, index), data, kind == "row")
+
+
+def block_of(A, rows, rng):
+    """The block of the given rows of A, and four batches of some of them."""
+    index = A.indices.dtype
+    where = np.concatenate([*(np.arange(A.indptr[v], A.indptr[v + 1]) for v in rows), []]).astype(np.int64)
+    indptr = pointers(np.diff(A.indptr)[rows].tolist())
+    data = None if A.data is None else A.data[where]
+    ids = np.array(rows, index)
+    matrix = Matrix(indptr, A.indices[where], data, A.row_normalized, ids, len(A.indptr) - 1)
+    chosen = [rng.permutation(len(rows))[: rng.integers(0, len(rows) + 1)] for _ in range(4)]
+    Q = selector(chosen, index)
+    return Block(A, matrix, ids, where, Q, Q._replace(vertices=ids[Q.vertices]))
+
+
+def blocks(kind, index, seed):
+    """Ranges of rows and others, all rows in another order, and none."""
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        A = random_matrix(rng, kind, index)
+        order = rng.permutation(len(A.indptr) - 1)
+        first, last = sorted(rng.integers(0, len(order) + 1, 2))
+        for rows in (np.arange(first, last), order[first:last], order, order[:0]):
+            yield block_of(A, rows, rng)
+
+
+def assert_same(one, other):
+    """Equal arrays, or tuples of arrays, to the type and the bit."""
+    if one is None or isinstance(one, tuple):
+        assert (one is None) == (other is None)
+        for a, b in zip(one or (), other or (), strict=True):
+            assert_same(a, b)
+    else:
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+kinds = pytest.mark.parametrize("kind", ["unweighted", "row", np.float32, np.float64])
+weighted_kinds = pytest.mark.parametrize("kind", [np.float32, np.float64])
+
 index_types = pytest.mark.parametrize("index", [np.int32, np.int64])
 value_types = pytest.mark.parametrize("value", [np.float32, np.float64])
 either = pytest.mark.parametrize("replace", [False, True])
@@ -112,7 +181,7 @@ empties = pytest.mark.parametrize(
 )
 
 
-class BackendContract:
+class BackendContract(RoutingContract):
     """Inherit, and give a fixture `backend`."""
 
     @pytest.fixture
@@ -711,6 +780,103 @@ class BackendContract:
                     total += x
                 expected += [x / total for x in row] if normalize and total else row
         assert values.tolist() == np.array(expected, value).tolist()
+
+    # --- blocks of rows ---------------------------------------------------------------------------------------------
+    @kinds
+    @index_types
+    def test_block_row_law(self, backend, kind, index):
+        for block in blocks(kind, index, 1):
+            for size in (1, 3, 10, 80):
+                for replace in (False, True):
+                    draw = Draw(KEY, 2, size, replace)
+                    rows = backend.sample_rows_uniform(block.matrix, block.Q, draw, True)
+                    whole = backend.sample_rows_uniform(block.A, block.selected, draw, True)
+                    assert_same(block.in_whole(rows), whole)
+                    alone = backend.sample_rows_uniform(block.matrix, block.Q, draw, False)
+                    assert_same(alone, whole._replace(positions=None))
+            rows = backend.take_rows(block.matrix, block.Q, True)
+            assert_same(block.in_whole(rows), backend.take_rows(block.A, block.selected, True))
+
+    @weighted_kinds
+    @index_types
+    def test_block_row_law_weighted(self, backend, kind, index):
+        for block in blocks(kind, index, 2):
+            rules = np.full(len(block.rows), UNKNOWN_RULE, np.int16)
+            for size in (1, 3, 10, 80):
+                for replace in (False, True):
+                    draw = Draw(KEY, 2, size, replace)
+                    whole = backend.sample_rows_weighted(block.A, block.selected, draw, True, True)
+                    for kept in (None, rules, rules):
+                        rows = backend.sample_rows_weighted(block.matrix, block.Q, draw, True, True, kept)
+                        assert_same(block.in_whole(rows), whole)
+
+    @kinds
+    @index_types
+    def test_block_probability(self, backend, kind, index):
+        for block in blocks(kind, index, 3):
+            assert_same(backend.row_exponents(block.matrix), backend.row_exponents(block.A)[block.rows])
+            rest = np.isin(np.arange(len(block.A.indptr) - 1), block.rows, invert=True)
+            lengths = np.where(rest, 0, np.diff(block.A.indptr))
+            kept = np.sort(block.where)
+            data = None if block.A.data is None else block.A.data[kept]
+            emptied = Matrix(pointers(lengths.tolist()), block.A.indices[kept], data, block.A.row_normalized)
+            for power, column_power in ((2, 1), (1, 2)):
+                rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, power, column_power)
+                graph_rule = rule._replace(shifts=None if rule.shifts is None else rule.shifts[:1])
+                totals = backend.column_totals(block.matrix, graph_rule)
+                assert_same(totals, backend.column_totals(emptied, graph_rule))
+                merged = backend.merge_columns(block.matrix, block.Q, rule)
+                assert_same(merged, backend.merge_columns(block.A, block.selected, rule))
+
+    @kinds
+    @index_types
+    def test_block_entry_and_column_law(self, backend, kind, index):
+        for block in blocks(kind, index, 4):
+            exclude = backend.draw_entries(block.A, block.selected, None, Draw(KEY, 1, 2))
+            for excluded in (None, exclude):
+                totals = backend.row_totals(block.matrix, block.Q, excluded)
+                assert_same(totals, backend.row_totals(block.A, block.selected, excluded))
+                rows = np.flatnonzero(totals)
+                found = backend.locate(block.matrix, block.Q, rows, totals[rows] - 1, excluded)
+                assert_same(found, backend.locate(block.A, block.selected, rows, totals[rows] - 1, excluded))
+            q = np.arange(1, len(block.Q.vertices) + 1, dtype=np.uint64)
+            for size in (1, 4, 30):
+                for replace in (False, True):
+                    draw = Draw(KEY, 1, size, replace)
+                    sample = backend.draw_entries(block.matrix, block.Q, q, draw)
+                    assert_same(sample, backend.draw_entries(block.A, block.selected, q, draw))
+                    rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, 1, 2)
+                    sample = backend.draw_merged(block.matrix, block.Q, rule, draw)
+                    assert_same(sample, backend.draw_merged(block.A, block.selected, rule, draw))
+
+    @kinds
+    @index_types
+    def test_block_extraction(self, backend, kind, index):
+        rng = np.random.default_rng(5)
+        for block in blocks(kind, index, 5):
+            n = block.matrix.num_columns
+            sources = [rng.permutation(n)[: rng.integers(0, n + 1)] for _ in range(4)]
+            src_ptr, src = pointers([len(s) for s in sources]), concatenated(sources, index)
+            rows = backend.extract(block.matrix, block.Q, src_ptr, src)
+            whole = backend.extract(block.A, block.selected, src_ptr, src)
+            assert_same(block.in_whole(rows), whole)
+            rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, 2, 1)
+            N = backend.extracted_numerators(block.matrix, block.Q, rows, src_ptr, rule)
+            assert_same(N, backend.extracted_numerators(block.A, block.selected, whole, src_ptr, rule))
+            factors = rng.random(len(src))
+            for normalize in (False, True):
+                values = backend.entry_values(block.matrix, block.Q, rows, src_ptr, factors, normalize)
+                assert_same(values, backend.entry_values(block.A, block.selected, whole, src_ptr, factors, normalize))
+
+    @index_types
+    def test_block_take_rows_numbered(self, backend, index):
+        for block in blocks("unweighted", index, 6):
+            for include_targets in (False, True):
+                known = block.selected
+                rows, sources = backend.take_rows_numbered(block.matrix, block.Q, known, True, include_targets)
+                taken = backend.take_rows(block.A, block.selected, True)
+                assert_same(block.in_whole(rows._replace(columns=taken.columns)), taken)
+                assert_same(sources, backend.compact(known, taken, include_targets))
 
     # --- general sparse algebra -------------------------------------------------------------------------------------
     @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint64])

@@ -110,6 +110,48 @@ def test_rows_of_all_lengths(name, index, replace, size):
 
 
 @each_set
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("size", [2, 5, 15, 70])
+def test_rows_of_a_block(name, index, weighted, replace, size):
+    """Rows drawn by the vertices that they are, which need all 48 bits where the index type has them."""
+    rng = np.random.default_rng(size)
+    lengths = rng.integers(0, 3 * size, 150).tolist()
+    n = 2**31 - 1 if index == np.int32 else 2**48
+    data = rng.exponential(size=sum(lengths)).astype(np.float32) if weighted else None
+    ids = rng.integers(0, n, len(lengths)).astype(index)
+    A = Matrix(pointers(lengths), rng.integers(0, n, sum(lengths)).astype(index), data, False, ids, n)
+    sample_rows = "sample_rows_weighted" if weighted else "sample_rows_uniform"
+    for ordered in (False, True):
+        Q = random_selector(rng, len(lengths), [1, 15, 16, 17, 0, 65, 140], ordered, index)
+        draw = Draw(KEY, 3, size, replace)
+        with instruction_set(name):
+            rows = getattr(CPU, sample_rows)(A, Q, draw, True)
+        assert_equal(rows, getattr(REFERENCE, sample_rows)(A, Q, draw, True))
+
+
+@each_set
+@pytest.mark.parametrize("count", [1, 3])
+def test_block_in_bulk_order(name, count):
+    """A block larger than a range gives what the whole A does, in every order of visiting."""
+    rng = np.random.default_rng(4)
+    n = 20_000
+    A = random_matrix(rng, rng.integers(0, 250, n).tolist())
+    rows = rng.permutation(n)[: n // 2]
+    where = np.concatenate([np.arange(A.indptr[v], A.indptr[v + 1]) for v in rows])
+    ids = rows.astype(np.int32)
+    block = Matrix(pointers(np.diff(A.indptr)[rows]), A.indices[where], None, False, ids, n)
+    assert block.indices.nbytes > 4 << 20
+    for sizes in ([40], [3000] * 4, [n // 2, *[4000] * 60, 0, 150, 5]):
+        Q = random_selector(rng, len(rows), sizes, True)
+        with threads(count), instruction_set(name):
+            drawn = CPU.sample_rows_uniform(block, Q, Draw(KEY, 1, 7), True)
+            whole = CPU.sample_rows_uniform(A, Q._replace(vertices=ids[Q.vertices]), Draw(KEY, 1, 7), True)
+        assert_equal(drawn._replace(positions=where[drawn.positions]), whole)
+
+
+@each_set
 @pytest.mark.parametrize("replace", [False, True])
 def test_rejected_words(name, replace):
     """A row of 3 000 000 entries rejects a word with probability (2^32 mod t) / 2^32, about 1 in 1600: many are."""

@@ -158,7 +158,7 @@ def test_draw_merged_squares_of_whole_blocks(count):
 def test_draw_merged_refuses_columns_outside():
     A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, 900_000, 5, 6, 800_000], np.int32))
     Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
-    with pytest.raises(ValueError, match="indices: a column is not below the number of rows"):
+    with pytest.raises(ValueError, match="indices: a column is not below the number of columns"):
         CPU.draw_merged(A, Q, Numerators(None, 1, 2), Draw(KEY, 0, 3))
 
 

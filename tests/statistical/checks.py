@@ -306,7 +306,7 @@ def drawn_numerators(A: LocalOperand, frontier: Sequence[int], sampler: str) -> 
         return A.column_totals(np.arange(A.num_nodes, dtype=A.index_dtype)).tolist()
     Q = repeated(frontier, 1).arrays
     a, c = (2, 1) if sampler == "norm" else (1, 2)
-    merged = A.left_multiply(Q, frontier_rule(A.weighting, Q, A.row_totals(Q), a, c))
+    merged = A.left_multiply(Q, frontier_rule(A.weighting, A.frontier_totals(Q), a, c))
     N = np.zeros(A.num_nodes, np.uint64)
     N[merged.columns] = merged.numerators
     return N.tolist()

@@ -63,7 +63,7 @@ def frontier_numerators(backend, weights: np.ndarray, a: int) -> tuple[list[int]
     frontier = min(n, 2)
     Q = StackedSelector(np.array([0, frontier]), np.arange(frontier, dtype=np.int32), np.array([0]))
     totals = A.row_totals(Q)
-    rule = frontier_rule("weighted", Q, totals, a, 1)
+    rule = frontier_rule("weighted", A.frontier_totals(Q), a, 1)
     P = A.left_multiply(Q, rule)
     N = np.zeros(n, np.uint64)
     N[P.columns] = P.numerators
@@ -164,7 +164,7 @@ def test_column_power_two_keeps_squares_below_2_62(backend):
         Graph(np.array([0, 3000] + [3000] * 1499), np.repeat(np.arange(1500, dtype=np.int32), 2), weights), backend
     )
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
-    rule = frontier_rule("weighted", Q, A.row_totals(Q), 1, 2)
+    rule = frontier_rule("weighted", A.frontier_totals(Q), 1, 2)
     P = A.left_multiply(Q, rule)
     assert isinstance(rule, Numerators)
     assert int(P.totals[0]) == sum(int(n) for n in P.numerators) <= 2**62

@@ -5,16 +5,22 @@
 
 namespace spsample {
 
-// A in CSR: row = target. indptr has num_rows + 1 elements, indices num_entries = indptr[num_rows].
+// A in CSR, or a block of its rows: row = target. indptr has num_rows + 1 elements, indices num_entries = indptr[num_rows]; columns lie
+// below num_columns.
 template <class Index>
 struct CsrView {
     const int64_t* indptr;
     const Index* indices;
     int64_t num_rows;
     int64_t num_entries;
+    int64_t num_columns;
+    const Index* ids;  // the vertex of each row, or null where row r is vertex r
 
     SPSAMPLE_HD int64_t begin(int64_t row) const { return indptr[row]; }
     SPSAMPLE_HD int64_t degree(int64_t row) const { return indptr[row + 1] - indptr[row]; }
+
+    // The vertex that keys the draws of a row.
+    SPSAMPLE_HD int64_t vertex(int64_t row) const { return ids ? static_cast<int64_t>(ids[row]) : row; }
 };
 
 // Q of k stacked batches: batch i selects the rows vertices[batch_ptr[i]] .. vertices[batch_ptr[i + 1] - 1] of A.

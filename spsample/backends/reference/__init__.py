@@ -11,6 +11,7 @@ from spsample.backends.reference import (
     interleaving,
     probability,
     random,
+    routing,
     rows,
     weights,
 )
@@ -56,6 +57,8 @@ class ReferenceBackend:
     interleave = staticmethod(interleaving.interleave)
     appended = staticmethod(interleaving.appended)
     interleave_pointers = staticmethod(interleaving.interleave_pointers)
+    route_rows = staticmethod(routing.route_rows)
+    gather_rows = staticmethod(routing.gather_rows)
     spgemm = staticmethod(default_float_environment()(algebra.spgemm))
     select_rows = staticmethod(algebra.select_rows)
 

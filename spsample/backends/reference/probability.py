@@ -90,8 +90,9 @@ def entry_numerators(A: Matrix, row: int, rule: Numerators, batch: int) -> UInt6
 
 def column_totals(A: Matrix, rule: Numerators) -> UInt64Array:
     """(n,) column sums of the numerators over all rows (graph rule)."""
-    totals = np.zeros(len(A.indptr) - 1, np.uint64)
-    for row in range(len(totals)):
+    rows = len(A.indptr) - 1
+    totals = np.zeros(rows if A.num_columns is None else A.num_columns, np.uint64)
+    for row in range(rows):
         np.add.at(totals, A.indices[A.indptr[row] : A.indptr[row + 1]], entry_numerators(A, row, rule, 0))
     return totals**rule.column_power
 

@@ -114,10 +114,11 @@ def first_distinct(stream: Stream, numerators: UInt64Array, size: int) -> Int64A
 def _row_streams(A: Matrix, Q: StackedSelector, draw: Draw) -> tuple[Callable[[int], Stream], Int64Array]:
     """The stream of each stacked row, and the rows' numbers of entries."""
     batch = np.repeat(Q.batch_ids, np.diff(Q.batch_ptr))
+    vertices = Q.vertices if A.ids is None else A.ids[Q.vertices]
     degrees = A.indptr[Q.vertices.astype(np.int64) + 1] - A.indptr[Q.vertices]
 
     def stream(r: int) -> Stream:
-        return Stream(draw.key, int(Q.vertices[r]), draw.hop, int(batch[r]))
+        return Stream(draw.key, int(vertices[r]), draw.hop, int(batch[r]))
 
     return stream, degrees
 

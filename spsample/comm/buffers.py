@@ -1,0 +1,82 @@
+"""Arrays as the bytes that a message moves: of NumPy on the host, of CuPy on a device."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from spsample.comm.communicator import Array
+from spsample.errors import DTypeError, require_module
+
+
+def on_device(array: Any) -> bool:
+    """Whether the array lies on a GPU.
+
+    Examples
+    --------
+    >>> on_device(np.zeros(2))
+    False
+    """
+    return hasattr(array, "__cuda_array_interface__")
+
+
+def namespace(array: Any) -> Any:
+    """The module whose arrays these are: NumPy or CuPy."""
+    return sys.modules["cupy"] if on_device(array) else np
+
+
+def contiguous(array: Array) -> Array:
+    """The array in C order, of the same shape; a copy only where it is not.
+
+    Examples
+    --------
+    >>> contiguous(np.array(3)).shape
+    ()
+    """
+    return namespace(array).ascontiguousarray(array).reshape(array.shape)  # type: ignore[no-any-return]
+
+
+def as_bytes(array: Array) -> Array:
+    """The memory of an array in C order as uint8, not copied.
+
+    Examples
+    --------
+    >>> as_bytes(np.array([1, 2], np.uint16)).tolist()
+    [1, 0, 2, 0]
+    """
+    if array.dtype.hasobject:
+        raise DTypeError(argument="send", given=f"dtype {array.dtype}", expected="a dtype without Python objects")
+    return array.reshape(-1).view(np.uint8)
+
+
+def row_bytes(array: Array) -> int:
+    """Bytes of a row along the first axis.
+
+    Examples
+    --------
+    >>> row_bytes(np.zeros((0, 3), np.float32))
+    12
+    """
+    return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+
+
+def to_host(array: Array) -> Array:
+    """The array in host memory; a copy only of a device's."""
+    return namespace(array).asnumpy(array) if on_device(array) else array
+
+
+def to_device(array: Array) -> Array:
+    """A copy on the current device."""
+    cupy = require_module("cupy", needed_for="an array on a GPU", extra="gpu")
+    return cupy.asarray(array)  # type: ignore[no-any-return]
+
+
+def settle_device(array: Array) -> None:
+    """Wait until the work that fills a device's array is done; MPI knows nothing of CUDA streams."""
+    if on_device(array):
+        namespace(array).cuda.get_current_stream().synchronize()
+
+
+__all__ = ["as_bytes", "contiguous", "namespace", "on_device", "row_bytes", "settle_device", "to_device", "to_host"]

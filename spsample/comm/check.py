@@ -1,0 +1,150 @@
+"""A quick check of all ranks: are they there, do they exchange what they should, how long does it take?
+
+::
+
+    mpirun -n 4 python -m spsample.comm.check
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from spsample.comm.communicator import Communicator
+from spsample.comm.launch import BACKENDS, init
+from spsample.errors import CommunicationError, SpSampleError
+
+_SMALL_ROUNDS = 200
+_LARGE_ROUNDS = 5
+_LARGE = 4 << 20
+
+
+@dataclass(frozen=True)
+class CommCheck:
+    """What a check found.
+
+    Attributes
+    ----------
+    backend : str
+        The communicator's name.
+    size : int
+    hosts : list of str
+        Machine of each rank.
+    latency : float
+        Seconds of an all-to-all of 64 bytes per pair of ranks, the slowest rank's mean.
+    bandwidth : float
+        Bytes per second that a rank sends to others in an all-to-allv of 4 MiB per pair, the slowest rank's.
+    """
+
+    backend: str
+    size: int
+    hosts: list[str]
+    latency: float
+    bandwidth: float
+
+    def lines(self) -> list[str]:
+        """For people."""
+        machines = len(set(self.hosts))
+        where = "1 machine" if machines == 1 else f"{machines} machines"
+        said = [f"{self.size} ranks over {self.backend} on {where}: every exchange is right"]
+        said += [f"  rank {rank} on {host}" for rank, host in enumerate(self.hosts)] if self.size <= 64 else []
+        if self.size > 1:
+            said.append(f"  all-to-all of 64 B per pair: {self.latency * 1e6:.0f} us")
+            said.append(f"  all-to-allv of 4 MiB per pair: {self.bandwidth / 1e9:.2f} GB/s sent by each rank")
+        return said
+
+    def as_dict(self) -> dict[str, object]:
+        """For machines."""
+        return asdict(self)
+
+
+def check_ranks(comm: Communicator) -> CommCheck:
+    """Exchange numbers that tell where they come from, then take times; collective, the same result on every rank.
+
+    Raises
+    ------
+    CommunicationError
+        If something else comes than was sent.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> found = run_threads(2, check_ranks)[0]
+    >>> found.backend, found.size
+    ('threads', 2)
+    """
+    _check_blocks(comm)
+    _check_uneven(comm)
+    latency = _slowest(comm, _seconds(comm, 8, _SMALL_ROUNDS))
+    seconds = _slowest(comm, _seconds(comm, _LARGE // 8, _LARGE_ROUNDS))
+    return CommCheck(comm.name, comm.size, _hosts(comm), latency, (comm.size - 1) * _LARGE / seconds)
+
+
+def _check_blocks(comm: Communicator) -> None:
+    received = comm.all_to_all(comm.rank * comm.size + np.arange(comm.size), phase="check")
+    expected = np.arange(comm.size) * comm.size + comm.rank
+    if not np.array_equal(received, expected):
+        raise CommunicationError(f"rank {comm.rank}: received {received.tolist()}, not {expected.tolist()}")
+
+
+def _check_uneven(comm: Communicator) -> None:
+    """Rank r has r + q rows for rank q, filled with r."""
+    counts = comm.rank + np.arange(comm.size)
+    received = comm.all_to_all_v(np.full(int(counts.sum()), comm.rank), counts, counts, phase="check")
+    if not np.array_equal(received, np.repeat(np.arange(comm.size), counts)):
+        raise CommunicationError(f"rank {comm.rank}: received {received.tolist()} from ranks in order")
+
+
+def _seconds(comm: Communicator, words: int, rounds: int) -> float:
+    """Of one exchange of so many words per pair of ranks."""
+    send = np.zeros((comm.size * words), np.int64)
+    counts = np.full(comm.size, words)
+    comm.barrier(phase="check")
+    begin = time.perf_counter()
+    for _ in range(rounds):
+        if words == 8:
+            comm.all_to_all(send.reshape(comm.size, words), phase="check")
+        else:
+            comm.all_to_all_v(send, counts, counts, phase="check")
+    return (time.perf_counter() - begin) / rounds
+
+
+def _slowest(comm: Communicator, seconds: float) -> float:
+    return float(comm.all_reduce(np.array([seconds]), "max", phase="check")[0])
+
+
+def _hosts(comm: Communicator) -> list[str]:
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    names = comm.all_gather(np.array([name], "S64"), phase="check")
+    return [text.decode(errors="replace") for text in names[:, 0].tolist()]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the check over the ranks that a launcher started; rank 0 prints."""
+    parser = argparse.ArgumentParser(prog="python -m spsample.comm.check", description=__doc__.partition("\n")[0])
+    parser.add_argument("--backend", choices=BACKENDS, default="auto")
+    parser.add_argument("--timeout", type=float, help="seconds to wait for other ranks")
+    options = parser.parse_args(arguments)
+    try:
+        comm = init(options.backend, options.timeout)
+        found = check_ranks(comm)
+    except SpSampleError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    if comm.rank == 0:
+        print("\n".join(found.lines()), flush=True)  # noqa: T201
+    comm.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+
+__all__ = ["CommCheck", "check_ranks", "main"]

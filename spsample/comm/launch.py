@@ -1,0 +1,299 @@
+"""`init`: the communicator of all ranks that a launcher started, whichever it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spsample.comm.communicator import Communicator
+from spsample.comm.local import LocalCommunicator
+from spsample.comm.waiting import end_soon, timeout_or_default
+from spsample.errors import CommunicationError, InputError, MissingDependencyError, require_module
+
+if TYPE_CHECKING:
+    from spsample.comm.messages import MessageCommunicator
+
+BACKENDS = ("auto", "local", "mpi", "gloo", "nccl")
+
+_PORTS = range(20000, 40000)
+
+
+class Launch(NamedTuple):
+    """What the environment says of the launcher that started this process, and of its ranks.
+
+    Attributes
+    ----------
+    launcher : str
+        "torchrun", "mpirun", "srun", or "" where nothing was launched.
+    rank, size : int
+    local_rank, local_size : int
+        Within this machine; a size of 0 is unknown.
+    variable : str
+        The environment variable that told the size.
+    """
+
+    launcher: str = ""
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    variable: str = ""
+
+
+_LAUNCHERS = (
+    # launcher, then the variables of rank, size, rank on this machine, ranks on this machine
+    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    ("mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+
+
+def detect(environment: Mapping[str, str] = os.environ) -> Launch:
+    """Find out which launcher started this process.
+
+    Under Slurm only tasks of srun count: a batch script itself is one process, whatever the job's SLURM_NTASKS.
+
+    Examples
+    --------
+    >>> detect({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"})
+    Launch(launcher='torchrun', rank=1, size=4, local_rank=1, local_size=4, variable='WORLD_SIZE')
+    >>> detect({})
+    Launch(launcher='', rank=0, size=1, local_rank=0, local_size=1, variable='')
+    """
+    for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
+        if rank in environment and size in environment:
+            numbers = [_number(environment, name) for name in (rank, size, local_rank, local_size)]
+            return Launch(launcher, *numbers, variable=size)
+    return Launch()
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    given = environment.get(name, "0")
+    if not given.isdecimal():
+        raise InputError(argument=name, given=repr(given), expected="a number, as a launcher sets it")
+    return int(given)
+
+
+def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
+    """Connect the ranks that mpirun, srun or torchrun started; alone, a program is the only rank. Collective.
+
+    Parameters
+    ----------
+    backend : {"auto", "local", "mpi", "gloo", "nccl"}
+        "auto": MPI under mpirun, and under srun where mpi4py is installed; gloo under torchrun and where mpi4py is
+        missing, or NCCL there if every rank of this machine has a GPU of its own. gloo and NCCL take their addresses
+        from MASTER_ADDR and MASTER_PORT, which torchrun sets; under mpirun and srun both have defaults.
+    timeout : float, optional
+        Seconds that a call waits for other ranks. None: SPSAMPLE_TIMEOUT in the environment, else 600.
+
+    Returns
+    -------
+    Communicator
+        Of all ranks. Where none is set, a handler for SIGTERM tells what this rank was waiting in when a launcher ends
+        it.
+
+    Raises
+    ------
+    CommunicationError
+        If there are not as many ranks as the launcher says, as happens where MPI and srun do not speak the same
+        protocol; or if the ranks do not find each other.
+    InputError
+        For an unknown backend.
+    MissingDependencyError
+        If mpi4py or torch is needed and not installed.
+
+    Examples
+    --------
+    >>> init("local")
+    LocalCommunicator(rank=0, size=1)
+    """
+    if backend not in BACKENDS:
+        expected = ", ".join(repr(name) for name in BACKENDS)
+        raise InputError(argument="backend", given=repr(backend), expected=expected)
+    seconds = timeout_or_default(timeout)
+    launch = detect()
+    chosen = choose(launch) if backend == "auto" else backend
+    if chosen == "local":
+        check_size(launch, "local", 1)
+        return LocalCommunicator()
+    comm = _over_mpi(launch, seconds) if chosen == "mpi" else _over_torch(launch, chosen, seconds)
+    _tell_when_ended(comm)
+    return comm
+
+
+def choose(launch: Launch) -> str:
+    """The backend that suits a launcher and what is installed."""
+    if not launch.launcher:
+        return "local"
+    if launch.launcher != "torchrun" and find_spec("mpi4py") is not None:
+        return "mpi"
+    if find_spec("torch") is None:
+        package, extra = ("torch", "pyg") if launch.launcher == "torchrun" else ("mpi4py", "mpi")
+        raise MissingDependencyError(package=package, needed_for=f"a program under {launch.launcher}", extra=extra)
+    return "nccl" if _gpu_for_each(launch) else "gloo"
+
+
+def _gpu_for_each(launch: Launch) -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available() and 0 < launch.local_size <= torch.cuda.device_count())
+
+
+def check_size(launch: Launch, backend: str, size: int) -> None:
+    """Refuse a number of ranks that is not the launcher's.
+
+    Examples
+    --------
+    >>> check_size(Launch("srun", 0, 4, variable="SLURM_STEP_NUM_TASKS"), "mpi", 1)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.CommunicationError: mpi connects 1 rank, but srun started 4 (SLURM_STEP_NUM_TASKS=4). This MPI does
+    not find srun's tasks: start it with srun --mpi=pmix (srun --mpi=list shows what there is), or with mpirun inside of
+    the allocation
+    """
+    if not launch.launcher or launch.size == size:
+        return
+    ranks = "1 rank" if size == 1 else f"{size} ranks"
+    raise CommunicationError(
+        f"{backend} connects {ranks}, but {launch.launcher} started {launch.size} "
+        f"({launch.variable}={launch.size}). {_ADVICE[launch.launcher]}"
+    )
+
+
+_ADVICE = {
+    "srun": "This MPI does not find srun's tasks: start it with srun --mpi=pmix (srun --mpi=list shows what there is), "
+    "or with mpirun inside of the allocation",
+    "mpirun": "mpi4py was built for another MPI than this mpirun belongs to: use the mpirun of that MPI "
+    "(python -m mpi4py --mpi-lib-version names it), or build mpi4py anew",
+    "torchrun": 'Use backend="gloo" or "nccl", or start the program with mpirun',
+}
+
+
+# ----------------------------------------------------------------------------------------------------------------- MPI
+
+
+def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
+    MPI = require_module("mpi4py.MPI", needed_for="communication over MPI", extra="mpi")
+    from spsample.comm.mpi import MPICommunicator
+
+    check_size(launch, "mpi", MPI.COMM_WORLD.Get_size())
+    comm = MPICommunicator(timeout=timeout)
+    _end_after_errors()
+    return comm
+
+
+def _end_after_errors() -> None:
+    """A rank that ends with an exception must not wait in MPI_Finalize for those that wait for it."""
+    told = sys.excepthook
+
+    def tell(*error: Any) -> None:
+        told(*error)
+        end_soon()
+
+    sys.excepthook = tell
+
+
+# --------------------------------------------------------------------------------------------------- torch.distributed
+
+
+def _over_torch(launch: Launch, backend: str, timeout: float) -> MessageCommunicator:
+    dist = require_module("torch.distributed", needed_for="communication over gloo or NCCL", extra="pyg")
+    from spsample.comm.torch_distributed import TorchCommunicator
+
+    if not dist.is_initialized():
+        _connect(launch, backend, timeout)
+    check_size(launch, backend, dist.get_world_size())
+    return TorchCommunicator(timeout=timeout, backend=backend)
+
+
+def _connect(launch: Launch, backend: str, timeout: float) -> None:
+    """Initialise torch.distributed, so that DistributedDataParallel works too."""
+    import torch
+    import torch.distributed as dist
+
+    address = "env://" if launch.launcher == "torchrun" else f"tcp://{':'.join(meeting_point(launch))}"
+    if backend == "nccl":
+        torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
+    try:
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if backend == "nccl" else "gloo",
+            init_method=address,
+            world_size=launch.size,
+            rank=launch.rank,
+            timeout=timedelta(seconds=timeout),
+        )
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise CommunicationError(
+            f"rank {launch.rank} of {launch.size} does not reach the others at {address}: {reason}. "
+            "Rank 0 listens there: set MASTER_ADDR to its machine and MASTER_PORT to a free port, on all ranks"
+        ) from error
+
+
+def meeting_point(launch: Launch, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """Address and port where rank 0 listens: MASTER_ADDR and MASTER_PORT, or what follows from Slurm's or MPI's job.
+
+    Examples
+    --------
+    >>> job = {"SLURM_STEP_NODELIST": "nid[004512-004515,004519]", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"}
+    >>> meeting_point(Launch("srun", 3, 8), job)
+    ('nid004512', '29127')
+    """
+    address = environment.get("MASTER_ADDR") or _first_machine(launch, environment)
+    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID", "OMPI_MCA_ess_base_jobid")
+    job = "/".join(environment.get(name, "") for name in names)
+    offset = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little")
+    return address, environment.get("MASTER_PORT") or str(_PORTS[offset % len(_PORTS)])
+
+
+def _first_machine(launch: Launch, environment: Mapping[str, str]) -> str:
+    if launch.size == launch.local_size or not launch.launcher:
+        return "127.0.0.1"
+    machines = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
+    if not machines:
+        raise InputError(
+            argument="MASTER_ADDR",
+            given="nothing, for ranks on several machines",
+            expected="the name or address of rank 0's machine, in the environment of all ranks",
+        )
+    return first_host(machines)
+
+
+def first_host(machines: str) -> str:
+    """The first name of a list as Slurm writes it.
+
+    Examples
+    --------
+    >>> first_host("n[07-12,20],m3"), first_host("m3,n1")
+    ('n07', 'm3')
+    """
+    return re.sub(r"\[(\d+)[^]]*\]", r"\1", re.split(r",(?![^[]*\])", machines)[0])
+
+
+# ----------------------------------------------------------------------------------------------------------- the end
+
+
+def _tell_when_ended(comm: MessageCommunicator) -> None:
+    """A launcher that ends all ranks because one is lost sends SIGTERM: say what this rank was doing."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return
+
+    def tell(number: int, frame: object) -> None:
+        os.write(2, f"rank {comm.rank} of {comm.size}: ended by SIGTERM in {comm.activity}\n".encode())
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, tell)
+
+
+__all__ = ["BACKENDS", "Launch", "detect", "init", "meeting_point"]

@@ -1,0 +1,279 @@
+"""`MessageCommunicator`: what communicators between processes share; those over MPI and torch only move bytes."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.buffers import as_bytes, contiguous, namespace, on_device, row_bytes, to_device, to_host
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.comm.reduction import check_reduction, reduce_in_order
+from spsample.comm.waiting import Activity, Call, wait_for
+from spsample.errors import CommunicationError
+
+_GATHERED = 1 << 18
+"""An all-reduce whose arrays have together at most so many bytes is one all-gather; a larger one goes in two steps."""
+
+_SIGN_OF_LIFE = 5.0
+"""Seconds of waiting after which a rank tells the others that it waits."""
+
+
+class Pending(Protocol):
+    """A call under way."""
+
+    def done(self) -> bool:
+        """Whether it is finished; moves it on."""
+
+    def unanswered(self) -> Sequence[int]:
+        """Ranks of the group whose part has not come, as far as that is known."""
+
+
+class Part(NamedTuple):
+    """A group that a communicator is split into, as each of its ranks knows it."""
+
+    number: int
+    """Of the groups in ascending order of their colors."""
+    members: list[int]
+    """Ranks of the communicator that is split, in the order of the part."""
+    rank: int
+    """Of this process in the part."""
+
+
+class MessageCommunicator(Communicator):
+    """A communicator between processes: dtypes, checks, reductions, time-outs and what to say of lost ranks.
+
+    Whatever the dtype, bytes are moved. Sums are made here, in the order of the ranks: the same bits on every rank,
+    every machine and over every communicator.
+
+    Parameters
+    ----------
+    rank, size : int
+    timeout : float
+    activity : Activity
+        Shared with the communicators that are split off.
+    world : sequence of int
+        For each rank, what the whole job calls it: those are the numbers in messages.
+    """
+
+    takes_device_buffers = False
+    """Whether arrays on a GPU go to the transport as they are; else by way of host memory."""
+
+    transport_errors: tuple[type[Exception], ...] = ()
+    """What the transport raises where a rank is lost."""
+
+    def __init__(self, rank: int, size: int, timeout: float, activity: Activity, world: Sequence[int]) -> None:
+        self.rank = rank
+        self.size = size
+        self.timeout = timeout
+        self.activity = activity
+        self.world = list(world)
+        self._calls = 0
+        self._broken = ""
+        self._kept: list[Any] = []  # what the transport may still write into, after a time-out
+
+    # ------------------------------------------------------------------------------------------- what moves bytes
+
+    @abstractmethod
+    def _start_blocks(self, send: Array, received: Array) -> Pending:
+        """Equal blocks, one per rank."""
+
+    @abstractmethod
+    def _start_exchange(
+        self, send: Array, send_bytes: Int64Array, received: Array, received_bytes: Int64Array
+    ) -> Pending:
+        """So many bytes to and from each rank; two ranks agree about theirs, others know nothing of them."""
+
+    @abstractmethod
+    def _start_gather(self, send: Array, received: Array) -> Pending:
+        """Equal blocks, one from each rank."""
+
+    @abstractmethod
+    def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
+        """So many bytes from each rank, which all ranks know."""
+
+    @abstractmethod
+    def _start_broadcast(self, buffer: Array, root: int) -> Pending:
+        """The root's bytes."""
+
+    @abstractmethod
+    def _part(self, part: Part) -> Communicator:
+        """The communicator of a part; all ranks of this one are here."""
+
+    @abstractmethod
+    def _say_alive(self, call: int) -> None:
+        """Tell the others that this rank waits in that call."""
+
+    @abstractmethod
+    def _heard_of(self, call: int) -> set[int] | None:
+        """The ranks that said so; None where nothing can be found out."""
+
+    # --------------------------------------------------------------------------------------------------- the calls
+
+    def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
+        """Block q to rank q."""
+        check_blocks(self, send)
+        send, back = self._staged(send)
+        received = namespace(send).empty(send.shape, send.dtype)
+        mine, theirs = as_bytes(send), as_bytes(received)
+        self._run(lambda: self._start_blocks(mine, theirs), mine, theirs, "all_to_all", phase)
+        return back(received)
+
+    def all_to_all_v(
+        self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
+    ) -> Array:
+        """Rows to each rank."""
+        check_exchange(self, send, send_counts, recv_counts)
+        send, back = self._staged(send)
+        received = namespace(send).empty((int(recv_counts.sum()), *send.shape[1:]), send.dtype)
+        row = row_bytes(send)
+        mine, theirs = as_bytes(send), as_bytes(received)
+
+        def start() -> Pending:
+            return self._start_exchange(mine, send_counts * row, theirs, recv_counts * row)
+
+        self._run(start, mine, theirs, "all_to_all_v", phase)
+        return back(received)
+
+    def all_gather(self, send: Array, *, phase: str = "other") -> Array:
+        """The ranks' arrays."""
+        return self._gathered(send, "all_gather", phase)
+
+    def _gathered(self, send: Array, name: str, phase: str) -> Array:
+        send, back = self._staged(send)
+        received = namespace(send).empty((self.size, *send.shape), send.dtype)
+        mine, theirs = as_bytes(send), as_bytes(received)
+        if len(mine):
+            self._run(lambda: self._start_gather(mine, theirs), mine, theirs, name, phase)
+        return back(received)
+
+    def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
+        """The ranks' rows."""
+        check_gather(self, send, recv_counts)
+        return self._gathered_v(send, recv_counts, "all_gather_v", phase)
+
+    def _gathered_v(self, send: Array, recv_counts: Int64Array, name: str, phase: str) -> Array:
+        send, back = self._staged(send)
+        received = namespace(send).empty((int(recv_counts.sum()), *send.shape[1:]), send.dtype)
+        mine, theirs, sizes = as_bytes(send), as_bytes(received), recv_counts * row_bytes(send)
+        if len(theirs):
+            self._run(lambda: self._start_gather_v(mine, theirs, sizes), mine, theirs, name, phase)
+        return back(received)
+
+    def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
+        """In the order of the ranks: all arrays to all ranks where they are small, else each rank reduces a part."""
+        check_reduction(op)
+        if send.nbytes * self.size <= _GATHERED:
+            return reduce_in_order(self._gathered(send, "all_reduce", phase), op)
+        send, back = self._staged(send)
+        ends = np.arange(1, self.size + 1) * send.size // self.size
+        counts = np.diff(ends, prepend=0)
+        parts = self.all_to_all_v(send.reshape(-1), counts, np.full(self.size, counts[self.rank]), phase=phase)
+        mine = reduce_in_order(parts.reshape(self.size, -1), op)
+        return back(self._gathered_v(mine, counts, "all_reduce", phase).reshape(send.shape))
+
+    def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
+        """The root's array."""
+        check_root(self, root)
+        array, back = self._staged(array)
+        copy = array.copy()
+        buffer = as_bytes(copy)
+        if len(buffer):
+            self._run(lambda: self._start_broadcast(buffer, root), buffer, buffer, "broadcast", phase)
+        return back(copy)
+
+    def split(self, color: int, key: int | None = None) -> Communicator:
+        """All ranks tell their color and key; then each part is made."""
+        wishes = self.all_gather(np.array([color, self.rank if key is None else key], np.int64), phase="split")
+        members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(wishes.tolist()) if c == color)]
+        number = int(np.searchsorted(np.unique(wishes[:, 0]), color))
+        with self._watched("split", "split"):
+            return self._part(Part(number, members, members.index(self.rank)))
+
+    # ----------------------------------------------------------------------------------------------------- waiting
+
+    def _staged(self, send: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """The array in C order where the transport takes it, and the way back for what is received."""
+        if on_device(send) and not self.takes_device_buffers:
+            return to_host(contiguous(send)), to_device
+        return contiguous(send), lambda received: received
+
+    def _run(self, start: Callable[[], Pending], send: Array, received: Array, name: str, phase: str) -> None:
+        """Make a call and wait for it."""
+        if self.size == 1:
+            received[:] = send
+            return
+        with self._watched(name, phase) as call:
+            pending = start()
+            self._kept.append((pending, send, received))
+            if not self._wait(pending):
+                raise self._lost(call, "others did not come", pending)
+            self._kept.pop()
+
+    def _wait(self, pending: Pending) -> bool:
+        patience = min(_SIGN_OF_LIFE, self.timeout / 2)
+        if wait_for(pending.done, patience):
+            return True
+        self._say_alive(self._calls)
+        return wait_for(pending.done, self.timeout - patience)
+
+    def _watched(self, name: str, phase: str) -> _Watched:
+        if self._broken:
+            raise CommunicationError(f"{self._me()}: no {name} in phase {phase!r} any more, since {self._broken}")
+        self._calls += 1
+        return _Watched(self, f"{name} in phase {phase!r}")
+
+    def _lost(self, call: Call, why: str, pending: Pending | None = None) -> CommunicationError:
+        """What to raise where a call cannot be finished; the communicator is unusable from now on."""
+        waited = time.monotonic() - call.begin
+        message = f"{self._me()}: {call.what}: {why} ({waited:.1f} s, time-out {self.timeout:g} s)"
+        self._broken = f"{call.what} failed: {why}"
+        self._say_alive(self._calls)
+        heard = self._heard_of(self._calls)
+        silent = [] if heard is None else [r for r in range(self.size) if r != self.rank and r not in heard]
+        unanswered = [] if pending is None else list(pending.unanswered())
+        if silent:
+            message += f"; nothing was heard of {self._named(silent)}"
+        elif unanswered:
+            message += f"; no answer from {self._named(unanswered)}"
+        if heard:
+            message += f"; {self._named(sorted(heard))} waited, too"
+        self._let_go()
+        return CommunicationError(message)
+
+    def _let_go(self) -> None:  # noqa: B027  (nothing, for most)
+        """Give up what is under way, after a loss."""
+
+    def _me(self) -> str:
+        return f"rank {self.world[self.rank]} of a group of {self.size}"
+
+    def _named(self, ranks: Sequence[int]) -> str:
+        numbers = ", ".join(str(self.world[rank]) for rank in ranks)
+        return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
+
+
+class _Watched:
+    """A call on record, whose transport errors are raised as `CommunicationError`."""
+
+    def __init__(self, comm: MessageCommunicator, what: str) -> None:
+        self._comm = comm
+        self._record = comm.activity.during(comm.rank, what)
+
+    def __enter__(self) -> Call:
+        self._call = self._record.__enter__()
+        return self._call
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if isinstance(error, self._comm.transport_errors) and not isinstance(error, CommunicationError):
+                raise self._comm._lost(self._call, str(error).strip().partition("\n")[0]) from error
+        finally:
+            self._record.__exit__(None, None, None)
+
+
+__all__ = ["MessageCommunicator", "Part", "Pending"]

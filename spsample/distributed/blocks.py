@@ -1,0 +1,139 @@
+"""Block rows of A: read from a store or cut from a graph, each rank its own."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Backend, Matrix
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.distributed.placement import Placement
+from spsample.sparse import LocalOperand
+from spsample.sparse.operand import Weighting
+from spsample.store import Graph, GraphStore
+
+
+class RowSource(Protocol):
+    """Where rows of A come from."""
+
+    num_nodes: int
+    num_edges: int
+    weighting: Weighting
+    digest: str | None
+    index_dtype: np.dtype[Any]
+    data_dtype: np.dtype[Any] | None
+
+    def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
+        """Elements `first` to `end - 1` of indptr, indices, data or edge_ids; None where there is no such array."""
+        ...
+
+
+class StoredRows:
+    """Of a store: only what is asked for is mapped.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> Graph([0, 2, 3, 3], [1, 2, 0]).save(f"{folder.name}/g")
+    >>> GraphStore.read(f"{folder.name}/g", StoredRows).array("indices", 1, 3).tolist()
+    [2, 0]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, store: GraphStore) -> None:
+        meta = store.meta
+        self.num_nodes: int = meta["num_nodes"]
+        self.num_edges: int = meta["num_edges"]
+        self.weighting: Weighting = meta["weighting"]
+        self.digest: str | None = store.digest
+        self.index_dtype = store.specs["indices"].dtype
+        self.data_dtype = store.specs["data"].dtype if "data" in store else None
+        self._store = store
+
+    def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
+        """A map of a part of an array."""
+        return self._store.array(name, rows=(first, end)) if name in self._store else None
+
+
+class GraphRows:
+    """Of a graph in memory, or of the maps of a store."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.num_nodes = graph.num_nodes
+        self.num_edges = graph.num_edges
+        self.weighting: Weighting = graph.weighting
+        self.digest = graph.digest
+        self.index_dtype = graph.indices.dtype
+        self.data_dtype = None if graph.data is None else graph.data.dtype
+        self._arrays = {
+            "indptr": graph.indptr,
+            "indices": graph.indices,
+            "data": graph.data,
+            "edge_ids": graph.edge_ids,
+        }
+
+    def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
+        """A view of a part of an array."""
+        array = self._arrays[name]
+        return None if array is None else array[first:end]
+
+
+def block_row(rows: RowSource, placement: Placement, block: int, backend: Backend) -> LocalOperand:
+    """Block row `block` as a matrix of its own: local rows by place, all n columns, original ids."""
+    if placement.position is not None:
+        return PickedRows(rows, placement.vertices_of(block, rows.index_dtype), backend)
+    first, end = int(placement.bounds[block]), int(placement.bounds[block + 1])
+    return _range(rows, first, end, backend)
+
+
+def _range(rows: RowSource, first: int, end: int, backend: Backend) -> LocalOperand:
+    """Rows `first` to `end - 1`: their entries stay where they are."""
+    starts = np.array(rows.array("indptr", first, end + 1), np.int64)
+    begin, stop = int(starts[0]), int(starts[-1])
+    starts -= begin
+    indices, data, ids = (rows.array(name, begin, stop) for name in ("indices", "data", "edge_ids"))
+    vertices = np.arange(first, end, dtype=rows.index_dtype)
+    return LocalOperand(_matrix(rows, starts, indices, data, vertices), ids, backend, begin)
+
+
+class PickedRows(LocalOperand):
+    """Rows of any vertices, in their order, copied into memory.
+
+    Parameters
+    ----------
+    rows : RowSource
+        Of which only these rows are read.
+    vertices : int array
+    """
+
+    def __init__(self, rows: RowSource, vertices: IntArray, backend: Backend) -> None:
+        starts = cast("NDArray[np.int64]", rows.array("indptr", 0, rows.num_nodes + 1))
+        begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
+        indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
+        places = np.repeat(begin - indptr[:-1], end - begin) + np.arange(indptr[-1])
+        indices, data, ids = (_picked(rows, name, places) for name in ("indices", "data", "edge_ids"))
+        super().__init__(_matrix(rows, indptr, indices, data, vertices), ids, backend)
+        self._begin = begin
+
+    def edge_ids_at(self, positions: Int64Array) -> Int64Array:
+        """Those of the source, or else places in it."""
+        if self.edge_ids is not None:
+            return self.edge_ids[positions]
+        row = np.searchsorted(self.matrix.indptr, positions, side="right") - 1
+        ids: Int64Array = self._begin[row] + positions - self.matrix.indptr[row]
+        return ids
+
+
+def _picked(rows: RowSource, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
+    array = rows.array(name, 0, rows.num_edges)
+    return None if array is None else array[places]
+
+
+def _matrix(rows: RowSource, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:
+    return Matrix(indptr, indices, data, rows.weighting == "row", vertices, rows.num_nodes)
+
+
+__all__ = ["GraphRows", "PickedRows", "RowSource", "StoredRows", "block_row"]

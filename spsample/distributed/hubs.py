@@ -1,0 +1,70 @@
+"""Hub rows: those that samplers ask for most often, held by every rank within a budget of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spsample.backends import Numerators
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.comm import Channel
+from spsample.distributed.blocks import RowSource
+from spsample.distributed.column_ranges import column_sums
+from spsample.distributed.placement import Placement
+from spsample.sparse import LocalOperand
+
+PHASE = "hubs"
+
+ROW_BYTES = 8 + 8 + 8
+"""Of a hub row besides its entries: its pointer, its id and where its entries were."""
+
+
+def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget: int) -> IntArray:
+    """Ascending ids of the vertices that are sources of the most edges and whose rows fit in `budget` bytes together.
+
+    A sampler asks for the row of a vertex about as often as it draws the vertex, which it does along its out-edges.
+    Vertices with equally many are all taken or none. Collective; ranks count ranges of columns.
+    """
+    ranks, n = channel.group.size, block.num_columns
+    bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
+    pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
+    counts = column_sums(channel, pattern, Numerators(None, 1, 1), bounds, PHASE)
+    first = int(bounds[channel.group.rank])
+    starts = np.asarray(rows.array("indptr", first, first + len(counts) + 1), np.int64)
+    entry_bytes = rows.index_dtype.itemsize + (0 if rows.data_dtype is None else rows.data_dtype.itemsize)
+    least = _threshold(channel, counts, np.diff(starts) * entry_bytes + ROW_BYTES, budget)
+    own = first + np.flatnonzero(counts >= np.uint64(least))
+    return channel.gather([own.astype(rows.index_dtype)], phase=PHASE)[0].rows
+
+
+def _threshold(channel: Channel, counts: UInt64Array, costs: Int64Array, budget: int) -> int:
+    """The smallest count such that all columns with at least so many cost no more than the budget together."""
+    order = np.argsort(counts, kind="stable")
+    ascending, total = counts[order], np.concatenate([[0], np.cumsum(costs[order][::-1])]).astype(np.int64)
+    low, high = 1, channel.reduce_max(int(counts.max(initial=0))) + 1  # nothing is as frequent as `high`
+    while low < high:
+        middle = (low + high) // 2
+        taken = len(counts) - int(np.searchsorted(ascending, np.uint64(middle)))
+        everywhere = channel.gather([total[taken : taken + 1]], phase=PHASE)[0].rows.sum()
+        if everywhere <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def with_hubs(placement: Placement, hubs: IntArray, n: int) -> Placement:
+    """A placement with one part more, which holds the hub rows; their places in the blocks stay empty.
+
+    Examples
+    --------
+    >>> placement = with_hubs(Placement(np.array([0, 2, 4])), np.array([1, 3]), 4)
+    >>> placement.bounds.tolist(), placement.position.tolist()
+    ([0, 2, 4, 6], [0, 4, 2, 5, 0, 0])
+    """
+    position = np.zeros(n + len(hubs), hubs.dtype)  # as long as there are places; the last ones are no vertex's
+    position[:n] = np.arange(n) if placement.position is None else placement.position
+    position[hubs] = n + np.arange(len(hubs))
+    return Placement(np.append(placement.bounds, n + len(hubs)), position)
+
+
+__all__ = ["hub_vertices", "with_hubs"]

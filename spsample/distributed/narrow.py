@@ -1,0 +1,93 @@
+"""Integers on the wire in as many bytes as the largest of a message needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm import Received, Sent
+
+_WIDTHS = (np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+def width_of(largest: int) -> int:
+    """Bytes of the smallest unsigned type that holds a number.
+
+    Examples
+    --------
+    >>> width_of(0), width_of(255), width_of(256), width_of(2**32)
+    (1, 1, 2, 8)
+    """
+    return next(np.dtype(t).itemsize for t in _WIDTHS if largest <= np.iinfo(t).max)
+
+
+def narrow(values: NDArray[Any], counts: Int64Array) -> Sent:
+    """Numbers of at least 0 as bytes: `counts[q]` of them for rank q, all of them in the width of the largest.
+
+    Examples
+    --------
+    >>> sent = narrow(np.array([1, 2, 300]), np.array([2, 1]))
+    >>> sent.rows.tolist(), sent.counts.tolist()
+    ([1, 2, 44, 1], [2, 2])
+    """
+    ends = np.cumsum(counts)
+    parts, sizes = [np.zeros(0, np.uint8)], np.zeros(len(counts), np.int64)
+    for q, (end, count) in enumerate(zip(ends.tolist(), counts.tolist(), strict=True)):
+        part = values[end - count : end]
+        if count:
+            width = width_of(int(part.max()))
+            parts.append(part.astype(f"u{width}").view(np.uint8))
+            sizes[q] = width * count
+    return Sent(np.concatenate(parts), sizes)
+
+
+def widen(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
+    """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
+
+    Examples
+    --------
+    >>> widen(Received(np.array([1, 2, 44, 1], np.uint8), np.array([2, 2])), np.array([2, 1])).tolist()
+    [1, 2, 300]
+    """
+    ends = np.cumsum(received.counts).tolist()
+    numbers = np.empty(int(counts.sum()), dtype)
+    done = 0
+    for end, size, count in zip(ends, received.counts.tolist(), counts.tolist(), strict=True):
+        if count:
+            numbers[done : done + count] = received.rows[end - size : end].view(f"u{size // count}")
+            done += count
+    return numbers
+
+
+def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
+    """Rows for each rank from one of two arrays: for rank q the second where `is_second[q]`, else the first.
+
+    Examples
+    --------
+    >>> one, other = Sent(np.array([1, 2]), np.array([2, 0])), Sent(np.array([7]), np.array([0, 1]))
+    >>> either(np.array([False, True]), one, other).rows.tolist()
+    [1, 2, 7]
+    """
+    ends = [np.cumsum(sent.counts) for sent in (first, second)]
+    parts = [first.rows[:0]]
+    for q, choice in enumerate(is_second.tolist()):
+        sent, end = (second, ends[1][q]) if choice else (first, ends[0][q])
+        parts.append(sent.rows[end - sent.counts[q] : end])
+    return Sent(np.concatenate(parts), np.where(is_second, second.counts, first.counts))
+
+
+def from_parts(received: Received, parts: NDArray[np.bool_]) -> Received:
+    """Of what came only that of some ranks.
+
+    Examples
+    --------
+    >>> from_parts(Received(np.array([1, 2, 7]), np.array([2, 1])), np.array([False, True])).rows.tolist()
+    [7]
+    """
+    return Received(received.rows[np.repeat(parts, received.counts)], np.where(parts, received.counts, 0))
+
+
+__all__ = ["either", "from_parts", "narrow", "widen", "width_of"]

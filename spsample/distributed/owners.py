@@ -1,0 +1,89 @@
+"""`Owners`: ask the ranks that hold rows of A to do something with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm import Channel, Received, Sent
+from spsample.distributed.placement import Placement
+from spsample.sparse import LocalOperand
+
+Serve = Callable[[LocalOperand, Sequence[Received]], Sequence[Sent]]
+"""Makes answers out of what others ask of a block: what goes to each of those who sent."""
+
+
+class Owners(NamedTuple):
+    """The parts of A: block rows on the ranks of a column group, and after them the hub rows, which every rank holds.
+
+    Attributes
+    ----------
+    channel : Channel
+        Over the column group; block i is on rank i of it.
+    placement : Placement
+        Where each row is: one block per rank, and one more for the hub rows, where there are any.
+    block : LocalOperand
+        This rank's block row.
+    hubs : LocalOperand or None
+        The hub rows.
+    """
+
+    channel: Channel
+    placement: Placement
+    block: LocalOperand
+    hubs: LocalOperand | None = None
+
+    @property
+    def num_parts(self) -> int:
+        """Block rows, and the hub rows."""
+        return self.placement.num_blocks
+
+    def ask(self, sends: Sequence[Sent], serve: Serve, *, phase: str) -> list[Received]:
+        """Send rows of several arrays to each part and return the answers, part by part: two all-to-allv.
+
+        Every rank of the column group asks and serves at once. `serve` is called with this rank's block and what all
+        ranks sent for it (and again with the hub rows and what this rank has for them). What is asked is counted under
+        the phase "`phase` requests", answers under `phase`.
+        """
+        remote = self.channel.group.size
+        asked = self.channel.exchange([_first(sent, remote) for sent in sends], phase=f"{phase} requests")
+        answers = self.channel.exchange(serve(self.block, asked), phase=phase)
+        if self.hubs is None:
+            return answers
+        own = serve(self.hubs, [_rest(sent, remote) for sent in sends])
+        return [
+            Received(np.concatenate([answer.rows, here.rows]), np.concatenate([answer.counts, here.counts]))
+            for answer, here in zip(answers, own, strict=True)
+        ]
+
+
+def _first(sent: Sent, parts: int) -> Sent:
+    """What goes to other ranks."""
+    counts = sent.counts[:parts]
+    return Sent(sent.rows[: int(counts.sum())], counts)
+
+
+def _rest(sent: Sent, parts: int) -> Received:
+    """What this rank has for itself."""
+    counts = sent.counts[parts:]
+    return Received(sent.rows[len(sent.rows) - int(counts.sum()) :], counts)
+
+
+def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
+    """Sums of consecutive segments of the given lengths.
+
+    Examples
+    --------
+    >>> segment_sums(np.array([1, 2, 3, 4]), np.array([3, 0, 1])).tolist()
+    [6, 0, 4]
+    """
+    before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    ends = np.cumsum(lengths)
+    sums: Int64Array = before[ends] - before[ends - lengths]
+    return sums
+
+
+__all__ = ["Owners", "Serve", "segment_sums"]

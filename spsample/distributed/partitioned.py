@@ -1,0 +1,250 @@
+"""`PartitionedGraph`: A in block rows over a process grid, each rank with its own only."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spsample.backends import Backend, get_backend
+from spsample.comm import Channel, Communicator, together
+from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
+from spsample.distributed.column import ColumnOperand
+from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.hubs import hub_vertices, with_hubs
+from spsample.distributed.owners import Owners
+from spsample.distributed.placement import Placement, balanced, from_parts
+from spsample.errors import DTypeError, InputError
+from spsample.sampling.sharing import SharedGraph, require_same
+from spsample.sparse import GraphOperand, LocalOperand
+from spsample.sparse.checks import require_choice
+from spsample.sparse.operand import Weighting
+from spsample.sparse.units import require_bytes
+from spsample.store import Graph, GraphStore
+
+
+class PartitionedGraph(SharedGraph):
+    """A graph in 1.5D block rows: rank P(i, j) of a p/c x c grid holds block row i of A and nothing else of it.
+
+    A bulk sampled on it has the same batches, bit for bit, as one sampled on one rank. Made by `open` or `from_graph`,
+    which are collective, as is every `bulk_sample`.
+
+    Attributes
+    ----------
+    grid : ProcessGrid
+    comm : Communicator
+        All ranks.
+    algorithm : str
+        How rows of Q meet rows of A.
+
+    References
+    ----------
+    Tripathy, Yelick, Buluc, "Distributed matrix-based sampling for graph neural network training", MLSys 2024, section
+    5.2.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.comm import run_threads
+    >>> graph = spsample.Graph([0, 2, 3, 4, 4], [1, 2, 0, 1])
+    >>> def body(comm):
+    ...     parts = PartitionedGraph.from_graph(graph, ProcessGrid(comm, replication=1))
+    ...     bulk = spsample.bulk_sample(parts, [0, 1], spsample.GraphSAGE([2]), batch_size=1)
+    ...     return bulk.batch_ids.tolist(), bulk[0].src_nodes.tolist()
+    >>> run_threads(2, body)
+    [([0], [0, 1, 2]), ([1], [1, 0])]
+    """
+
+    def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
+        self.grid = grid
+        self.comm: Communicator = grid.comm
+        self.algorithm = layout.algorithm
+        self._rows = rows
+        self._layout = layout
+        self._parts: dict[str, tuple[Placement, LocalOperand, LocalOperand | None]] = {}
+        self._operands: dict[str, ColumnOperand] = {}
+        with together(self.comm):
+            self._placement = layout.place(rows, grid)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        grid: ProcessGrid,
+        *,
+        algorithm: str = "column",
+        replicate_hubs: int | str | None = None,
+        partition: Any = None,
+    ) -> PartitionedGraph:
+        """Open the graph of a store, each rank its block row: nothing else of the entries is mapped or read.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder of a store, which every rank can read.
+        grid : ProcessGrid
+        algorithm : {"column"}
+            How rows of Q meet rows of A.
+        replicate_hubs : int or str, optional
+            Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
+            are sources of the most edges, which samplers ask for most often.
+        partition : int array (n,), optional
+            The block row of each vertex, such as METIS gives; None: ranges of vertices with about as many entries.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If an argument cannot be used, or is not the same on every rank.
+        DataError
+            As `spsample.store.GraphStore.open`; on every rank where one cannot read it.
+        """
+        _require_grid(grid)
+        with together(grid.comm):
+            layout = Layout.checked(algorithm, replicate_hubs, partition)
+            rows = GraphStore.read(path, StoredRows)
+        return cls._made(rows, grid, layout)
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Graph,
+        grid: ProcessGrid,
+        *,
+        algorithm: str = "column",
+        replicate_hubs: int | str | None = None,
+        partition: Any = None,
+    ) -> PartitionedGraph:
+        """Cut a graph that every rank has, in memory or as maps; arguments and errors as of `open`."""
+        _require_grid(grid)
+        with together(grid.comm):
+            if not isinstance(graph, Graph):
+                raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
+            layout = Layout.checked(algorithm, replicate_hubs, partition)
+        return cls._made(GraphRows(graph), grid, layout)
+
+    @classmethod
+    def _made(cls, rows: RowSource, grid: ProcessGrid, layout: Layout) -> PartitionedGraph:
+        graph = cls(rows, grid, layout)
+        facts = {"graph": (rows.num_nodes, rows.num_edges, rows.weighting, rows.digest, str(rows.index_dtype))}
+        options = {"algorithm": layout.algorithm, "replicate_hubs": layout.hub_bytes, "partition": layout.parts}
+        require_same(graph, **facts, **options, replication=grid.replication)
+        return graph
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices of the whole graph."""
+        return self._rows.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of entries of the whole A."""
+        return self._rows.num_edges
+
+    @property
+    def weighting(self) -> Weighting:
+        """What the values of A are."""
+        return self._rows.weighting
+
+    @property
+    def digest(self) -> str | None:
+        """What tells the graph from others, where it is a store's."""
+        return self._rows.digest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
+        return sum(_nbytes(rows) for parts in list(self._parts.values())[:1] for rows in parts[1:] if rows is not None)
+
+    def duplicate(self) -> PartitionedGraph:
+        """The same graph over duplicated communicators, for another thread; collective. Rows are shared."""
+        other = copy.copy(self)
+        other.grid = self.grid.duplicate()
+        other.comm = other.grid.comm
+        other._operands = {}
+        return other
+
+    def operand(self, backend: str | None = None) -> GraphOperand:
+        """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called."""
+        chosen = get_backend(backend)
+        if chosen.name not in self._operands:
+            self._operands[chosen.name] = self._operand(chosen)
+        return self._operands[chosen.name]
+
+    def _operand(self, backend: Backend) -> ColumnOperand:
+        channel = Channel(self.grid.column_group)
+        if backend.name not in self._parts:
+            with together(self.comm, channel):
+                self._parts[backend.name] = self._read(channel, backend)
+        return ColumnOperand(Owners(channel, *self._parts[backend.name]), self._rows)
+
+    def _read(self, channel: Channel, backend: Backend) -> tuple[Placement, LocalOperand, LocalOperand | None]:
+        """Where rows are, the block row of this rank, and the hub rows."""
+        block = block_row(self._rows, self._placement, self.grid.row, backend)
+        if not self._layout.hub_bytes:
+            return self._placement, block, None
+        hubs = hub_vertices(channel, block, self._rows, self._layout.hub_bytes)
+        placement = with_hubs(self._placement, hubs, self.num_nodes)
+        return placement, block, PickedRows(self._rows, hubs, backend)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
+        operands = self._operands.values()
+        try:
+            with together(self.comm, *(operand.channel for operand in operands)):
+                yield
+        finally:
+            for operand in operands:
+                operand.forget()
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionedGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}, "
+            f"algorithm={self.algorithm!r}, {self.grid!r})"
+        )
+
+
+class Layout(NamedTuple):
+    """How A is cut and multiplied."""
+
+    algorithm: str
+    hub_bytes: int
+    parts: Any
+
+    @classmethod
+    def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
+        """Of the arguments of `PartitionedGraph.open`."""
+        require_choice("algorithm", algorithm, ("column",))
+        parts = None if partition is None else np.asarray(partition)
+        budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+        return cls(algorithm, budget, parts)
+
+    def place(self, rows: RowSource, grid: ProcessGrid) -> Placement:
+        """Where each row of A goes."""
+        if self.parts is None:
+            return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
+        if self.parts.shape != (rows.num_nodes,) or self.parts.dtype.kind not in "iu":
+            raise InputError(
+                argument="partition",
+                given=f"dtype {self.parts.dtype} and shape {self.parts.shape}",
+                expected=f"one integer per vertex: ({rows.num_nodes},)",
+            )
+        return from_parts(self.parts, grid.num_blocks, rows.index_dtype)
+
+
+def _nbytes(block: LocalOperand) -> int:
+    A = block.matrix
+    arrays = (A.indptr, A.indices, A.data, A.ids, block.edge_ids)
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def _require_grid(grid: Any) -> None:
+    if not isinstance(grid, ProcessGrid):
+        raise DTypeError(argument="grid", given=f"a {type(grid).__name__}", expected="an spsample ProcessGrid")
+
+
+__all__ = ["PartitionedGraph"]

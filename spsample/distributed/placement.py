@@ -1,0 +1,113 @@
+"""`Placement`: which block row holds which row of A."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.errors import InputError
+
+
+class Placement(NamedTuple):
+    """Rows of A in the order of their blocks: block i owns the places `bounds[i]` to `bounds[i + 1] - 1`.
+
+    Attributes
+    ----------
+    bounds : int64 array (blocks + 1,)
+        Ascending, from 0 to n.
+    position : int array (n,) or None
+        Vertex -> place. None: every vertex is in its own place, blocks are ranges of vertices.
+    """
+
+    bounds: Int64Array
+    position: IntArray | None = None
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of block rows."""
+        return len(self.bounds) - 1
+
+    def vertices_of(self, block: int, dtype: np.dtype[np.signedinteger]) -> IntArray:
+        """The vertices of a block in the order of their places.
+
+        Examples
+        --------
+        >>> Placement(np.array([0, 2, 3]), np.array([1, 2, 0])).vertices_of(0, np.dtype(np.int32)).tolist()
+        [2, 0]
+        """
+        first, end = int(self.bounds[block]), int(self.bounds[block + 1])
+        if self.position is None:
+            return np.arange(first, end, dtype=dtype)
+        here = np.flatnonzero((self.position >= first) & (self.position < end))
+        vertices = np.empty(end - first, dtype)
+        vertices[self.position[here] - first] = here
+        return vertices
+
+    def places_of(self, vertices: IntArray) -> IntArray:
+        """Where rows are."""
+        return vertices if self.position is None else self.position[vertices]
+
+
+def balanced(indptr: Any, num_blocks: int) -> Placement:
+    """Ranges of vertices with about the same number of entries; a row counts as one entry more than it has.
+
+    Reads O(blocks log n) elements of `indptr`. A row of many entries is never cut, so that blocks may be empty.
+
+    Examples
+    --------
+    >>> balanced(np.array([0, 6, 7, 8, 9]), 2).bounds.tolist()
+    [0, 1, 4]
+    """
+    n, entries = len(indptr) - 1, int(indptr[-1])
+    bounds = [0]
+    for block in range(1, num_blocks):
+        wanted = (n + entries) * block // num_blocks
+        low, high = bounds[-1], n
+        while low < high:  # the first vertex with at least so much before it, or the one before, which is nearer
+            middle = (low + high) // 2
+            if int(indptr[middle]) + middle < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        bounds.append(max(bounds[-1], _nearer(indptr, low, wanted)))
+    return Placement(np.array([*bounds, n], np.int64))
+
+
+def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
+    """`vertex` or the one before it, whichever has nearer to `wanted` rows and entries before it."""
+    if vertex == 0:
+        return 0
+    above, below = (abs(int(indptr[v]) + v - wanted) for v in (vertex, vertex - 1))
+    return vertex if above <= below else vertex - 1
+
+
+def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedinteger]) -> Placement:
+    """The placement in which block i holds, ascending, the vertices whose entry of `parts` is i.
+
+    `dtype` is that of vertex ids.
+
+    Raises
+    ------
+    InputError
+        If a part is not in [0, num_blocks).
+
+    Examples
+    --------
+    >>> from_parts(np.array([1, 0, 1, 0]), 2, np.dtype(np.int32))
+    Placement(bounds=array([0, 2, 4]), position=array([2, 0, 3, 1], dtype=int32))
+    """
+    if len(parts) and not 0 <= int(parts.min()) <= int(parts.max()) < num_blocks:
+        raise InputError(
+            argument="partition",
+            given=f"parts from {parts.min()} to {parts.max()}",
+            expected=f"one part for each of the p/c = {num_blocks} block rows: 0 to {num_blocks - 1}",
+        )
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=num_blocks))]).astype(np.int64)
+    position = np.empty(len(parts), dtype)
+    position[np.argsort(parts, kind="stable")] = np.arange(len(parts))
+    return Placement(bounds, position)
+
+
+__all__ = ["Placement", "balanced", "from_parts"]

@@ -1,0 +1,106 @@
+"""`ReplicatedGraph`: all of A on every rank."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from spsample.comm import Communicator
+from spsample.errors import DTypeError, InputError
+from spsample.sampling.sharing import SharedGraph, checking, require_same
+from spsample.sparse import GraphOperand
+from spsample.store import Graph
+
+
+class ReplicatedGraph(SharedGraph):
+    """The same graph on every rank: batches are split over the ranks, and sampling needs no communication.
+
+    Rank r gets every p-th batch of a call, from position r on; they are the batches that one rank alone would get.
+    Making one is collective, and so is every `bulk_sample` on it.
+
+    Parameters
+    ----------
+    graph : Graph
+        All of it, on every rank: in memory, or the maps of a store (`Graph.open`), whose pages the ranks of a machine
+        share.
+    comm : Communicator
+        The ranks.
+
+    Raises
+    ------
+    InputError
+        If the ranks do not give graphs of the same size and, where they come from stores, the same digest.
+
+    Notes
+    -----
+    Tripathy, Yelick, Buluc, MLSys 2024, section 5.1: Q is split in block rows, A is on each rank.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.comm import run_threads
+    >>> graph = spsample.Graph([0, 2, 3, 4], [1, 2, 0, 1])
+    >>> def body(comm):
+    ...     shared = ReplicatedGraph(graph, comm)
+    ...     return spsample.bulk_sample(shared, [0, 1, 2], spsample.GraphSAGE([1]), batch_size=1).batch_ids.tolist()
+    >>> run_threads(2, body)
+    [[0, 2], [1]]
+    """
+
+    def __init__(self, graph: Graph, comm: Communicator) -> None:
+        if not isinstance(comm, Communicator):
+            raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
+        self.comm = comm
+        with checking(self):
+            if not isinstance(graph, Graph):
+                raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
+        self.graph = graph
+        facts = {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "weighting": graph.weighting}
+        try:
+            require_same(self, **facts, dtype=graph.indices.dtype, digest=graph.digest)
+        except InputError as error:
+            given = f"{error.argument} is {error.given}"
+            raise InputError(argument="graph", given=given, expected="the same graph on every rank") from None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices."""
+        return self.graph.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of entries of A."""
+        return self.graph.num_edges
+
+    @property
+    def weighting(self) -> Any:
+        """What the values of A are."""
+        return self.graph.weighting
+
+    @property
+    def digest(self) -> str | None:
+        """What tells the graph from others, where it is a store's."""
+        return self.graph.digest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays on this rank: all of them."""
+        return self.graph.nbytes
+
+    def operand(self, backend: str | None = None) -> GraphOperand:
+        """A, local."""
+        return self.graph.operand(backend)
+
+    def sampling(self) -> AbstractContextManager[None]:
+        """Nothing is exchanged, so that nothing has to be agreed on before the end."""
+        return checking(self) if self.comm.size > 1 else nullcontext()
+
+    def duplicate(self) -> ReplicatedGraph:
+        """The same graph over a duplicated communicator, for another thread; collective."""
+        return ReplicatedGraph(self.graph, self.comm.duplicate())
+
+    def __repr__(self) -> str:
+        return f"ReplicatedGraph({self.graph!r}, rank {self.comm.rank} of {self.comm.size})"
+
+
+__all__ = ["ReplicatedGraph"]

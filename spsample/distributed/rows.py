@@ -1,0 +1,141 @@
+"""Row law on a partitioned A: the owner of a row draws from it, and sends back what it drew (notes: k b s / p)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from spsample.backends import Draw, Matrix, StackedRows, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.comm import Received, Sent
+from spsample.distributed.owners import Owners, segment_sums
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import Entries, LocalOperand, row_lengths
+from spsample.sparse.extraction import own_weights
+from spsample.sparse.operand import RowRule
+
+PHASE = "rows"
+
+
+class RowDraw(NamedTuple):
+    """What a row's owner is to do: `sample_rows` with these arguments."""
+
+    draw: Draw
+    rule: RowRule
+    edge_ids: bool
+
+    def length_dtype(self, num_edges: int) -> np.dtype[Any]:
+        """The smallest type that holds how many entries a row can give.
+
+        Examples
+        --------
+        >>> RowDraw(Draw((0, 0), 0, 15), "uniform", False).length_dtype(10**6)
+        dtype('uint8')
+        """
+        most = self.draw.size if self.rule != "whole" else num_edges
+        fits = next(t for t in (np.uint8, np.uint16, np.int32, np.int64) if most <= np.iinfo(t).max)
+        return np.dtype(fits)
+
+
+class Routed(NamedTuple):
+    """Rows of Q, part by part: what is asked of whom, and where the answer to each row of Q will lie."""
+
+    counts: Int64Array
+    rows: IntArray
+    places: IntArray
+
+    def sends(self, batch_ids: Int64Array) -> list[Sent]:
+        """For each part: how many rows of each batch, the batches' ids, and the rows' numbers in the part."""
+        parts, k = self.counts.shape
+        batches = np.full(parts, k, np.int64)
+        return [
+            Sent(self.counts.ravel(), batches),
+            Sent(np.tile(batch_ids, parts), batches),
+            Sent(self.rows, self.counts.sum(axis=1)),
+        ]
+
+
+def route(owners: Owners, Q: StackedSelector) -> Routed:
+    """The rows of Q by owner."""
+    bounds, position = owners.placement
+    routed = owners.block.backend.route_rows(Q, bounds, position)
+    rows = owners.placement.places_of(routed.vertices)
+    if rows is Q.vertices or rows is routed.vertices:
+        rows = rows.copy()
+    ends = np.cumsum(routed.counts.sum(axis=1))
+    for part, (begin, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+        rows[begin:end] -= rows.dtype.type(bounds[part])
+    return Routed(routed.counts, rows, routed.places)
+
+
+def received_selector(received: Sequence[Received]) -> StackedSelector:
+    """The batches of all ranks that sent `Routed.sends`, stacked."""
+    counts, batch_ids, rows = received[:3]
+    return StackedSelector(pointers_of(counts.rows), rows.rows, batch_ids.rows)
+
+
+def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int) -> Entries:
+    """`GraphOperand.sample_rows`: ask the owners, and stack the answers in the order of Q."""
+    routed = route(owners, Q)
+    lengths, columns, *more = owners.ask(routed.sends(Q.batch_ids), _serving(how, num_edges), phase=PHASE)
+    weighting = owners.block.weighting
+    degrees = more.pop(0).rows[routed.places] if weighting == "row" else None
+    entries = [columns.rows, *(extra.rows for extra in more)]
+    rows = owners.block.backend.gather_rows(Q.batch_ptr, routed.places, lengths.rows, entries)
+    drawn, *extras = cast("tuple[Any, ...]", rows.entries)
+    weights = extras.pop(0) if weighting == "weighted" else None
+    ids = extras.pop(0) if how.edge_ids else None
+    stacked = StackedRows(Q.batch_ptr, rows.entry_ptr, rows.indptr, drawn, None, weights)
+    return received_entries(stacked, Q.batch_ids, ids, degrees)
+
+
+def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[Received]], list[Sent]]:
+    """Draws from a block for whoever asked.
+
+    Answers: each row's number of entries, their columns, the rows' lengths in A (row-normalised graphs), the entries'
+    weights (weighted graphs) and edge ids (where asked for).
+    """
+    dtype = how.length_dtype(num_edges)
+
+    def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
+        Q = received_selector(received)
+        drawn = block.sample_rows(Q, how.draw, how.rule, how.edge_ids)
+        lengths = row_lengths(drawn.rows)
+        asked = received[2].counts
+        entries = segment_sums(np.diff(drawn.rows.entry_ptr), received[1].counts)
+        answers = [Sent(lengths.astype(dtype), asked), Sent(drawn.rows.columns, entries)]
+        if block.weighting == "row":
+            answers.append(Sent(np.diff(block.matrix.indptr)[Q.vertices], asked))
+        if block.weighting == "weighted":
+            weights = own_weights(block, drawn)
+            answers.append(Sent(np.asarray(weights), entries))
+        if drawn.edge_ids is not None:
+            answers.append(Sent(drawn.edge_ids, entries))
+        return answers
+
+    return serve
+
+
+def received_entries(
+    rows: StackedRows, batch_ids: Int64Array, edge_ids: Int64Array | None, degrees: Int64Array | None
+) -> Entries:
+    """Entries that came from elsewhere, with a matrix that says of them what A would.
+
+    Its row r is the stacked row r. Where weights came with the entries they are its data, and `positions` lead to them;
+    `degrees` (m,) are the rows' lengths in a row-normalised A.
+    """
+    m, columns = len(rows.indptr) - len(batch_ids), rows.columns
+    selector = StackedSelector(rows.batch_ptr, np.arange(m, dtype=columns.dtype), batch_ids)
+    if degrees is not None:
+        # Only lengths of rows are read off it: indices take no memory, since nobody touches their pages.
+        unread = np.empty(int(degrees.sum()), columns.dtype)
+        return Entries(rows, Matrix(pointers_of(degrees), unread, None, True), selector, edge_ids)
+    matrix = Matrix(pointers_of(row_lengths(rows)), columns, rows.weights)
+    if rows.weights is not None:
+        rows = rows._replace(positions=np.arange(len(columns), dtype=np.int64))
+    return Entries(rows, matrix, selector, edge_ids)
+
+
+__all__ = ["PHASE", "Routed", "RowDraw", "received_entries", "received_selector", "route", "sample_rows"]

@@ -1,0 +1,89 @@
+"""`SharedGraph`: what a graph on several ranks tells `bulk_sample` besides A; and that a local graph tells nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm import Communicator, together
+from spsample.errors import InputError
+from spsample.sparse import GraphOperand
+
+
+class SharedGraph(ABC):
+    """A graph on the ranks of `comm`, each of which samples a share of every bulk's batches.
+
+    `bulk_sample` on it is collective: all ranks give the same arguments, each gets batches of its own.
+    """
+
+    comm: Communicator
+
+    @property
+    @abstractmethod
+    def num_nodes(self) -> int:
+        """Number of vertices of the whole graph."""
+
+    @abstractmethod
+    def operand(self, backend: str | None = None) -> GraphOperand:
+        """A as the sampling algebra sees it; its methods are collective where rows lie on other ranks."""
+
+    @abstractmethod
+    def sampling(self) -> AbstractContextManager[None]:
+        """Around the collective calls of the operand: where one rank fails, all raise."""
+
+    def sampled_here(self, num_batches: int) -> Int64Array:
+        """Ascending positions of the batches of a call that this rank samples."""
+        return self.own(num_batches)
+
+    def own(self, num_batches: int) -> Int64Array:
+        """Ascending positions of the batches of a call that this rank gets: every p-th one."""
+        return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
+
+
+@contextmanager
+def checking(graph: Any) -> Iterator[None]:
+    """Around what each rank checks by itself: what one rank refuses all refuse."""
+    if not isinstance(graph, SharedGraph):
+        yield
+        return
+    with together(graph.comm):
+        yield
+
+
+def require_same(shared: Any, /, **arguments: Any) -> None:
+    """Refuse a collective call whose arguments differ between ranks; they are compared by hash, a local graph's not.
+
+    Raises
+    ------
+    InputError
+        On every rank, naming the first argument that differs and a rank that gave another one than rank 0.
+    """
+    if not isinstance(shared, SharedGraph) or shared.comm.size == 1:
+        return
+    digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.uint64)
+    everyone = shared.comm.all_gather(digests, phase="status")
+    differs = everyone != everyone[0]
+    if not differs.any():
+        return
+    rank, which = (int(i) for i in np.argwhere(differs)[0])
+    raise InputError(
+        argument=list(arguments)[which],
+        given=f"something else on rank {rank} than on rank 0",
+        expected="the same on every rank: this call is collective",
+    )
+
+
+def _digest(value: Any) -> bytes:
+    """Eight bytes that tell values apart."""
+    if isinstance(value, np.ndarray):
+        return sha256(np.ascontiguousarray(value).data).digest()[:8]
+    return sha256(repr(value).encode()).digest()[:8]
+
+
+__all__ = ["SharedGraph", "checking", "require_same"]

@@ -1,0 +1,48 @@
+"""A job in which one rank goes wrong: `LAUNCHER python faulty_rank.py BACKEND FAULT`, with seconds to wait at most.
+
+kill: rank 2 is killed while the others are in an all-to-allv; error: it ends with an exception of its own; away: it
+does not come, for longer than the others wait; input: it is given what it refuses, in a call that fails together.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from spsample.comm import Channel, init, together
+from spsample.errors import InputError
+
+FAULTY = 2
+
+
+def exchange(comm):
+    counts = np.full(comm.size, 1000)
+    comm.all_to_all_v(np.zeros(counts.sum()), counts, counts, phase="feature rows")
+
+
+def main(backend, fault, timeout=20.0):
+    comm = init(backend, timeout)
+    for _ in range(10):
+        exchange(comm)
+    if fault == "input":
+        with together(comm, Channel(comm)):
+            if comm.rank == FAULTY:
+                raise InputError(argument="seeds", given="-3 at position 17", expected="vertex ids in [0, 2708)")
+    if comm.rank == FAULTY:
+        time.sleep(1.0)
+        if fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "error":
+            raise ZeroDivisionError("this rank's own fault")
+        if fault == "away":
+            time.sleep(timeout + 15)
+    exchange(comm)
+    print(f"rank {comm.rank} has done all", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:]))

@@ -1,0 +1,51 @@
+"""The contract of communicators, with ranks as threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from communicator_contract import CommunicatorContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spsample.comm import LocalCommunicator, run_threads
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("case", CommunicatorContract.cases())
+def test_threads(case, size):
+    run_threads(size, getattr(CommunicatorContract(), case), timeout=60)
+
+
+@pytest.mark.parametrize("case", CommunicatorContract.cases())
+def test_local(case):
+    getattr(CommunicatorContract(), case)(LocalCommunicator())
+
+
+@st.composite
+def exchanges(draw):
+    """A matrix of counts, a dtype and the width of a row; None is one dimension."""
+    p = draw(st.integers(1, 5))
+    counts = draw(st.lists(st.lists(st.integers(0, 6), min_size=p, max_size=p), min_size=p, max_size=p))
+    return np.array(counts), draw(st.sampled_from(["?", "u2", "i8", "f2", "S3"])), draw(st.sampled_from([None, 0, 1, 3]))
+
+
+@settings(max_examples=60)
+@given(exchanges())
+def test_all_to_all_v_is_the_model(exchange):
+    """Row i of rank a for rank b goes to the place that a transposition of the blocks gives it."""
+    counts, dtype, width = exchange
+    p = len(counts)
+    shape = () if width is None else (width,)
+    generator = np.random.default_rng(0)
+    blocks = [[generator.integers(0, 99, (counts[a, b], *shape)).astype(dtype) for b in range(p)] for a in range(p)]
+
+    def body(comm):
+        send = np.concatenate(blocks[comm.rank])
+        return comm.all_to_all_v(send, counts[comm.rank], counts[:, comm.rank])
+
+    for b, received in enumerate(run_threads(p, body)):
+        expected = np.concatenate([blocks[a][b] for a in range(p)])
+        assert received.dtype == expected.dtype
+        assert received.tobytes() == expected.tobytes()
+        assert received.shape == expected.shape
