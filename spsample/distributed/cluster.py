@@ -211,12 +211,7 @@ class _Planned:
     def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
         self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         profile = pilot.profile
-        self._wire = Wire(
-            id_bytes=profile.id_bytes,
-            weight_bytes=profile.weight_bytes,
-            edge_id_bytes=8 * job.edge_ids,
-            position_bytes=4 if profile.num_edges < 2**32 else 8,
-        )
+        self._wire = Wire.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
         self._bulks: BulkPlan = rank_plan(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 

@@ -10,11 +10,15 @@ import numpy as np
 from spsample.comm.channel import HEADER_WORDS
 from spsample.distributed.shape import FloatArray, GridShape
 
-Phase = Literal["totals", "rows", "positions", "sums", "extraction", "features", "gradients", "status"]
+Phase = Literal[
+    "frontier", "totals", "rows", "positions", "columns", "sums", "extraction", "features", "gradients", "status"
+]
 PHASES: tuple[Phase, ...] = (
+    "frontier",
     "totals",
     "rows",
     "positions",
+    "columns",
     "sums",
     "extraction",
     "features",
@@ -23,7 +27,7 @@ PHASES: tuple[Phase, ...] = (
 )
 """What the ranks communicate for, in the order of a training step."""
 
-Kind = Literal["request", "reply", "reduction", "header"]
+Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
 """Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
 
@@ -38,7 +42,7 @@ class Traffic:
     ----------
     phase : str
         One of `PHASES`.
-    kind : {"request", "reply", "reduction", "header"}
+    kind : {"request", "reply", "reduction"}
     scope : {"column", "row", "all", "ring"}
     sent, received, messages : array (p,)
     serial : float
@@ -53,6 +57,11 @@ class Traffic:
     received: FloatArray
     messages: FloatArray
     serial: float
+
+    @property
+    def recorded(self) -> str:
+        """Name of the phase under which a `spsample.comm.Recorder` counts it."""
+        return f"{self.phase} requests" if self.kind == "request" else self.phase
 
     def scaled(self, factor: float) -> Traffic:
         """The same, so many times."""
@@ -180,11 +189,19 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
     return Traffic(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
 
 
-def headers(phase: Phase, shape: GridShape, exchanges: int, words: int = HEADER_WORDS) -> Traffic:
-    """What precedes so many exchanges: counts and the status, from every rank to every other."""
-    others = shape.ranks - 1.0
-    moved = np.full(shape.ranks, exchanges * others * words * WORD_BYTES)
-    return Traffic(phase, "header", "all", moved, moved, np.full(shape.ranks, exchanges * others), float(moved[0]))
+def header(phase: Phase, kind: Kind, shape: GridShape, exchanges: int = 1) -> Traffic:
+    """What precedes so many exchanges: counts and the status, to every other rank of the column group."""
+    return _words(phase, kind, "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
+
+
+def told(phase: Phase, shape: GridShape, words: int) -> Traffic:
+    """So many words from every rank to every other."""
+    return _words(phase, "reply", "all", shape, shape.ranks - 1.0, words)
+
+
+def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> Traffic:
+    moved = np.full(shape.ranks, messages * words * WORD_BYTES)
+    return Traffic(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
 
 
 def _most(sent: FloatArray, received: FloatArray) -> float:
@@ -193,12 +210,13 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
 
 __all__ = [
     "PHASES",
+    "Kind",
     "Phase",
     "Traffic",
     "answered",
     "asked",
     "broadcasts",
-    "headers",
+    "header",
     "remote",
     "reply",
     "request",
@@ -206,4 +224,5 @@ __all__ = [
     "row_gather",
     "staged_reply",
     "staged_request",
+    "told",
 ]

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,14 @@ from spsample.distributed.exchanges import (
     Phase,
     Traffic,
     broadcasts,
-    headers,
+    header,
     reply,
     request,
     ring_reduction,
     row_gather,
     staged_reply,
     staged_request,
+    told,
 )
 from spsample.distributed.shape import FloatArray, GridShape
 from spsample.errors import InputError
@@ -55,10 +56,11 @@ ALGORITHMS: tuple[Algorithm, ...] = ("column", "stages", "stages-split", "oblivi
 DrawLaw = Literal["row", "entry", "column", "graph"]
 """The row law is that of node-wise samplers; "graph" is the column law on one distribution for all (FastGCN)."""
 
-COUNT_BYTES = 8  # of a number that says how much is coming
-POINTER_BYTES = 8  # of the length of a row that is sent whole
-TOTAL_BYTES = 4  # of the number of entries of a row
-NUMERATOR_BYTES = 8  # of a sum of numerators
+WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
+GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
+EXPONENT_BYTES = 4
+STAGED_NUMERATOR_BYTES = 8  # of an entry of P, in the stages
+UNIT_BYTES = 4  # of a unit of FastGCN's distribution
 STATUS_WORDS = 1  # that ranks tell each other at the end of a collective call
 
 
@@ -74,19 +76,39 @@ class Wire:
         Of an entry's weight; 0 where entries have none.
     edge_id_bytes : int
         Of an edge id, 8; 0 where they were not asked for.
-    position_bytes : int
-        Of a draw's position, 4 or 8.
+    numerator_bytes : int
+        Of a sum of numerators, about.
+    row_normalized : bool
+        Whether entries weigh one over the length of their row, which then travels too.
     """
 
     id_bytes: int = 4
     weight_bytes: int = 0
     edge_id_bytes: int = 0
-    position_bytes: int = 4
+    numerator_bytes: int = 1
+    row_normalized: bool = False
 
     @property
     def entry_bytes(self) -> int:
         """Of an entry of a row of A."""
         return self.id_bytes + self.weight_bytes + self.edge_id_bytes
+
+    @classmethod
+    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> Wire:
+        """For a graph."""
+        return cls(id_bytes, weight_bytes, 8 * edge_ids, 4 if weighting == "weighted" else 1, weighting == "row")
+
+
+def widths(largest: FloatArray) -> FloatArray:
+    """Bytes of numbers up to `largest`: 1, 2, 4 or 8.
+
+    Examples
+    --------
+    >>> widths(np.array([0, 255, 256, 2.0**32])).tolist()
+    [1.0, 1.0, 2.0, 8.0]
+    """
+    bytes_: FloatArray = 2.0 ** np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)
+    return bytes_
 
 
 def draw_law(sampler: Sampler, weighting: str) -> DrawLaw:
@@ -145,6 +167,7 @@ def bulk_traffic(
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
+        sampling += status(counts.shape)
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
 
@@ -165,7 +188,6 @@ def _layer(
         yield from oblivious(counts, hop, law, wire)
     else:
         yield from stages(counts.shape, hop, s, law, wire, split=algorithm == "stages-split" and law == "row")
-    yield from status(counts.shape, _CALLS[law] if algorithm == "column" else 1 + (law in ("entry", "column")))
 
 
 def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: int) -> Iterator[Traffic]:
@@ -181,20 +203,26 @@ def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: i
 
 def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
     """The owners draw: vertices out, and s ids each back."""
-    shape = counts.shape
-    yield request("rows", shape, asked_pairs(hop, counts.batches, wire))
-    yield reply("rows", shape, drawn_edges(hop, s, wire))
-    yield headers("rows", shape, exchanges=2)
+    yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
+
+
+def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Traffic]:
+    """A question to the owners and its answer, each with its header."""
+    yield header(phase, "request", counts.shape)
+    yield request(phase, counts.shape, out)
+    yield header(phase, "reply", counts.shape)
+    yield reply(phase, counts.shape, back)
 
 
 def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
-    """A vertex for each pair, and how many of each batch go to each owner."""
-    return hop.pairs * wire.id_bytes + COUNT_BYTES * batches[:, None]
+    """A vertex for each pair; how many of each batch, and its id, for each owner."""
+    return hop.pairs * wire.id_bytes + 2 * WORD_BYTES * batches[:, None]
 
 
 def drawn_edges(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
-    """How many were drawn for each pair, and their ids."""
-    return hop.pairs * length_bytes(s) + hop.edges * wire.entry_bytes
+    """How many were drawn for each pair, and their ids; the length of the row where the graph is row-normalised."""
+    pair_bytes = length_bytes(s) + WORD_BYTES * wire.row_normalized
+    return hop.pairs * pair_bytes + hop.edges * wire.entry_bytes
 
 
 def length_bytes(most: int) -> int:
@@ -209,72 +237,97 @@ def length_bytes(most: int) -> int:
 
 
 def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
-    """Row totals, positions, then the extraction."""
-    shape = counts.shape
-    yield request("totals", shape, named_rows(hop, counts.batches, wire))
-    yield reply("totals", shape, hop.rows * TOTAL_BYTES)
-    yield request("positions", shape, hop.positions * wire.position_bytes)
-    yield reply("positions", shape, hop.positions * wire.id_bytes)
-    yield from extraction(shape, hop, wire, fetched=np.zeros_like(hop.rows, np.bool_))
-    yield headers("totals", shape, exchanges=2)
-    yield headers("positions", shape, exchanges=2)
+    """The frontier, row totals, positions, then the extraction."""
+    nothing = np.zeros_like(hop.rows)
+    yield from frontier(counts, hop, wire)
+    yield from _asked("totals", counts, nothing, hop.rows * widths(hop.longest))
+    yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
+    yield from extraction(counts, hop, wire, held=nothing > 0)
+
+
+def frontier(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+    """The owners are told which rows are wanted, and tell how many entries these have."""
+    yield from _asked(
+        "frontier", counts, named_rows(hop, counts.batches, wire), np.full_like(hop.rows, float(WORD_BYTES))
+    )
 
 
 def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
-    """Each distinct row once, with a bit for each batch of the rank."""
-    return hop.rows * (wire.id_bytes + -(-batches[:, None] // 8))
+    """Each distinct row once, with a bit for each batch of the rank; and the batches' ids."""
+    k = batches[:, None]
+    return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
+
+
+def positions(hop: HopCounts) -> FloatArray:
+    """Of each draw the row among those of its owner, and the entry in it."""
+    return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
 
 
 def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
     """Per block row the cheaper of its distinct rows and its owner's sums, then the extraction of what is not there."""
-    shape, rows, sums = counts.shape, whole_rows(hop.rows, hop.row_entries, wire), summed(hop, wire)
-    yield request("totals", shape, named_rows(hop, counts.batches, wire))
-    yield reply("rows", shape, np.where(rows <= sums, rows, 0.0))
-    yield reply("sums", shape, np.where(rows <= sums, 0.0, sums))
-    yield from extraction(shape, hop, wire, fetched=rows <= sums)
-    yield headers("totals", shape, exchanges=1)
-    yield headers("rows", shape, exchanges=1)
+    k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
+    sums = hop.sums * (wire.id_bytes + wire.numerator_bytes)
+    later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
+    as_rows = hop.row_entries * (wire.id_bytes + wire.weight_bytes) <= sums + later[:, None]
+    yield from frontier(counts, hop, wire)
+    yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
+    if wire.row_normalized:
+        yield from _asked("totals", counts, np.zeros_like(sums), hop.rows * widths(hop.longest))
+    per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
+    rows = whole_rows(hop, wire, edge_ids=False)
+    answer = 1.0 + per_batch * k + np.where(as_rows, rows, sums)
+    yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
+    yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
 
 
-def whole_rows(rows: FloatArray, entries: FloatArray, wire: Wire) -> FloatArray:
-    """Rows of A as they are."""
-    return rows * POINTER_BYTES + entries * wire.entry_bytes
+def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
+    """Of each batch the entries of its frontier, and the largest exponent."""
+    return batches * (widths(hop.row_entries) + EXPONENT_BYTES)
 
 
-def summed(hop: HopCounts, wire: Wire) -> FloatArray:
-    """Entries of Q A, summed by the owner of a block row."""
-    return hop.sums * (wire.id_bytes + NUMERATOR_BYTES)
+def whole_rows(hop: HopCounts, wire: Wire, *, edge_ids: bool) -> FloatArray:
+    """Distinct rows as they are."""
+    entry_bytes = wire.entry_bytes if edge_ids else wire.id_bytes + wire.weight_bytes
+    return hop.rows * widths(hop.longest) + hop.row_entries * entry_bytes
 
 
 def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
-    """Draws to the owners of ranges of columns, columns and their numerators back; then the extraction."""
-    shape = counts.shape
-    yield request("positions", shape, hop.positions * NUMERATOR_BYTES)
-    yield reply("positions", shape, hop.positions * (wire.id_bytes + NUMERATOR_BYTES))
-    yield request("extraction", shape, named_rows(hop, counts.batches, wire))
-    yield from extraction(shape, hop, wire, fetched=np.zeros_like(hop.rows, np.bool_))
-    yield headers("positions", shape, exchanges=2)
+    """Draws to the owners of ranges of columns; columns, their first units and numerators back; the extraction.
+
+    Then the numerators of all src vertices, for the values.
+    """
+    found = WORD_BYTES + UNIT_BYTES + wire.numerator_bytes
+    yield from _asked("columns", counts, hop.positions * UNIT_BYTES + WORD_BYTES, hop.positions * found)
+    yield from frontier(counts, hop, wire)
+    yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
+    named = np.broadcast_to(hop.sources[:, None] / counts.shape.num_blocks, hop.rows.shape)
+    yield from _asked("columns", counts, named * WORD_BYTES, named * wire.numerator_bytes)
 
 
-def extraction(shape: GridShape, hop: HopCounts, wire: Wire, *, fetched: NDArray[np.bool_]) -> Iterator[Traffic]:
-    """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are here."""
-    out, back = np.broadcast_to(src_sets(hop, wire)[:, None], hop.rows.shape), masked_edges(hop, wire)
-    rows = whole_rows(hop.rows, hop.row_entries, wire)
-    masked = ~fetched & (out + back < rows)
-    yield request("extraction", shape, np.where(masked, out, 0.0))
-    yield reply("extraction", shape, np.where(masked, back, np.where(fetched, 0.0, rows)))
-    yield headers("extraction", shape, exchanges=2)
+def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[np.bool_]) -> Iterator[Traffic]:
+    """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are held."""
+    src, edges = src_sets(hop)[:, None], masked_edges(hop, wire)
+    entries = hop.row_entries * wire.entry_bytes
+    masked = ~held & (entries > src)
+    k = counts.batches[:, None]
+    told_counts = k * length_bytes(hop.most_sources)
+    yield header("extraction", "request", counts.shape)
+    yield request("extraction", counts.shape, WORD_BYTES + told_counts + np.where(masked, src, 0.0))
+    yield header("extraction", "reply", counts.shape)
+    rows = whole_rows(hop, wire, edge_ids=True)
+    cheaper = np.where(masked & (edges <= entries), edges, rows)
+    yield reply("extraction", counts.shape, 1.0 + np.where(held, 0.0, cheaper))
 
 
-def src_sets(hop: HopCounts, wire: Wire) -> FloatArray:
-    """(p,): the src vertices of a rank's batches, to one owner."""
-    return hop.sources * wire.id_bytes
+def src_sets(hop: HopCounts) -> FloatArray:
+    """(p,): the src vertices of a rank's batches, ascending, as distances."""
+    return hop.sources * widths(hop.gaps)
 
 
 def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
-    """Edges as local ids, and how many there are in each pair's row."""
-    local = 2 if hop.most_sources <= 1 << 16 else 4
-    return hop.pairs * local + hop.edges * (local + wire.weight_bytes + wire.edge_id_bytes)
+    """Edges as places among the src vertices, and how many there are in each pair's row."""
+    edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
+    return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
 
 
 _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
@@ -283,8 +336,6 @@ _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Tra
     "column": column_law,
     "graph": graph_law,
 }
-_CALLS: dict[DrawLaw, int] = {"row": 1, "entry": 3, "column": 2, "graph": 3}
-"""Collective calls of a layer: each ends with the ranks' status."""
 
 # ------------------------------------------------------------------------------- algorithm 2 of the paper, and its kin
 
@@ -301,13 +352,18 @@ def stages(shape: GridShape, hop: HopCounts, s: int, law: DrawLaw, wire: Wire, *
 def staged_rows(phase: Phase, shape: GridShape, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
     """Ids of the distinct rows that a row group needs, and the rows."""
     yield staged_request(phase, shape, hop.group_rows * wire.id_bytes)
-    yield staged_reply(phase, shape, whole_rows(hop.group_rows, hop.group_entries, wire))
+    yield staged_reply(phase, shape, staged_row_bytes(hop.group_rows, hop.group_entries, wire))
+
+
+def staged_row_bytes(rows: FloatArray, entries: FloatArray, wire: Wire) -> FloatArray:
+    """Rows of A as they are, with their lengths."""
+    return rows * WORD_BYTES + entries * wire.entry_bytes
 
 
 def partial_sums(hop: HopCounts, law: DrawLaw, wire: Wire) -> FloatArray:
     """(p,): what a rank has of P before the all-reduce, which gathers it in the row group."""
-    value = wire.weight_bytes + wire.edge_id_bytes if law == "row" else NUMERATOR_BYTES
-    return hop.partial_rows * POINTER_BYTES + hop.partials * (wire.id_bytes + value)
+    value = wire.weight_bytes + wire.edge_id_bytes if law == "row" else STAGED_NUMERATOR_BYTES
+    return hop.partial_rows * WORD_BYTES + hop.partials * (wire.id_bytes + value)
 
 
 def split_samples(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
@@ -317,7 +373,7 @@ def split_samples(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
 
 def oblivious(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire) -> Iterator[Traffic]:
     """Block rows of A to all, for each product."""
-    shape, blocks = counts.shape, whole_rows(counts.block_rows, counts.block_entries, wire)
+    shape, blocks = counts.shape, staged_row_bytes(counts.block_rows, counts.block_entries, wire)
     if law != "graph":
         yield broadcasts("rows", shape, blocks)
         yield row_gather("sums", shape, partial_sums(hop, law, wire))
@@ -328,17 +384,18 @@ def oblivious(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire) -> I
 # ----------------------------------------------------------------------------------------- status, features, gradients
 
 
-def status(shape: GridShape, calls: int) -> Iterator[Traffic]:
-    """The last header of each collective call, and what ranks then tell each other."""
-    yield headers("status", shape, exchanges=calls)
-    yield headers("status", shape, exchanges=calls, words=STATUS_WORDS)
+def status(shape: GridShape) -> Iterator[Traffic]:
+    """The last header of a collective call, and what all ranks then tell each other."""
+    yield header("status", "reply", shape)
+    yield told("status", shape, STATUS_WORDS)
 
 
 def features(shape: GridShape, inputs: FloatArray, wire: Wire, feature_bytes: int, steps: int) -> Iterator[Traffic]:
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
     yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
     yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
-    yield headers("features", shape, exchanges=2 * steps)
+    yield header("features", "request", shape, steps)
+    yield header("features", "reply", shape, steps)
 
 
 def _per_step(traffic: Traffic, steps: int) -> Traffic:

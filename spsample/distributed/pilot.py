@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.counting import hop_counts, tally_batches, tally_inputs
+from spsample.distributed.counted import hop_counts, tally_batches, tally_inputs
 from spsample.distributed.counts import RankCounts
-from spsample.distributed.frontiers import (
+from spsample.distributed.placement import balanced
+from spsample.distributed.shape import FloatArray, GridShape
+from spsample.distributed.tallies import (
     SPARE_DRAWS,
     BlockRows,
-    Frontier,
-    balanced_starts,
+    LayerRows,
     distinct,
-    frontiers,
     hub_rows,
+    layer_rows,
     tally,
 )
-from spsample.distributed.shape import FloatArray, GridShape
 from spsample.distributed.visits import BlockVisits
 from spsample.errors import InputError
 from spsample.sampling import BulkSample, GraphSAGE, LayerwiseSampler, Sampler, bulk_sample
@@ -93,14 +93,14 @@ class GraphProfile:
 class _Layer(NamedTuple):
     """A frontier of the pilots and s of it; its distinct vertices, their degrees, how many batches have each."""
 
-    frontier: Frontier
+    frontier: LayerRows
     size: int
     vertices: Int64Array
     degrees: Int64Array
     times: Int64Array
 
 
-def _layer(frontier: Frontier, size: int) -> _Layer:
+def _layer(frontier: LayerRows, size: int) -> _Layer:
     _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
     order = np.sort(frontier.vertices)
     times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
@@ -149,12 +149,12 @@ class Pilot:
     def layers(self) -> list[_Layer]:
         """Frontiers of the pilots, nearest the seeds first."""
         sizes = self.bulk.sampler.sizes
-        return [_layer(one, s) for one, s in zip(frontiers(self.graph, self.bulk), sizes, strict=True)]
+        return [_layer(one, s) for one, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
 
     def blocks(self, shape: GridShape, hub_budget: int = 0) -> BlockRows:
         """Block rows of the graph that the pilots were sampled from."""
         hubs = hub_rows(self.graph, int(hub_budget / self.scale), self.profile.entry_bytes)
-        return BlockRows(balanced_starts(self.graph, shape.num_blocks), hubs)
+        return BlockRows(balanced(self.graph.indptr, shape.num_blocks).bounds, hubs)
 
     def counts(
         self, shape: GridShape, bulk_size: int, *, staged: bool = True, blocks: BlockRows | None = None
@@ -279,7 +279,11 @@ class _Predicted:
         scaled: FloatArray = np.multiply.outer(factors, mean)
         return scaled
 
-    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
+        most = per_batch.max(axis=0, initial=0.0)
+        return np.broadcast_to(most, (len(self._batches), *most.shape))
+
+    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         batches = self._groups if grouped else self._batches
         deviation = self._deviation(np.bincount(frontier.batch, minlength=len(frontier.sources)))
         factors = _varied(np.ones(len(batches)), batches, deviation)[:, None]
@@ -360,7 +364,7 @@ def _pilot_bulk(graph: Any, ids: Int64Array, sampler: Sampler, batch_size: int) 
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
     if isinstance(sampler, LayerwiseSampler):
-        entries = sum(int(one.degrees.sum()) for one in frontiers(graph, first))
+        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
     pilots = min(full, MOST_PILOTS, max(cheap, FIRST_PILOTS))
     return bulk_sample(graph, order[: pilots * batch_size], sampler, batch_size=batch_size)

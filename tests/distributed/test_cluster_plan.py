@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import spsample as sp
 from spsample.cli.main import app
 from spsample.distributed.cluster import Cluster, Job, plan_cluster
-from spsample.distributed.counting import count_bulk
+from spsample.distributed.counted import count_bulk
 from spsample.distributed.exchanges import ring_reduction
 from spsample.distributed.links import LINKS
 from spsample.distributed.pilot import GraphProfile, sample_pilot

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spsample as sp
-from spsample.distributed.counting import count_bulk
+from spsample.distributed.counted import count_bulk
 from spsample.distributed.counts import HopCounts, RankCounts
 from spsample.distributed.exchanges import (
     answered,
@@ -25,7 +25,7 @@ from spsample.distributed.exchanges import (
     staged_reply,
     staged_request,
 )
-from spsample.distributed.frontiers import BlockRows, balanced_starts, hub_rows
+from spsample.distributed.tallies import BlockRows, balanced_starts, hub_rows
 from spsample.distributed.links import LINKS, links_named, parse_bandwidth, parse_seconds, share_inside
 from spsample.distributed.model import (
     ALGORITHMS,

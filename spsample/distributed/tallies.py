@@ -1,4 +1,4 @@
-"""`Frontier`: the rows that a bulk samples in one layer, and tallies of them by rank and block row."""
+"""`LayerRows`: the rows that a bulk samples in one layer; tallies of them by rank and block row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
+from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
 from spsample.distributed.shape import FloatArray
-from spsample.sampling import BulkSample
+from spsample.sampling import BulkSample, LayerwiseSampler
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import makes_subgraphs
 
@@ -20,7 +21,7 @@ SPARE_DRAWS = 16.0
 
 
 @dataclass(frozen=True, eq=False)
-class Frontier:
+class LayerRows:
     """Stacked rows of one layer of all batches.
 
     Attributes
@@ -29,6 +30,8 @@ class Frontier:
         Position of the batch in the bulk, vertex, sampled edges and entries in A of each row.
     sources : int64 array (k,)
         Src vertices of each batch.
+    gaps : int64 array (k,)
+        The largest distance between two of them, ascending, and from 0 (layer-wise samplers; else 0).
     """
 
     batch: Int64Array
@@ -36,15 +39,16 @@ class Frontier:
     edges: Int64Array
     degrees: Int64Array
     sources: Int64Array
+    gaps: Int64Array
 
-    def first(self, batches: int) -> Frontier:
+    def first(self, batches: int) -> LayerRows:
         """The same of the first batches only."""
         end = int(np.searchsorted(self.batch, batches))
         batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
-        return Frontier(batch, vertices, edges, degrees, self.sources[:batches])
+        return LayerRows(batch, vertices, edges, degrees, self.sources[:batches], self.gaps[:batches])
 
 
-def frontiers(graph: Any, bulk: BulkSample) -> list[Frontier]:
+def layer_rows(graph: Any, bulk: BulkSample) -> list[LayerRows]:
     """The rows of each layer, nearest the seeds first; in the subgraph layout those that the hop has found.
 
     Examples
@@ -52,18 +56,18 @@ def frontiers(graph: Any, bulk: BulkSample) -> list[Frontier]:
     >>> import spsample as sp
     >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
     >>> bulk = sp.bulk_sample(graph, [0, 1, 3], sp.GraphSAGE([2, 2]), batch_size=2)
-    >>> [one.vertices.tolist() for one in frontiers(graph, bulk)]
+    >>> [one.vertices.tolist() for one in layer_rows(graph, bulk)]
     [[0, 1, 3], [0, 1, 2, 3, 3, 0]]
     """
     found, known = [], np.zeros(len(bulk), np.int64)
     for layer in reversed(bulk.layers):
-        found.append(_frontier(graph, layer, known))
+        found.append(_frontier(graph, layer, known, has_gaps=isinstance(bulk.sampler, LayerwiseSampler)))
         if makes_subgraphs(bulk.sampler):
             known = layer.dst_ranges.size
     return found
 
 
-def _frontier(graph: Any, layer: BulkLayer, known: Int64Array) -> Frontier:
+def _frontier(graph: Any, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
     sizes = layer.dst_ranges.size - known
     batch = np.repeat(np.arange(len(sizes)), sizes)
     row = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + known[batch]
@@ -71,7 +75,14 @@ def _frontier(graph: Any, layer: BulkLayer, known: Int64Array) -> Frontier:
     first = layer.indptr_ranges.begin[batch] + row
     edges = layer.indptr[first + 1] - layer.indptr[first]
     degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
-    return Frontier(batch, vertices, edges, degrees, layer.src_ranges.size)
+    gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
+    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps)
+
+
+def _largest_gaps(layer: BulkLayer) -> Int64Array:
+    batches = range(len(layer.src_ranges.size))
+    src = (np.sort(layer.src[layer.src_ranges[i]]).astype(np.int64) for i in batches)
+    return np.array([np.diff(one, prepend=0).max(initial=0) for one in src], np.int64)
 
 
 class BlockRows:
@@ -104,20 +115,6 @@ class BlockRows:
         return owners
 
 
-def balanced_starts(graph: Any, num_blocks: int) -> Int64Array:
-    """Where block rows begin that have about the same number of entries.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> balanced_starts(sp.Graph([0, 4, 5, 6, 8], [0, 1, 2, 3, 0, 0, 0, 1]), 2).tolist()
-    [0, 1, 4]
-    """
-    wanted = np.arange(1, num_blocks) * (graph.num_edges / num_blocks)
-    inner = np.searchsorted(graph.indptr, wanted)
-    return np.concatenate([[0], inner, [graph.num_nodes]]).astype(np.int64)
-
-
 def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
     """Where blocks begin that have about the same number of vertices, as features are split.
 
@@ -130,13 +127,18 @@ def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
 
 
 def hub_rows(graph: Any, budget: int, entry_bytes: int) -> Int64Array:
-    """The longest rows that fit in so many bytes, ascending."""
+    """The vertices that are sources of the most edges and whose rows fit in so many bytes, ascending.
+
+    Those with equally many are all taken or none, as a partitioned graph replicates them.
+    """
     if budget == 0:
         return np.zeros(0, np.int64)
-    degrees = np.diff(graph.indptr)
-    longest = np.argsort(-degrees, kind="stable")
-    fitting = int(np.searchsorted(np.cumsum(degrees[longest] * entry_bytes + 8), budget, side="right"))
-    hubs: Int64Array = np.sort(longest[:fitting])
+    times = np.bincount(graph.indices, minlength=graph.num_nodes)
+    order = np.argsort(-times, kind="stable")
+    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_BYTES)
+    fitting = int(np.searchsorted(costs, budget, side="right"))
+    least = times[order[fitting]] + 1 if fitting < len(order) else 1
+    hubs: Int64Array = np.flatnonzero(times >= max(least, 1))
     return hubs
 
 
@@ -156,7 +158,21 @@ def tally(
     return counted.astype(np.float64).reshape(shape)
 
 
-def distinct(groups: Int64Array, frontier: Frontier) -> tuple[Int64Array, Int64Array, Int64Array]:
+def longest(groups: Int64Array, owners: Int64Array, shape: tuple[int, int], values: Int64Array) -> FloatArray:
+    """The largest value by group and owner; owner -1 is left out.
+
+    Examples
+    --------
+    >>> longest(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2), np.array([5, 3, 7])).tolist()
+    [[0.0, 5.0], [7.0, 0.0]]
+    """
+    kept = owners >= 0
+    largest = np.zeros(shape)
+    np.maximum.at(largest, (groups[kept], owners[kept]), values[kept])
+    return largest
+
+
+def distinct(groups: Int64Array, frontier: LayerRows) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Distinct vertices of each group of rows: group, vertex, entries in A."""
     order = np.lexsort((frontier.vertices, groups))
     group, vertex = groups[order], frontier.vertices[order]
@@ -165,7 +181,7 @@ def distinct(groups: Int64Array, frontier: Frontier) -> tuple[Int64Array, Int64A
     return group[first], vertex[first], frontier.degrees[order][first]
 
 
-def merged_columns(graph: Any, frontier: Frontier, parts: Int64Array, shape: tuple[int, int]) -> FloatArray:
+def merged_columns(graph: Any, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]) -> FloatArray:
     """(k, parts): distinct columns of each batch's rows in each part of them; part -1 is left out."""
     counted = np.zeros(shape)
     kept = np.flatnonzero(parts >= 0)
@@ -185,7 +201,7 @@ def _count_distinct(columns: Int64Array, num_nodes: int) -> int:
     return int(np.count_nonzero(found))
 
 
-def _columns(graph: Any, frontier: Frontier, rows: Int64Array) -> Int64Array:
+def _columns(graph: Any, frontier: LayerRows, rows: Int64Array) -> Int64Array:
     """Columns of the entries of some rows."""
     sizes = frontier.degrees[rows]
     places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -193,7 +209,7 @@ def _columns(graph: Any, frontier: Frontier, rows: Int64Array) -> Int64Array:
     return columns
 
 
-def expected_draws(graph: Any, frontier: Frontier, s: int, *, replace: bool, spare: float = SPARE_DRAWS) -> FloatArray:
+def expected_draws(graph: Any, frontier: LayerRows, s: int, *, replace: bool, spare: float = SPARE_DRAWS) -> FloatArray:
     """(k,): draws that each batch sends to the rows' owners under the entry law.
 
     All entries where there are no more than s; s with replacement; else pieces of s + s / 8 + `spare` draws, at most
@@ -204,7 +220,7 @@ def expected_draws(graph: Any, frontier: Frontier, s: int, *, replace: bool, spa
     >>> import spsample as sp
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> bulk = sp.bulk_sample(graph, range(64), sp.LADIES([8, 200]), batch_size=32)
-    >>> [expected_draws(graph, one, s, replace=False).tolist() for one, s in zip(frontiers(graph, bulk), (8, 200))]
+    >>> [expected_draws(graph, one, s, replace=False).tolist() for one, s in zip(layer_rows(graph, bulk), (8, 200))]
     [[25.0, 25.0], [482.0, 482.0]]
     """
     cuts = np.searchsorted(frontier.batch, np.arange(len(frontier.sources) + 1))
@@ -241,13 +257,13 @@ def _multiplicities(columns: Int64Array, num_nodes: int) -> Int64Array:
 __all__ = [
     "SPARE_DRAWS",
     "BlockRows",
-    "Frontier",
-    "balanced_starts",
+    "LayerRows",
     "distinct",
     "equal_starts",
     "expected_draws",
-    "frontiers",
     "hub_rows",
+    "layer_rows",
+    "longest",
     "merged_columns",
     "piece_of_draws",
     "tally",

@@ -9,21 +9,22 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.distributed.counts import HopCounts, RankCounts
-from spsample.distributed.frontiers import (
+from spsample.distributed.model import DrawLaw, draw_law
+from spsample.distributed.placement import balanced
+from spsample.distributed.shape import FloatArray, GridShape
+from spsample.distributed.tallies import (
     SPARE_DRAWS,
     BlockRows,
-    Frontier,
-    balanced_starts,
+    LayerRows,
     distinct,
     equal_starts,
     expected_draws,
-    frontiers,
+    layer_rows,
+    longest,
     merged_columns,
     piece_of_draws,
     tally,
 )
-from spsample.distributed.model import DrawLaw, draw_law
-from spsample.distributed.shape import FloatArray, GridShape
 from spsample.sampling import BulkSample, Sampler
 
 
@@ -38,7 +39,10 @@ class BatchTallies:
     edges: FloatArray
     positions: FloatArray
     sums: FloatArray
+    longest: FloatArray
+    longest_edges: FloatArray
     sources: FloatArray
+    gaps: FloatArray
     partials: FloatArray
     partial_rows: FloatArray
     partial_edges: FloatArray
@@ -46,7 +50,7 @@ class BatchTallies:
 
 def tally_batches(
     graph: Any,
-    frontier: Frontier,
+    frontier: LayerRows,
     sampler: Sampler,
     s: int,
     blocks: BlockRows,
@@ -71,7 +75,10 @@ def tally_batches(
         edges=tally(batch, owners, by_block, frontier.edges),
         positions=_positions(graph, few, sampler, (s, spare), owners[: len(few.batch)], blocks.count),
         sums=_sums(graph, few, law, owners[: len(few.batch)], blocks.count),
+        longest=longest(batch, owners, by_block, frontier.degrees),
+        longest_edges=longest(batch, owners, by_block, frontier.edges),
         sources=frontier.sources.astype(np.float64),
+        gaps=frontier.gaps.astype(np.float64),
         partials=_partials(graph, few, law, columns[: len(few.batch)], shape.replication, staged),
         partial_rows=tally(batch, columns, by_column) if law == "row" else np.ones(by_column),
         partial_edges=tally(batch, columns, by_column, frontier.edges),
@@ -80,7 +87,7 @@ def tally_batches(
 
 def _positions(
     graph: Any,
-    frontier: Frontier,
+    frontier: LayerRows,
     sampler: Sampler,
     size: tuple[int, float],
     owners: Int64Array,
@@ -99,13 +106,13 @@ def _positions(
     return here * (drawn / np.maximum(entries, 1.0))[:, None]
 
 
-def _sums(graph: Any, frontier: Frontier, law: DrawLaw, owners: Int64Array, num_blocks: int) -> FloatArray:
+def _sums(graph: Any, frontier: LayerRows, law: DrawLaw, owners: Int64Array, num_blocks: int) -> FloatArray:
     by_block = (len(frontier.sources), num_blocks)
     return np.zeros(by_block) if law != "column" else merged_columns(graph, frontier, owners, by_block)
 
 
 def _partials(
-    graph: Any, frontier: Frontier, law: DrawLaw, columns: Int64Array, num_columns: int, staged: bool
+    graph: Any, frontier: LayerRows, law: DrawLaw, columns: Int64Array, num_columns: int, staged: bool
 ) -> FloatArray:
     by_column = (len(frontier.sources), num_columns)
     if not staged or law == "graph":
@@ -122,13 +129,17 @@ class Folding(Protocol):
         """(p, ...): from (k, ...)."""
         ...
 
-    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
+        """(p, ...): the largest number of a rank's batches, from (k, ...)."""
+        ...
+
+    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         """Distinct rows and their entries by rank, or by row group, and block row."""
         ...
 
 
 def hop_counts(
-    folding: Folding, tallies: BatchTallies, frontier: Frontier, blocks: BlockRows, shape: GridShape, most_sources: int
+    folding: Folding, tallies: BatchTallies, frontier: LayerRows, blocks: BlockRows, shape: GridShape, most_sources: int
 ) -> HopCounts:
     """Counts of one layer, by rank."""
     rows, row_entries = folding.distinct_rows(frontier, blocks, grouped=False)
@@ -140,7 +151,10 @@ def hop_counts(
         row_entries=row_entries,
         positions=folding.by_rank(tallies.positions),
         sums=folding.by_rank(tallies.sums),
+        longest=folding.most_by_rank(tallies.longest),
+        longest_edges=folding.most_by_rank(tallies.longest_edges),
         sources=folding.by_rank(tallies.sources),
+        gaps=folding.most_by_rank(tallies.gaps),
         most_sources=most_sources,
         group_rows=group_rows,
         group_entries=group_entries,
@@ -167,7 +181,11 @@ class _Counted:
         p = self._shape.ranks
         return np.stack([per_batch[rank::p].sum(axis=0) for rank in range(p)])
 
-    def distinct_rows(self, frontier: Frontier, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
+        p = self._shape.ranks
+        return np.stack([per_batch[rank::p].max(axis=0, initial=0.0) for rank in range(p)])
+
+    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
         groups = frontier.batch % self._shape.ranks // (self._shape.replication if grouped else 1)
         size = self._shape.num_blocks if grouped else self._shape.ranks
         group, vertices, degrees = distinct(groups, frontier)
@@ -201,9 +219,9 @@ def count_bulk(
     >>> counts.hops[0].pairs.sum().item(), counts.hops[0].pairs.shape
     (256.0, (4, 2))
     """
-    blocks = BlockRows(balanced_starts(graph, shape.num_blocks)) if blocks is None else blocks
+    blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
     folding, hops = _Counted(shape), []
-    for frontier, s in zip(frontiers(graph, bulk), bulk.sampler.sizes, strict=True):
+    for frontier, s in zip(layer_rows(graph, bulk), bulk.sampler.sizes, strict=True):
         tallies = tally_batches(graph, frontier, bulk.sampler, s, blocks, shape, staged=staged)
         hops.append(hop_counts(folding, tallies, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
     return RankCounts(
