@@ -19,10 +19,11 @@ from spsample.distributed.tallies import (
     distinct,
     equal_starts,
     expected_draws,
+    graph_draws,
     layer_rows,
     longest,
     merged_columns,
-    piece_of_draws,
+    squared_weights,
     tally,
 )
 from spsample.sampling import BulkSample, Sampler
@@ -39,6 +40,7 @@ class BatchTallies:
     edges: FloatArray
     positions: FloatArray
     sums: FloatArray
+    src: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
     sources: FloatArray
@@ -75,6 +77,7 @@ def tally_batches(
         edges=tally(batch, owners, by_block, frontier.edges),
         positions=_positions(graph, few, sampler, (s, spare), owners[: len(few.batch)], blocks.count),
         sums=_sums(graph, few, law, owners[: len(few.batch)], blocks.count),
+        src=tally_src(frontier, graph.num_nodes, shape) if law == "graph" else np.zeros(by_block),
         longest=longest(batch, owners, by_block, frontier.degrees),
         longest_edges=longest(batch, owners, by_block, frontier.edges),
         sources=frontier.sources.astype(np.float64),
@@ -93,17 +96,18 @@ def _positions(
     owners: Int64Array,
     num_blocks: int,
 ) -> FloatArray:
-    """Entry law: draws go where the frontier's entries are. FastGCN's go to ranges of columns of equal totals."""
+    """Entry law: draws go where the frontier's entries are. FastGCN's go to ranges of columns."""
     law, by_block = draw_law(sampler, graph.weighting), (len(frontier.sources), num_blocks)
     if law == "graph":
-        count = size[0] if sampler.replace else piece_of_draws(*size)
-        return np.full(by_block, count / num_blocks)
+        drawn = graph_draws(graph, size[0], num_blocks, replace=sampler.replace, spare=size[1])
+        return np.tile(drawn, (by_block[0], 1))
     if law != "entry":
         return np.zeros(by_block)
-    entries = np.bincount(frontier.batch, frontier.degrees, by_block[0])
+    likely = squared_weights(graph, frontier.degrees) * frontier.degrees
+    entries = np.bincount(frontier.batch, likely, by_block[0])
     drawn = expected_draws(graph, frontier, size[0], replace=sampler.replace, spare=size[1])
-    here = tally(frontier.batch, owners, by_block, frontier.degrees)
-    return here * (drawn / np.maximum(entries, 1.0))[:, None]
+    here = tally(frontier.batch, owners, by_block, likely)
+    return here * (drawn / np.where(entries > 0, entries, 1.0))[:, None]
 
 
 def _sums(graph: Any, frontier: LayerRows, law: DrawLaw, owners: Int64Array, num_blocks: int) -> FloatArray:
@@ -151,6 +155,7 @@ def hop_counts(
         row_entries=row_entries,
         positions=folding.by_rank(tallies.positions),
         sums=folding.by_rank(tallies.sums),
+        src=folding.by_rank(tallies.src),
         longest=folding.most_by_rank(tallies.longest),
         longest_edges=folding.most_by_rank(tallies.longest_edges),
         sources=folding.by_rank(tallies.sources),
@@ -220,27 +225,25 @@ def count_bulk(
     (256.0, (4, 2))
     """
     blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
-    folding, hops = _Counted(shape), []
-    for frontier, s in zip(layer_rows(graph, bulk), bulk.sampler.sizes, strict=True):
+    folding, hops, layers = _Counted(shape), [], layer_rows(graph, bulk)
+    for frontier, s in zip(layers, bulk.sampler.sizes, strict=True):
         tallies = tally_batches(graph, frontier, bulk.sampler, s, blocks, shape, staged=staged)
         hops.append(hop_counts(folding, tallies, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
     return RankCounts(
         shape=shape,
         batches=shape.batches(len(bulk)),
         hops=tuple(hops),
-        inputs=folding.by_rank(tally_inputs(bulk, graph.num_nodes, shape)),
+        inputs=folding.by_rank(tally_src(layers[-1], graph.num_nodes, shape)),
         block_rows=np.diff(blocks.starts).astype(np.float64),
         block_entries=np.diff(graph.indptr[blocks.starts]).astype(np.float64),
     )
 
 
-def tally_inputs(bulk: BulkSample, num_nodes: int, shape: GridShape) -> FloatArray:
-    """(k, p/c): src vertices of layer 1 of each batch, by the block of features that they lie in."""
-    layer, blocks = bulk.layers[0], BlockRows(equal_starts(num_nodes, shape.num_blocks))
-    sizes = layer.src_ranges.size
-    batch = np.repeat(np.arange(len(sizes)), sizes)
-    at = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
-    return tally(batch, blocks.owners(layer.src[at].astype(np.int64)), (len(sizes), blocks.count))
+def tally_src(frontier: LayerRows, num_nodes: int, shape: GridShape) -> FloatArray:
+    """(k, p/c): src vertices of each batch, by the range of vertices, n / (p/c) of them, that they lie in."""
+    ranges = BlockRows(equal_starts(num_nodes, shape.num_blocks))
+    batch = np.repeat(np.arange(len(frontier.sources)), frontier.sources)
+    return tally(batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.count))
 
 
-__all__ = ["BatchTallies", "Folding", "count_bulk", "hop_counts", "tally_batches", "tally_inputs"]
+__all__ = ["BatchTallies", "Folding", "count_bulk", "hop_counts", "tally_batches", "tally_src"]

@@ -29,8 +29,10 @@ class HopCounts:
         Draws, where they are sent to the owners of what is drawn (layer-wise samplers).
     sums : array (p, p/c)
         Entries of Q A as each block row's owner sums them: distinct columns per batch and block row (column law).
+    src : array (p, p/c)
+        Src vertices by range of n / (p/c) vertices, where their numerators are asked for (FastGCN).
     longest, longest_edges : array (p, p/c)
-        The most entries, and the most sampled edges, of one of the rows: integers travel in as many bytes as that takes.
+        The most entries, and the most sampled edges, of one of the rows: integers travel in as many bytes as it takes.
     sources, gaps : array (p,)
         Src vertices of a rank's batches, and the largest distance between two of one batch.
     most_sources : int
@@ -52,6 +54,7 @@ class HopCounts:
     row_entries: FloatArray
     positions: FloatArray
     sums: FloatArray
+    src: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
     sources: FloatArray

@@ -32,6 +32,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.comm.channel import HEADER_WORDS
 from spsample.distributed.counts import HopCounts, RankCounts
 from spsample.distributed.exchanges import (
     PHASES,
@@ -60,7 +61,7 @@ WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
 GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
 EXPONENT_BYTES = 4
 STAGED_NUMERATOR_BYTES = 8  # of an entry of P, in the stages
-UNIT_BYTES = 4  # of a unit of FastGCN's distribution
+NORM_BYTES = 2  # of a squared column norm, about
 STATUS_WORDS = 1  # that ranks tell each other at the end of a collective call
 
 
@@ -96,10 +97,10 @@ class Wire:
     @classmethod
     def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> Wire:
         """For a graph."""
-        return cls(id_bytes, weight_bytes, 8 * edge_ids, 4 if weighting == "weighted" else 1, weighting == "row")
+        return cls(id_bytes, weight_bytes, 8 * edge_ids, 1 if weighting == "unweighted" else 4, weighting == "row")
 
 
-def widths(largest: FloatArray) -> FloatArray:
+def widths(largest: NDArray[Any]) -> FloatArray:
     """Bytes of numbers up to `largest`: 1, 2, 4 or 8.
 
     Examples
@@ -107,8 +108,8 @@ def widths(largest: FloatArray) -> FloatArray:
     >>> widths(np.array([0, 255, 256, 2.0**32])).tolist()
     [1.0, 1.0, 2.0, 8.0]
     """
-    bytes_: FloatArray = 2.0 ** np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)
-    return bytes_
+    found: FloatArray = np.array([1.0, 2.0, 4.0, 8.0])[np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)]
+    return found
 
 
 def draw_law(sampler: Sampler, weighting: str) -> DrawLaw:
@@ -167,7 +168,7 @@ def bulk_traffic(
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
-        sampling += status(counts.shape)
+        sampling += status(counts.shape, len(counts.hops) * (_ROUNDS[law] if algorithm == "column" else 0))
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
 
@@ -240,7 +241,7 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterato
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire)
-    yield from _asked("totals", counts, nothing, hop.rows * widths(hop.longest))
+    yield from row_totals(counts, hop)
     yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
@@ -258,6 +259,11 @@ def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatA
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
 
 
+def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Traffic]:
+    """How many entries each distinct row has."""
+    yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
+
+
 def positions(hop: HopCounts) -> FloatArray:
     """Of each draw the row among those of its owner, and the entry in it."""
     return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
@@ -272,10 +278,10 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterat
     yield from frontier(counts, hop, wire)
     yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
     if wire.row_normalized:
-        yield from _asked("totals", counts, np.zeros_like(sums), hop.rows * widths(hop.longest))
+        yield from row_totals(counts, hop)
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
     rows = whole_rows(hop, wire, edge_ids=False)
-    answer = 1.0 + per_batch * k + np.where(as_rows, rows, sums)
+    answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
     yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
 
@@ -296,12 +302,18 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterato
 
     Then the numerators of all src vertices, for the values.
     """
-    found = WORD_BYTES + UNIT_BYTES + wire.numerator_bytes
-    yield from _asked("columns", counts, hop.positions * UNIT_BYTES + WORD_BYTES, hop.positions * found)
+    yield from _asked("columns", counts, *drawn_columns(counts, hop))
     yield from frontier(counts, hop, wire)
+    if wire.row_normalized:
+        yield from row_totals(counts, hop)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
-    named = np.broadcast_to(hop.sources[:, None] / counts.shape.num_blocks, hop.rows.shape)
-    yield from _asked("columns", counts, named * WORD_BYTES, named * wire.numerator_bytes)
+    yield from _asked("columns", counts, hop.src * wire.id_bytes, hop.src * NORM_BYTES)
+
+
+def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, FloatArray]:
+    """Units of the distribution out; columns, their first units and their numerators back."""
+    unit_bytes = float(widths(counts.block_entries.max()))  # a unit an entry, about
+    return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + NORM_BYTES)
 
 
 def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[np.bool_]) -> Iterator[Traffic]:
@@ -310,9 +322,9 @@ def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[
     entries = hop.row_entries * wire.entry_bytes
     masked = ~held & (entries > src)
     k = counts.batches[:, None]
-    told_counts = k * length_bytes(hop.most_sources)
+    asks = (WORD_BYTES + k * length_bytes(hop.most_sources) + np.where(masked, src, 0.0)).astype(np.float64)
     yield header("extraction", "request", counts.shape)
-    yield request("extraction", counts.shape, WORD_BYTES + told_counts + np.where(masked, src, 0.0))
+    yield request("extraction", counts.shape, asks)
     yield header("extraction", "reply", counts.shape)
     rows = whole_rows(hop, wire, edge_ids=True)
     cheaper = np.where(masked & (edges <= entries), edges, rows)
@@ -330,6 +342,8 @@ def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
     return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
 
 
+_ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 5, "column": 0, "graph": 3}
+"""How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
 _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
     "row": node_wise,
     "entry": entry_law,
@@ -384,9 +398,10 @@ def oblivious(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire) -> I
 # ----------------------------------------------------------------------------------------- status, features, gradients
 
 
-def status(shape: GridShape) -> Iterator[Traffic]:
-    """The last header of a collective call, and what all ranks then tell each other."""
-    yield header("status", "reply", shape)
+def status(shape: GridShape, rounds: int = 0) -> Iterator[Traffic]:
+    """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
+    yield told("status", shape, HEADER_WORDS)
+    yield header("status", "reply", shape, 1 + rounds)
     yield told("status", shape, STATUS_WORDS)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.counted import hop_counts, tally_batches, tally_inputs
+from spsample.distributed.counted import hop_counts, tally_batches, tally_src
 from spsample.distributed.counts import RankCounts
 from spsample.distributed.placement import balanced
 from spsample.distributed.shape import FloatArray, GridShape
@@ -236,7 +236,7 @@ class GridPilot:
             for one in pilot.layers
         ]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
-        self._inputs = tally_inputs(pilot.bulk, graph.num_nodes, shape)
+        self._inputs = tally_src(pilot.layers[-1].frontier, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
         """Predicted counts of a bulk of so many batches over all ranks."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.protocol import Int64Array
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
 from spsample.distributed.shape import FloatArray
 from spsample.sampling import BulkSample, LayerwiseSampler
@@ -32,6 +32,8 @@ class LayerRows:
         Src vertices of each batch.
     gaps : int64 array (k,)
         The largest distance between two of them, ascending, and from 0 (layer-wise samplers; else 0).
+    src : int array
+        The src vertices, batch after batch.
     """
 
     batch: Int64Array
@@ -40,12 +42,21 @@ class LayerRows:
     degrees: Int64Array
     sources: Int64Array
     gaps: Int64Array
+    src: IntArray
 
     def first(self, batches: int) -> LayerRows:
         """The same of the first batches only."""
         end = int(np.searchsorted(self.batch, batches))
         batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
-        return LayerRows(batch, vertices, edges, degrees, self.sources[:batches], self.gaps[:batches])
+        return LayerRows(
+            batch,
+            vertices,
+            edges,
+            degrees,
+            self.sources[:batches],
+            self.gaps[:batches],
+            self.src[: self.sources[:batches].sum()],
+        )
 
 
 def layer_rows(graph: Any, bulk: BulkSample) -> list[LayerRows]:
@@ -76,7 +87,14 @@ def _frontier(graph: Any, layer: BulkLayer, known: Int64Array, *, has_gaps: bool
     edges = layer.indptr[first + 1] - layer.indptr[first]
     degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
     gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
-    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps)
+    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, _src(layer))
+
+
+def _src(layer: BulkLayer) -> IntArray:
+    sizes = layer.src_ranges.size
+    at = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
+    src: IntArray = layer.src[at]
+    return src
 
 
 def _largest_gaps(layer: BulkLayer) -> Int64Array:
@@ -223,17 +241,46 @@ def expected_draws(graph: Any, frontier: LayerRows, s: int, *, replace: bool, sp
     >>> [expected_draws(graph, one, s, replace=False).tolist() for one, s in zip(layer_rows(graph, bulk), (8, 200))]
     [[25.0, 25.0], [482.0, 482.0]]
     """
-    cuts = np.searchsorted(frontier.batch, np.arange(len(frontier.sources) + 1))
     if replace:
         return np.minimum(np.bincount(frontier.batch, frontier.degrees, len(frontier.sources)), float(s))
-    batches = (_columns(graph, frontier, np.arange(*cut)) for cut in pairwise(cuts))
-    return np.array([_draws_of(columns, graph.num_nodes, s, spare) for columns in batches], np.float64)
+    cuts = np.searchsorted(frontier.batch, np.arange(len(frontier.sources) + 1))
+    return np.array([_draws_of_batch(graph, frontier, np.arange(*cut), s, spare) for cut in pairwise(cuts)], np.float64)
 
 
-def _draws_of(columns: Int64Array, num_nodes: int, s: int, spare: float) -> float:
+def _draws_of_batch(graph: Any, frontier: LayerRows, rows: Int64Array, s: int, spare: float) -> float:
+    columns, degrees = _columns(graph, frontier, rows), frontier.degrees[rows]
+    weights = None if graph.weighting == "unweighted" else np.repeat(squared_weights(graph, degrees), degrees)
+    return _draws_of(columns, weights, graph.num_nodes, s, spare)
+
+
+def squared_weights(graph: Any, degrees: Int64Array) -> FloatArray:
+    """Of an entry of rows of so many entries: what the entry law draws in proportion to."""
+    if graph.weighting == "unweighted":
+        return np.ones(len(degrees))
+    return 1.0 / np.maximum(degrees, 1).astype(np.float64) ** 2
+
+
+def graph_draws(graph: Any, s: int, num_ranges: int, *, replace: bool, spare: float = SPARE_DRAWS) -> FloatArray:
+    """(p/c,): draws of a batch by the range of columns that they go to, where all batches draw columns by their norms.
+
+    At most 2^20 evenly spaced entries tell the distribution; weights are taken for those of a row-normalised graph.
+    """
+    places = np.arange(0, graph.num_edges, max(graph.num_edges >> 20, 1))
+    if len(places) == 0:
+        return np.zeros(num_ranges)
+    columns, rows = graph.indices[places], np.searchsorted(graph.indptr, places, side="right") - 1
+    weights = squared_weights(graph, graph.indptr[rows + 1] - graph.indptr[rows])
+    drawn = min(s, len(columns)) if replace else _draws_of(columns, weights, graph.num_nodes, s, spare)
+    ranges = np.searchsorted(equal_starts(graph.num_nodes, num_ranges), columns, side="right") - 1
+    shares: FloatArray = np.bincount(ranges, weights, num_ranges) / weights.sum()
+    return drawn * shares
+
+
+def _draws_of(columns: Int64Array, weights: FloatArray | None, num_nodes: int, s: int, spare: float) -> float:
     if len(columns) <= s:
         return len(columns)
-    shares = _multiplicities(columns, num_nodes) / len(columns)
+    shares = _sums_by_column(columns, weights, num_nodes)
+    shares /= shares.sum()
     piece = piece_of_draws(s, spare)
     for count in np.arange(piece, 4 * s, piece).tolist():
         if float(-np.expm1(count * np.log1p(-np.minimum(shares, 1 - 1e-12))).sum()) >= s:
@@ -246,11 +293,11 @@ def piece_of_draws(s: int, spare: float = SPARE_DRAWS) -> float:
     return s + s // 8 + spare
 
 
-def _multiplicities(columns: Int64Array, num_nodes: int) -> Int64Array:
-    """How often each column that is there appears."""
+def _sums_by_column(columns: Int64Array, weights: FloatArray | None, num_nodes: int) -> FloatArray:
+    """Sums of weights, or how often each column that is there appears."""
     if num_nodes > SPARSE * len(columns):
-        return np.unique(columns, return_counts=True)[1]
-    counted = np.bincount(columns, minlength=num_nodes)
+        columns = np.unique(columns, return_inverse=True)[1]
+    counted = np.bincount(columns, weights).astype(np.float64)
     return counted[counted > 0]
 
 
@@ -261,10 +308,12 @@ __all__ = [
     "distinct",
     "equal_starts",
     "expected_draws",
+    "graph_draws",
     "hub_rows",
     "layer_rows",
     "longest",
     "merged_columns",
     "piece_of_draws",
+    "squared_weights",
     "tally",
 ]

@@ -11,21 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spsample as sp
+from spsample.comm import Recorder, run_threads
+from spsample.distributed import ProcessGrid
 from spsample.distributed.counted import count_bulk
 from spsample.distributed.counts import HopCounts, RankCounts
 from spsample.distributed.exchanges import (
     answered,
     asked,
     broadcasts,
-    headers,
+    header,
     reply,
     request,
     ring_reduction,
     row_gather,
     staged_reply,
     staged_request,
+    told,
 )
-from spsample.distributed.tallies import BlockRows, balanced_starts, hub_rows
 from spsample.distributed.links import LINKS, links_named, parse_bandwidth, parse_seconds, share_inside
 from spsample.distributed.model import (
     ALGORITHMS,
@@ -35,20 +37,27 @@ from spsample.distributed.model import (
     by_phase,
     column_law,
     draw_law,
+    drawn_columns,
     drawn_edges,
+    entry_law,
     extraction,
     features,
     gradients,
+    graph_law,
     masked_edges,
     named_rows,
+    node_wise,
     partial_sums,
+    positions,
     split_samples,
     src_sets,
-    summed,
-    whole_rows,
+    widths,
 )
+from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.pilot import sample_pilot, scaled_pilot
+from spsample.distributed.placement import balanced
 from spsample.distributed.shape import GridShape
+from spsample.distributed.tallies import BlockRows, hub_rows
 from spsample.distributed.visits import BlockVisits, Visits, seen
 from spsample.errors import InputError
 from spsample.sparse import keys
@@ -69,8 +78,16 @@ shapes = st.sampled_from([(1, 1), (4, 1), (4, 2), (4, 4), (6, 2), (12, 3), (16, 
 def hop(**given):
     """A layer on a 2 x 1 grid: every count is 1 unless it is given."""
     square, line = np.ones((2, 2)), np.ones(2)
-    counts = dict.fromkeys(("pairs", "edges", "rows", "row_entries", "positions", "sums"), square)
-    counts |= {"sources": line, "most_sources": 100, "group_rows": square, "group_entries": square}
+    counts = dict.fromkeys(("pairs", "edges", "rows", "row_entries", "positions", "sums", "src"), square)
+    counts |= {
+        "longest": square,
+        "longest_edges": square,
+        "gaps": line,
+        "sources": line,
+        "most_sources": 100,
+        "group_rows": square,
+        "group_entries": square,
+    }
     counts |= {"partials": line, "partial_rows": line, "partial_edges": line}
     return HopCounts(**{**counts, **{name: np.asarray(value, float) for name, value in given.items()}})
 
@@ -146,48 +163,87 @@ def test_gathers_rings_and_headers():
     assert gathered.sent.tolist() == [1, 2, 3, 4]
     ring = ring_reduction("gradients", GridShape(8), 800)
     assert (ring.sent[0], ring.messages[0]) == (2 * 7 / 8 * 800, 14)
-    header = headers("rows", GridShape(4), exchanges=2)
-    assert (header.sent[0], header.messages[0]) == (2 * 3 * 64, 6)
+    before = header("rows", "reply", GridShape(8, 2), 2)
+    assert (before.sent[0], before.messages[0]) == (2 * 3 * 64, 6)
+    assert told("status", GridShape(8, 2), 1).sent[0] == 7 * 8
     assert gradients(GridShape(4), 100, 3).sent[0] == 3 * 150
 
 
 # -------------------------------------------------------------------------------------------------------- the formulas
 
 
+def counts_of(one, batches=(1, 1)):
+    return RankCounts(GridShape(2), np.array(batches), (one,), np.zeros((2, 2)), np.ones(2), np.array([100.0, 100.0]))
+
+
+def received(traffic, phase):
+    """Of each rank, headers left out."""
+    return sum((one.received for one in traffic if one.recorded == phase), start=np.zeros(2)) - 64
+
+
+def test_numbers_travel_in_as_many_bytes_as_they_need():
+    assert widths(np.array([-1, 0, 255, 256, 65535, 65536, 2.0**33])).tolist() == [1, 1, 1, 2, 2, 4, 8]
+
+
 def test_node_wise_by_hand():
     one, wire = hop(pairs=[[0, 10], [20, 0]], edges=[[0, 50], [100, 0]]), Wire(4)
-    assert asked_pairs(one, np.array([3, 4]), wire).tolist() == [[24, 64], [112, 32]]
+    assert asked_pairs(one, np.array([3, 4]), wire).tolist() == [[48, 88], [144, 64]]
     assert drawn_edges(one, 15, wire).tolist() == [[0, 10 + 200], [20 + 400, 0]]
     assert drawn_edges(one, 300, wire)[0, 1] == 20 + 200
     assert drawn_edges(one, 15, Wire(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
+    assert drawn_edges(one, 15, Wire.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
+    traffic = list(node_wise(counts_of(one, (3, 4)), one, 15, wire))
+    assert received(traffic, "rows requests").tolist() == [144, 88]
+    assert received(traffic, "rows").tolist() == [210, 420]
 
 
 def test_entry_law_by_hand():
-    one, wire = hop(rows=[[0, 10], [20, 0]], sources=[30, 40], pairs=[[0, 5], [6, 0]], edges=[[0, 7], [8, 0]]), Wire(4)
-    assert named_rows(one, np.array([9, 8]), wire).tolist() == [[0, 10 * 6], [20 * 5, 0]]
-    assert src_sets(one, wire).tolist() == [120, 160]
-    assert masked_edges(one, wire).tolist() == [[0, 5 * 2 + 7 * 2], [6 * 2 + 8 * 2, 0]]
-    assert masked_edges(hop(most_sources=70000), wire)[0, 0] == 8
-    assert whole_rows(np.array([2.0]), np.array([10.0]), Wire(4, 4)).tolist() == [2 * 8 + 10 * 8]
+    one = hop(
+        rows=[[0, 10], [20, 0]], pairs=[[0, 300], [20, 0]], longest=[[0, 300], [9, 0]], positions=[[0, 7], [8, 0]]
+    )
+    assert named_rows(one, np.array([9, 8]), Wire(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
+    assert positions(one).tolist() == [[8, 7 * (2 + 2) + 8], [8 * (1 + 1) + 8, 8]]
+    traffic = list(entry_law(counts_of(one), one, 5, Wire(4)))
+    assert received(traffic, "totals requests").tolist() == [0, 0]
+    assert received(traffic, "totals").tolist() == [10 * 2, 20 * 1]
+    assert received(traffic, "positions").tolist() == [7 * 4, 8 * 4]
+    assert received(traffic, "frontier").tolist() == [8, 8]
+
+
+def test_masked_extraction_by_hand():
+    one = hop(sources=[30, 40], gaps=[200, 300], pairs=[[0, 5], [6, 0]], edges=[[0, 7], [8, 0]])
+    assert src_sets(one).tolist() == [30, 80]
+    assert masked_edges(one, Wire(4)).tolist() == [[0, 5 + 7], [6 + 8, 0]]
+    assert masked_edges(hop(most_sources=257, longest_edges=300 * np.ones((2, 2))), Wire(4, 4))[0, 0] == 2 + 2 + 4
 
 
 def test_extraction_takes_the_rows_where_they_are_cheaper():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 1000], [2, 0]], sources=[10, 10], pairs=[[0, 1], [1, 0]])
-    out, back, _ = extraction(GridShape(2), one, Wire(4), fetched=np.zeros((2, 2), bool))
-    assert out.sent.tolist() == [40, 0]  # rank 1 asks for two entries: fewer bytes than its src vertices
-    assert back.received.tolist() == [2 + 2, 8 + 8]
-    _, nothing, _ = extraction(GridShape(2), one, Wire(4), fetched=np.ones((2, 2), bool))
-    assert nothing.received.tolist() == [0, 0]
+    traffic = list(extraction(counts_of(one), one, Wire(4), held=np.zeros((2, 2), bool)))
+    # Rank 1 asks for the two entries: fewer bytes than its src vertices.
+    assert received(traffic, "extraction requests")[::-1].tolist() == [8 + 1 + 10, 8 + 1]
+    assert received(traffic, "extraction").tolist() == [1 + 1 + 1, 1 + 1 + 8]
+    traffic = list(extraction(counts_of(one), one, Wire(4), held=np.ones((2, 2), bool)))
+    assert received(traffic, "extraction").tolist() == [1, 1]
 
 
 def test_column_law_takes_the_cheaper_of_rows_and_sums():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 100], [1, 0]], sums=[[0, 10], [9, 0]])
-    assert summed(one, Wire(4)).tolist() == [[0, 120], [108, 0]]
-    counts = RankCounts(GridShape(2), np.array([1, 1]), (one,), np.zeros((2, 2)), np.ones(2), np.ones(2))
-    phases = by_phase(column_law(counts, one, 5, Wire(4)))
-    header = 64
-    assert phases["sums"].received_max == 120
-    assert phases["rows"].received_max == 12 + header
+    traffic = list(column_law(counts_of(one), one, 5, Wire(4)))
+    later = 2 * (2 + 5)
+    assert 10 * 5 + later < 100 * 4
+    assert received(traffic, "sums").tolist() == [1 + 1 + 10 * 5, 1 + 1 + 1 + 4]
+    assert received(traffic, "sums requests").tolist() == [16, 16]
+    assert received(traffic, "extraction")[1] == 1  # its rows are here
+
+
+def test_graph_law_by_hand():
+    one = hop(positions=[[0, 7], [8, 0]], src=[[0, 3], [4, 0]])
+    out, back = drawn_columns(counts_of(one), one)
+    assert out.tolist() == [[8, 7 + 8], [8 + 8, 8]]
+    assert back.tolist() == [[0, 7 * 11], [8 * 11, 0]]
+    traffic = list(graph_law(counts_of(one), one, 5, Wire(4)))
+    assert (received(traffic, "columns") - 64).tolist() == [7 * 11 + 3 * 2, 8 * 11 + 4 * 2]
 
 
 def test_stages_formulas_by_hand():
@@ -199,7 +255,7 @@ def test_stages_formulas_by_hand():
 
 def test_features_by_hand():
     inputs = np.array([[5.0, 7.0], [5, 7], [5, 7], [2, 3]])
-    ids, rows, _ = features(GridShape(4, 2), inputs, Wire(4), 400, 2)
+    ids, rows, *_ = features(GridShape(4, 2), inputs, Wire(4), 400, 2)
     assert ids.sent.tolist() == [28, 28, 20, 8]
     assert rows.received.tolist() == [2800, 2800, 2000, 800]
     assert rows.sent.tolist() == [2000, 800, 2800, 2800]
@@ -209,8 +265,8 @@ def test_features_by_hand():
 def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 32), GridShape(8, 2))
     traffic = bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", Wire(4), feature_bytes=100)
-    received = sum(one.received.sum() for one in traffic if one.phase == "features" and one.kind == "reply")
-    assert received == pytest.approx(100 * counts.inputs.sum() * (1 - 2 / 8), rel=0.02)
+    moved = sum(one.received.sum() for one in traffic if one.recorded == "features")
+    assert moved == pytest.approx(100 * counts.inputs.sum() * (1 - 2 / 8), rel=0.02)
 
 
 def test_an_unknown_algorithm_is_refused():
@@ -271,7 +327,7 @@ def rows_of_layers(bulk, sampler):
 def test_counts_are_those_of_plain_python(sampler, grid):
     shape, bulk = GridShape(*grid), bulk_of(sampler, 18)
     law = draw_law(sampler, "unweighted")
-    starts = balanced_starts(GRAPH, shape.num_blocks)
+    starts = balanced(GRAPH.indptr, shape.num_blocks).bounds
     hubs = hub_rows(GRAPH, 20_000, 4)
     counts = count_bulk(GRAPH, bulk, shape, BlockRows(starts, hubs))
     degrees = GRAPH.in_degrees()
@@ -313,6 +369,41 @@ def test_counts_are_those_of_plain_python(sampler, grid):
             assert one.partials.sum() == len(staged)
 
 
+@samplers
+@pytest.mark.parametrize("grid", [(4, 1), (8, 2)])
+@pytest.mark.parametrize("weighting", ["unweighted", "row"])
+def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting):
+    """Every phase of algorithm="column" within 5 %, most of them to the byte."""
+    p, c = grid
+    graph = GRAPH if weighting == "unweighted" else GRAPH.normalized("row")
+    seeds = SEEDS[keys.shuffle(len(SEEDS), 3, 0)[: 48 * 64]]
+
+    def body(comm):
+        recorder = Recorder(comm)
+        partitioned = PartitionedGraph.from_graph(graph, ProcessGrid(recorder, replication=c))
+        sp.bulk_sample(partitioned, seeds[:64], sampler, batch_size=64)  # makes what is made once
+        recorder.traffic.clear()
+        sp.bulk_sample(partitioned, seeds, sampler, batch_size=64)
+        return {name: counts.bytes_received for name, counts in recorder.traffic.phases.items()}
+
+    recorded = run_threads(p, body)
+    counts = count_bulk(graph, sp.bulk_sample(graph, seeds, sampler, batch_size=64), GridShape(p, c), staged=False)
+    modelled = defaultdict(lambda: np.zeros(p))
+    for one in bulk_traffic(counts, sampler, draw_law(sampler, weighting), Wire.of(4, 0, weighting)):
+        modelled[one.recorded] = modelled[one.recorded] + one.received
+    assert set(modelled) == set(recorded[0])
+    for phase, expected in modelled.items():
+        found = np.array([rank[phase] for rank in recorded])
+        if phase in ("frontier", "frontier requests", "rows", "rows requests", "extraction requests"):
+            assert found.tolist() == expected.tolist(), phase
+        elif phase.startswith(("extraction", "sums")):
+            assert expected == pytest.approx(found, rel=1e-9), phase
+        elif phase not in ("status", "totals requests", "totals") and weighting == "unweighted":
+            # Rounds of draws after the first add to all these; on a row-normalised graph there are many.
+            assert expected.mean() == pytest.approx(found.mean(), rel=0.05), phase
+            assert expected.max() == pytest.approx(found.max(), rel=0.1), phase
+
+
 def assert_equals(array, cells):
     expected = np.zeros(array.shape)
     for cell, value in cells.items():
@@ -334,7 +425,7 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
         sums.append({phase: one.received_mean for phase, one in by_phase(traffic).items()})
     # The column law takes rows or sums, whichever is cheaper, and near the break-even it may be either.
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums
-    tolerance = 0.12 if batches == 8 else 0.05  # eight batches of 16 seeds differ from other eight
+    tolerance = 0.2 if batches == 8 else 0.08  # eight batches of 16 seeds differ from other eight
     assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=50)
 
 
