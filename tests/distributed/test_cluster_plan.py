@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -57,6 +57,7 @@ def test_more_replication_takes_more_memory_and_less_time():
         assert sum(p.received_mean for p in one.phases) > sum(p.received_mean for p in other.phases)
 
 
+@settings(max_examples=12)
 @given(st.integers(20, 40), st.sampled_from([1, 2, 4, 8]))
 def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
     cluster = replace(CLUSTER, memory_per_rank=megabytes << 20)
