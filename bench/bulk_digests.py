@@ -15,9 +15,9 @@ import spsample as sp
 from spsample.comm import Communicator, LocalCommunicator
 
 SAMPLERS: dict[str, sp.Sampler] = {
-    "GraphSAGE": sp.GraphSAGE([15, 10, 5]),
-    "LADIES": sp.LADIES([512, 512, 512]),
-    "FastGCN": sp.FastGCN([400, 400]),
+    "GraphSAGE": sp.GraphSAGE([10, 10, 5]),
+    "LADIES": sp.LADIES([256, 256, 256]),
+    "FastGCN": sp.FastGCN([256, 256]),
 }
 
 

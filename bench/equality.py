@@ -27,6 +27,7 @@ from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 import spsample as sp
 from spsample.comm import Communicator, init, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.errors import CommunicationError, SpSampleError
 
 ONE_PROCESS = "one process"
@@ -42,7 +43,7 @@ class Plan:
     samplers: tuple[str, ...] = tuple(SAMPLERS)
     hubs: tuple[str, ...] = ("", "4MiB")
     batches: int = 32
-    batch_size: int = 64
+    batch_size: int = 32
     cache: Path = Path("build/graphs")
 
     def grids(self, p: int) -> list[int]:
@@ -165,12 +166,6 @@ def report(results: list[Result]) -> list[str]:
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
 
-def _available() -> tuple[str, ...]:
-    from spsample.distributed.algorithms import ALGORITHMS
-
-    return tuple(ALGORITHMS)
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split(",") if word)
 
@@ -183,7 +178,7 @@ def run(
     algorithm: Annotated[list[str], typer.Option(help="Only these; may be repeated.")] = [],  # noqa: B006
     hubs: Annotated[str, typer.Option(help="Hub rows on every rank, besides none.")] = "4MiB",
     batches: Annotated[int, typer.Option()] = 32,
-    batch_size: Annotated[int, typer.Option()] = 64,
+    batch_size: Annotated[int, typer.Option()] = 32,
     graph_cache: Annotated[Path, typer.Option(help="Folder for stores of the graphs.")] = Path("build/graphs"),
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("build/equality"),
     backend: Annotated[str, typer.Option(help="As of spsample.init.")] = "auto",
@@ -191,7 +186,7 @@ def run(
     """Hash bulks over the ranks of this launch and compare them."""
     plan = Plan(
         tuple(graph),
-        tuple(algorithm) or _available(),
+        tuple(algorithm) or tuple(ALGORITHMS),
         _numbers(replication),
         hubs=("", hubs),
         batches=batches,

@@ -51,25 +51,26 @@ class Hooked(Communicator):
 
 
 class Fault:
-    """A hook that raises once: where a rank begins the n-th exchange of a phase.
+    """A hook that raises once: where a rank begins its n-th exchange.
 
-    An exchange begins with a header, which is an all_to_all: what goes wrong before it goes wrong in the computation
-    that makes what is sent.
+    An exchange begins with a header, which is an all_to_all of phase "status": what goes wrong before it goes wrong in
+    the computation that makes what is sent. `phases` tells of each exchange what it moves, or "nothing".
     """
 
     def __init__(self):
-        self.headers = []
-        self.wanted = None
+        self.phases = []
+        self.wanted = 0
 
     def __call__(self, method, phase):
-        if method != "all_to_all" or phase == "status":
-            return
-        self.headers.append(phase)
-        if self.wanted == (phase, self.headers.count(phase)):
-            self.wanted = None
-            raise ArithmeticError(f"kernel 17 of phase {phase}")
+        if phase != "status":
+            self.phases[-1:] = [phase] if self.phases else []
+        elif method == "all_to_all":
+            self.phases.append("nothing")
+            if len(self.phases) == self.wanted:
+                self.wanted = 0
+                raise ArithmeticError(f"kernel {len(self.phases)}")
 
-    def in_next(self, phase, number):
-        """Raise in the `number`-th exchange of a phase from now on."""
-        self.headers = []
-        self.wanted = phase, number
+    def in_exchange(self, number):
+        """Raise in an exchange from now on: 1 is the next one."""
+        self.phases = []
+        self.wanted = number

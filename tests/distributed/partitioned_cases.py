@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import spsample as sp
+from spsample.distributed.algorithms import ALGORITHMS as _ALGORITHMS
 
-
-ALGORITHMS = ("column",)
+ALGORITHMS = tuple(_ALGORITHMS)
 
 
 def _edges(n: int = 60, m: int = 500) -> np.ndarray:
@@ -95,3 +95,12 @@ def same_batches(got: dict[int, Any], want: dict[int, Any]) -> None:
 
 def divisors(p: int) -> list[int]:
     return [c for c in range(1, p + 1) if p % c == 0]
+
+
+def same_batches(got: dict[int, list[Any]], want: dict[int, list[Any]]) -> None:
+    """The same batches in all their bits."""
+    assert got.keys() == want.keys()
+    for i in want:
+        for mine, other in zip(got[i], want[i], strict=True):
+            np.testing.assert_array_equal(mine, other)
+            assert mine.dtype == other.dtype
