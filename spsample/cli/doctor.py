@@ -30,8 +30,10 @@ def doctor(
 
     Looks at Python, the compiled core, compiler, processor, threads, memory and its limits, MPI, Slurm, GPUs and CUDA
     libraries, torch and PyG, optional packages, and the folder of data sets. What is missing may well not be needed.
-    The exit status is 0, and 1 if something that is installed does not work. With --comm, under mpirun, srun or torchrun,
-    it checks the exchange between all ranks instead, and takes its latency and bandwidth.
+    The exit status is 0, and 1 if something that is installed does not work.
+
+    With --comm, under mpirun, srun or torchrun, it checks the exchange between all ranks instead, and takes its latency
+    and bandwidth.
 
     Examples
     --------

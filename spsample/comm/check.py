@@ -1,4 +1,4 @@
-"""A quick check of all ranks: are they there, do they exchange what they should, how long does it take?
+"""A quick check of all ranks: whether they are there and exchange what they should, and how long that takes.
 
 ::
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +52,13 @@ class Launch(NamedTuple):
 _LAUNCHERS = (
     # launcher, then the variables of rank, size, rank on this machine, ranks on this machine
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    (
+        "mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
     ("mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
     ("mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
@@ -72,8 +79,8 @@ def detect(environment: Mapping[str, str] = os.environ) -> Launch:
     """
     for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
         if rank in environment and size in environment:
-            numbers = [_number(environment, name) for name in (rank, size, local_rank, local_size)]
-            return Launch(launcher, *numbers, variable=size)
+            number = partial(_number, environment)
+            return Launch(launcher, number(rank), number(size), number(local_rank), number(local_size), size)
     return Launch()
 
 
@@ -247,7 +254,7 @@ def meeting_point(launch: Launch, environment: Mapping[str, str] = os.environ) -
     --------
     >>> job = {"SLURM_STEP_NODELIST": "nid[004512-004515,004519]", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0"}
     >>> meeting_point(Launch("srun", 3, 8), job)
-    ('nid004512', '29127')
+    ('nid004512', '22784')
     """
     address = environment.get("MASTER_ADDR") or _first_machine(launch, environment)
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID", "OMPI_MCA_ess_base_jobid")

@@ -246,7 +246,7 @@ class MessageCommunicator(Communicator):
         self._let_go()
         return CommunicationError(message)
 
-    def _let_go(self) -> None:  # noqa: B027  (nothing, for most)
+    def _let_go(self) -> None:
         """Give up what is under way, after a loss."""
 
     def _me(self) -> str:

@@ -18,7 +18,7 @@ from spsample.comm.waiting import Activity, end_soon, timeout_or_default
 from spsample.errors import BackendError, CommunicationError, require_module
 
 MESSAGE_LIMIT = 2**31 - 1
-"""Bytes of one message: MPI counts them in 32 bits before its version 4, and not all implementations of it keep that."""
+"""Bytes of one message: before its version 4 MPI counts them in 32 bits, and most installations are older."""
 
 _DATA, _ALIVE = 1, 2
 _CUDA_AWARE = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA", "OMPI_MCA_opal_cuda_support", "PSM2_CUDA")

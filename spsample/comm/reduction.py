@@ -17,8 +17,10 @@ def check_reduction(op: str) -> None:
         raise InputError(argument="op", given=repr(op), expected=", ".join(repr(name) for name in _NAMES))
 
 
-def reduce_in_order(parts: Sequence[Array], op: Reduction) -> Array:
+def reduce_in_order(parts: Sequence[Array] | Array, op: Reduction) -> Array:
     """Elementwise sum, maximum or minimum of arrays of one shape and dtype, from the first to the last.
+
+    `parts` may also be one array with the parts along its first axis.
 
     Examples
     --------

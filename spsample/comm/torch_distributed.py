@@ -167,7 +167,9 @@ class TorchCommunicator(MessageCommunicator):
             return torch.as_tensor(array, device=self._device)
         if self._device.type == "cpu":
             return torch.from_numpy(array if array.flags.writeable else array.copy())
-        return torch.empty(len(array), dtype=torch.uint8, device=self._device) if empty else _copied(array, self._device)
+        return (
+            torch.empty(len(array), dtype=torch.uint8, device=self._device) if empty else _copied(array, self._device)
+        )
 
     def _part(self, part: Part) -> TorchCommunicator:
         self._splits += 1

@@ -15,7 +15,9 @@ import pytest
 from spsample.comm import Channel, Communicator, Recorder, Sent, together
 from spsample.errors import CommunicationError, DTypeError, InputError, RankError
 
-DTYPES = [np.dtype(name) for name in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c16", "S5")]
+DTYPES = [
+    np.dtype(name) for name in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c16", "S5")
+]
 
 
 def rows(sender: int, receiver: int, count: int, dtype: np.dtype, shape: tuple[int, ...] = ()) -> np.ndarray:
@@ -375,12 +377,16 @@ class CommunicatorContract:
         group = comm.split(color, key)
         members = [r for r in range(comm.size) if r // 2 == color]
         channel = Channel(comm, group, members)
-        with pytest.raises(InputError, match="on rank 0" if comm.size > 1 else "seeds"), together(comm, channel):
-            self.step(channel)
-            self.fail_on(comm, 0)
-            self.step(channel)
-        with together(comm, channel):
-            self.step(channel)
+
+        def body(failing):
+            with together(comm, channel):
+                self.step(channel)
+                self.fail_on(comm, failing)
+                self.step(channel)
+
+        with pytest.raises(InputError, match="on rank 0" if comm.size > 1 else "seeds"):
+            body(0)
+        body(None)
 
     def all_raise(self, comm, body, message):
         """Every rank raises the failing one's error, and the next call works."""
@@ -460,7 +466,13 @@ class CommunicatorContract:
             12 * sum(uneven(q, r) for q in others),
         )
         sent = n if r else 0  # rank 0 has no row
-        assert counts("gather") == (2, n + sent, n + sum(q > 0 for q in others), (7 + 8 * r) * n, 7 * n + 8 * sum(others))
+        assert counts("gather") == (
+            2,
+            n + sent,
+            n + sum(q > 0 for q in others),
+            (7 + 8 * r) * n,
+            7 * n + 8 * sum(others),
+        )
         assert counts("reduce") == (1, 2 * n, 2 * n, 160 * n, 160 * n)
         root = r == p - 1
         assert counts("broadcast") == ((1, n, 0, 36 * n, 0) if root else (1, 0, 1, 0, 36))

@@ -27,7 +27,11 @@ def exchanges(draw):
     """A matrix of counts, a dtype and the width of a row; None is one dimension."""
     p = draw(st.integers(1, 5))
     counts = draw(st.lists(st.lists(st.integers(0, 6), min_size=p, max_size=p), min_size=p, max_size=p))
-    return np.array(counts), draw(st.sampled_from(["?", "u2", "i8", "f2", "S3"])), draw(st.sampled_from([None, 0, 1, 3]))
+    return (
+        np.array(counts),
+        draw(st.sampled_from(["?", "u2", "i8", "f2", "S3"])),
+        draw(st.sampled_from([None, 0, 1, 3])),
+    )
 
 
 @settings(max_examples=60)

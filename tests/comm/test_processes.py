@@ -1,0 +1,77 @@
+"""The contract of communicators over MPI and torch.distributed, and what happens where a rank goes wrong."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from jobs import BACKENDS, needs, run_job
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_contract(backend):
+    """Of 4 ranks, and of their parts of 3, 2 and 1."""
+    status, output = run_job(backend, "over_processes.py", backend)
+    assert "cases passed" in output, output
+    assert "FAILED" not in output, output
+    assert status == 0, output
+
+
+@needs("gloo")
+@needs("mpi")
+def test_gloo_under_mpirun():
+    """A rendezvous from what mpirun sets."""
+    cases = "case_all_to_all_v", "case_nested_splits", "case_failure_between_exchanges"
+    status, output = run_job("mpi", "over_processes.py", "gloo", *cases, ranks=2)
+    assert status == 0, output
+    assert "9 of 9 cases passed" in output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_is_killed(backend):
+    begin = time.monotonic()
+    status, output = run_job(backend, "faulty_rank.py", backend, "kill", 120)
+    assert time.monotonic() - begin < 60
+    assert status != 0
+    assert "has done all" not in output
+    for rank in (0, 1, 3):
+        assert f"rank {rank} of 4: ended by SIGTERM in all_to_all_v in phase 'feature rows'" in output
+    assert "signal 9" in output or "SIGKILL" in output  # the launcher names the rank
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_ends_with_an_error(backend):
+    begin = time.monotonic()
+    status, output = run_job(backend, "faulty_rank.py", backend, "error", 120)
+    assert time.monotonic() - begin < 60
+    assert status != 0
+    assert "this rank's own fault" in output
+    assert "ended by SIGTERM in all_to_all_v in phase 'feature rows'" in output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_rank_does_not_come(backend):
+    """Without a launcher that sees it: the others name it when the time is up."""
+    status, output = run_job(backend, "faulty_rank.py", backend, "away", 3)
+    assert status != 0
+    for rank in (0, 1, 3):
+        assert f"rank {rank} of a group of 4: all_to_all_v in phase 'feature rows'" in output
+    assert "nothing was heard of rank 2; ranks" in output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bad_input_of_one_rank(backend):
+    status, output = run_job(backend, "faulty_rank.py", backend, "input", 20)
+    assert status != 0
+    told = "InputError: seeds: got -3 at position 17 (on rank 2); expected vertex ids in [0, 2708)"
+    assert output.count(told) == 4
+
+
+@needs("mpi")
+def test_a_thread_level_that_is_too_low():
+    status, output = run_job("mpi", "thread_level.py", ranks=2, MPI4PY_RC_THREAD_LEVEL="serialized")
+    assert status == 0, output
+    assert output.count("MPI4PY_RC_THREAD_LEVEL=multiple") == 2
+    assert output.count("prefetch=0") == 2
