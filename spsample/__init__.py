@@ -33,6 +33,7 @@ from spsample.store import Graph
 if TYPE_CHECKING:
     from spsample.comm import init
     from spsample.data import Dataset, load_dataset
+    from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
     from spsample.features import FeatureStore
     from spsample.loading import BulkLoader, load_bulk
 
@@ -43,6 +44,9 @@ _LAZY = {
     "BulkLoader": "spsample.loading",
     "Dataset": "spsample.data",
     "FeatureStore": "spsample.features",
+    "PartitionedGraph": "spsample.distributed",
+    "ProcessGrid": "spsample.distributed",
+    "ReplicatedGraph": "spsample.distributed",
     "init": "spsample.comm",
     "load_bulk": "spsample.loading",
     "load_dataset": "spsample.data",
@@ -68,6 +72,9 @@ __all__ = [
     "Graph",
     "GraphSAGE",
     "MiniBatch",
+    "PartitionedGraph",
+    "ProcessGrid",
+    "ReplicatedGraph",
     "Sampler",
     "available_backends",
     "bulk_sample",

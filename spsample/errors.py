@@ -219,6 +219,12 @@ class RankError(SpSampleError, RuntimeError):
         return RankError, (self.rank, self.message)
 
 
+def told_by(error: BaseException, rank: int) -> BaseException:
+    """The error, with a note that all ranks raise it, and that this one speaks for them (attribute ``told_by``)."""
+    error.told_by = rank  # type: ignore[attr-defined]
+    return error
+
+
 def on_rank(error: BaseException, rank: int) -> SpSampleError:
     """The error of one rank as all ranks raise it: of the same type where it says what was given, naming the rank.
 

@@ -20,6 +20,7 @@ from spsample.cli.doctor import doctor
 from spsample.cli.info import info
 from spsample.cli.launch import launch
 from spsample.cli.plan import plan
+from spsample.cli.ranks import is_told_here
 from spsample.cli.sample import sample
 from spsample.cli.train import train
 from spsample.errors import SpSampleError
@@ -40,8 +41,19 @@ class _Group(TyperGroup):
         except BrokenPipeError:
             raise
         except (SpSampleError, OSError) as error:
-            print(f"spsample: error: {error}", file=sys.stderr)
+            _tell(error)
             raise typer.Exit(2) from None
+
+
+def _tell(error: BaseException) -> None:
+    """One line; of several ranks, from the one that has the error."""
+    from spsample.comm.launch import detect
+
+    launch = detect()
+    if launch.size == 1:
+        print(f"spsample: error: {error}", file=sys.stderr)
+    elif is_told_here(error, launch.rank):
+        print(f"spsample: rank {launch.rank}: error: {error}", file=sys.stderr)
 
 
 app = typer.Typer(

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from spsample.backends import get_backend
+from spsample.sparse.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
     from spsample.data import Dataset
     from spsample.training import EpochRecord, Preset, Trainer, TrainResult
+    from spsample.training.rank_summary import RankSummary
 
-__all__ = ["EpochProgress", "describe_settings", "print_plan", "print_results"]
+__all__ = ["EpochProgress", "describe_settings", "print_plan", "print_ranks", "print_results"]
 
 _METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -122,15 +124,19 @@ def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
     }
 
 
-def print_plan(trainer: Trainer, settings: dict[str, Any]) -> None:
-    """Print what is about to be trained on what, and the settings as options that would give them again."""
+def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:
+    """Print what is about to be trained on what, and the settings as options that would give them again.
+
+    ``ranks`` says how the graph lies on several ranks.
+    """
     graph, loader = trainer.graph, trainer.loader
     where = f"backend {settings['backend']}{_threads(settings['backend'])}"
     seeds = min(loader.batch_size, len(loader.seeds))
     lines = (
         f"{trainer.dataset.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges; "
-        f"{_count(len(loader), 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
+        f"{_count(loader.num_batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
         f"sampled up to {loader.bulk_size:,} at once ({where})",
+        *([] if ranks is None else [f"ranks: {ranks}; {_count(len(loader), 'step', 'steps')} per epoch"]),
         f"sampler: {trainer.sampler}",
         "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
     )
@@ -169,6 +175,38 @@ def print_results(results: Sequence[TrainResult]) -> None:
     console = Console()
     console.print(_summary(results))
     console.print(_phases(results))
+
+
+def print_ranks(summary: RankSummary) -> None:
+    """Print seconds and traffic by phase, the largest and the mean over the ranks."""
+    console = Console()
+    console.print(_rank_seconds(summary))
+    if summary.traffic:
+        console.print(_rank_traffic(summary))
+
+
+def _rank_seconds(summary: RankSummary) -> Table:
+    table = Table(title=f"seconds per phase on {summary.ranks} ranks ({summary.backend})")
+    table.add_column("phase")
+    for name in ("max", "mean"):
+        table.add_column(name, justify="right")
+    for phase, seconds in summary.seconds.items():
+        table.add_row(phase, f"{seconds['max']:.2f}", f"{seconds['mean']:.2f}")
+    return table
+
+
+def _rank_traffic(summary: RankSummary) -> Table:
+    """Bytes both ways and messages sent: of the rank that has most, and of a rank in the mean."""
+    table = Table(title=f"traffic of a rank on {summary.ranks} ranks ({summary.backend})")
+    table.add_column("phase")
+    for name in ("sent, max", "mean", "received, max", "mean", "messages, max", "mean"):
+        table.add_column(name, justify="right")
+    for phase, counts in summary.traffic.items():
+        volumes = [counts[way][name] for way in ("bytes_sent", "bytes_received") for name in ("max", "mean")]
+        messages = counts["messages_sent"]
+        cells = [*(format_bytes(round(volume)) for volume in volumes), *(f"{n:,.0f}" for n in messages.values())]
+        table.add_row(phase, *cells)
+    return table
 
 
 def _summary(results: Sequence[TrainResult]) -> Table:

@@ -6,19 +6,33 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
 import typer
 
 from spsample.cli import sampling
 from spsample.cli.config import ConfigOption, set_defaults, write_config
 from spsample.cli.naming import as_typed
-from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_results
+from spsample.cli.ranks import (
+    Algorithm,
+    Backend,
+    FeatureType,
+    Hubs,
+    Partitioned,
+    RankOptions,
+    RanksData,
+    Replication,
+    check_rank_options,
+    ending_together,
+)
+from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_ranks, print_results
 from spsample.errors import DataError, InputError
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
+    from spsample.comm import Communicator
     from spsample.data import Dataset
     from spsample.training import Callback, Preset, Trainer, TrainResult
     from spsample.training.runs import RunFolder
@@ -36,6 +50,7 @@ Examples:
 * `spsample train digits --model gat --heads 8 --patience 10 --schedule cosine`
 * `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
 * `spsample train --config configs/digits.toml --lr 0.01`
+* `spsample launch -n 4 train digits --replication 2`, or `mpirun -n 4 spsample train my-store`
 * `spsample train planted:20000 --rewire` (control: no model can learn this one)
 """
 
@@ -157,6 +172,12 @@ def train(
     checkpoint_epochs: _CkptEpochs = 1,
     log_every: _LogEvery = 0,
     tensorboard: _TensorBoard = False,
+    backend_comm: Backend = "auto",
+    partitioned: Partitioned = True,
+    replication: Replication = 1,
+    algorithm: Algorithm = "column",
+    replicate_hubs: Hubs = None,
+    feature_dtype: FeatureType = None,
 ) -> None:
     """Train a graph neural network on bulk-sampled minibatches.
 
@@ -164,45 +185,82 @@ def train(
     name without .npz). There are presets for digits, planted, tolokers, planetoid_cora and planetoid_citeseer, and a
     general one for all others; the settings used are printed. Accuracy is computed with all neighbours, of the weights
     that were best on the validation vertices.
-    """
-    given = dict(ctx.params)
-    _check_options(given)
-    job = _Job.of(given)
-    folder = _run_folder(out, resume, job)
-    results: list[TrainResult] = []
-    for name, data, seed in job.runs():
-        result = _one_run(job, data, seed, folder if len(job) == 1 or folder is None else folder.below(name), results)
-        results.append(result)
-    if folder is not None and len(results) > 1:
-        folder.finish(results)
-    if folder is not None and not folder.has_figures:
-        print('spsample: no figures without matplotlib: pip install "spsample[plot]"', file=sys.stderr)
-    if as_json:
-        from spsample.training.runs import summary
 
-        print(json.dumps(summary(results), indent=2))
-    else:
-        print_results(results)
+    Under mpirun, srun, torchrun or `spsample launch` all ranks train one model, each step on a batch of each rank;
+    graph and features are partitioned over them unless told otherwise. Data sets that are no stores are made one by
+    rank 0, in a temporary folder. The options of ranks have no effect on one.
+    """
+    from spsample.comm import Recorder, init
+
+    comm = Recorder(init(backend_comm))
+    with ending_together(comm):
+        _train(comm, dict(ctx.params))
+    comm.close()
 
 
 train.__doc__ = f"{train.__doc__}{_EXAMPLES}"
 
 
+def _train(comm: Communicator, given: dict[str, Any]) -> None:
+    """The command, on these ranks."""
+    from spsample.distributed.ranks import failing_together
+
+    with failing_together(comm):
+        _check_options(given)
+        check_rank_options(RankOptions.of(given), comm.size)
+    ranks = RanksData(comm, RankOptions.of(given)) if comm.size > 1 else None
+    try:
+        job = _Job.of(given, comm, ranks)
+        with failing_together(comm):
+            folder = _run_folder(given["out"], given["resume"], job)
+        results: list[TrainResult] = []
+        for name, data, seed in job.runs():
+            below = folder if len(job) == 1 or folder is None else folder.below(name)
+            results.append(_one_run(job, data, seed, below, results))
+    finally:
+        if ranks is not None:
+            ranks.close()
+    _report(job, folder, results)
+
+
+def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> None:
+    """Write and print what came of all runs: rank 0."""
+    from spsample.training.rank_summary import rank_summary
+    from spsample.training.runs import summary
+
+    phases = {phase: sum(result.seconds[phase] for result in results) for phase in results[0].seconds}
+    ranks = rank_summary(job.comm, phases) if job.comm.size > 1 else None
+    if job.comm.rank != 0:
+        return
+    if folder is not None and len(results) > 1:
+        folder.finish(results)
+    if folder is not None and not folder.has_figures:
+        print('spsample: no figures without matplotlib: pip install "spsample[plot]"', file=sys.stderr)
+    if job.given["as_json"]:
+        told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
+        print(json.dumps(told, indent=2))
+        return
+    print_results(results)
+    if ranks is not None:
+        print_ranks(ranks)
+
+
 @dataclass(frozen=True)
 class _Job:
-    """What is to be trained: the options, and the preset with those that were given."""
+    """What is to be trained: the options, and the preset with those that were given; on which ranks."""
 
     given: dict[str, Any]
-    first: Dataset
+    first: _Loaded
     preset: Preset
+    comm: Communicator
+    ranks: RanksData | None
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> _Job:
-        from spsample.data import load_dataset
+    def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None) -> _Job:
         from spsample.training import preset_for
 
-        first = load_dataset(given["dataset"], split=given["split"] or 0, random_seed=given["random_seed"])
-        preset = preset_for(first.name)
+        first = _load(ranks, given["dataset"], given["split"] or 0, given["random_seed"])
+        preset = preset_for(first.dataset.name)
         known = {
             **given,
             "fanouts": _sizes("fanouts", given["fanouts"]),
@@ -218,6 +276,8 @@ class _Job:
                 model=_overridden(preset.model, known),
                 train=_overridden(preset.train, known),
             ),
+            comm,
+            ranks,
         )
 
     @property
@@ -228,47 +288,71 @@ class _Job:
         return {**settings, **{name: self.given[name] for name in named if self.given[name] not in (None, False)}}
 
     def __len__(self) -> int:
-        return int(self.given["seeds"]) * (self.first.num_splits if self.given["all_splits"] else 1)
+        return int(self.given["seeds"]) * (self.first.dataset.num_splits if self.given["all_splits"] else 1)
 
-    def runs(self) -> Iterator[tuple[str, Dataset, int]]:
+    def runs(self) -> Iterator[tuple[str, _Loaded, int]]:
         """Name, data set and random seed of each run."""
-        from spsample.data import load_dataset
-
-        start, path = self.given["random_seed"], self.given["dataset"]
-        splits = range(self.first.num_splits) if self.given["all_splits"] else [self.first.split]
+        start, path, first = self.given["random_seed"], self.given["dataset"], self.first.dataset
+        splits = range(first.num_splits) if self.given["all_splits"] else [first.split]
         for split in splits:
             for seed in range(start, start + self.given["seeds"]):
-                same = split == self.first.split and seed == start
-                data = self.first if same else load_dataset(path, split=split, random_seed=seed)
+                same = split == first.split and seed == start
+                data = self.first if same else _load(self.ranks, path, split, seed)
                 yield f"split-{split}-seed-{seed}", data, seed
 
-    def trainer(self, data: Dataset, seed: int) -> Trainer:
+    def trainer(self, data: _Loaded, seed: int) -> Trainer:
         """Everything for one run."""
         from spsample.training import Trainer
 
         config = replace(self.preset.train, random_seed=seed)
-        data = _prepare(
-            data, self.preset.scaling, self.given["metric"], rewire_seed=seed if self.given["rewire"] else None
+        prepare = partial(
+            _prepare,
+            scaling=self.preset.scaling,
+            metric=self.given["metric"],
+            rewire_seed=seed if self.given["rewire"] else None,
         )
+        ready = prepare(data.dataset) if self.ranks is None else self.ranks.placed(data.dataset, data.path, prepare)
         sampler = sampling.build_sampler(self.given["sampler"], self.preset.fanouts, self.preset.layer_sizes)
-        return Trainer(data, sampler, self.preset.model, config)
+        return Trainer(ready, sampler, self.preset.model, config)
 
 
-def _one_run(job: _Job, data: Dataset, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
+class _Loaded(NamedTuple):
+    """A data set; on several ranks with the store that it lies in."""
+
+    dataset: Dataset
+    path: str = ""
+
+
+def _load(ranks: RanksData | None, spec: str, split: int, random_seed: int) -> _Loaded:
+    from spsample.data import load_dataset
+
+    if ranks is not None:
+        return _Loaded(*ranks.load(spec, split, random_seed))
+    return _Loaded(load_dataset(spec, split=split, random_seed=random_seed))
+
+
+def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
     """Train once, or give back the result of a run that was over when its command was interrupted."""
-    done = None if folder is None else folder.result()
+    from spsample.distributed.ranks import from_first
+
+    done = None if folder is None else from_first(job.comm, folder.result)
     if done is not None:
         return done
     trainer = job.trainer(data, seed)
-    quiet = job.given["as_json"]
-    if not before and not quiet:
-        print_plan(trainer, job.settings)
-    with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet) as progress:
-        trainer.callbacks.append(cast("Callback", progress))
-        return trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
+    quiet, speaks = job.given["as_json"], job.comm.rank == 0
+    if not before and not quiet and speaks:
+        where = None if job.ranks is None else RankOptions.of(job.given).describe(job.comm)
+        print_plan(trainer, job.settings, where)
+    with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks) as progress:
+        if speaks:
+            trainer.callbacks.append(cast("Callback", progress))
+        result = trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
+    trainer.loader.close()
+    return result
 
 
 def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:
+    """The folder of --out, which rank 0 makes, or of --resume."""
     from spsample.training.runs import RunFolder
 
     if resume is not None:
@@ -277,9 +361,10 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     if out is None:
         return None
     folder = RunFolder(out)
-    folder.create()
-    recording = {name: value for name, value in vars(_recording(job.given)).items()}
-    write_config(folder.config, "train", {**job.settings, **recording})
+    if job.comm.rank == 0:
+        folder.create()
+        recording = {name: value for name, value in vars(_recording(job.given)).items()}
+        write_config(folder.config, "train", {**job.settings, **recording})
     return folder
 
 
@@ -318,7 +403,7 @@ def _check_options(given: dict[str, Any]) -> None:
     require_int("seeds", given["seeds"], minimum=1)
 
 
-def _prepare(dataset: Dataset, scaling: str, metric: str, *, rewire_seed: int | None) -> Dataset:
+def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:
     from spsample.data import rewire as rewired
     from spsample.data import scale_features
 

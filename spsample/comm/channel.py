@@ -4,7 +4,7 @@ A *collective call* is a block of work that every rank runs (`together`), with e
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
 whether the sender has failed. A rank that fails between two exchanges joins the next header with that word set and then
 goes to the end of the call; so do all who read it. At the end all ranks tell each other whether they failed, and all
-raise.
+raise. Headers are counted under the phase "status", whatever the exchange is for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import CommunicationError, RankError, on_rank
+from spsample.errors import CommunicationError, RankError, on_rank, told_by
 
 HEADER_WORDS = 8
 """Words of a header: the status, and the counts of up to seven arrays."""
@@ -78,7 +78,7 @@ class Channel:
         counts = (
             np.stack([sent.counts for sent in sends], axis=1) if sends else np.zeros((self.group.size, 0), np.int64)
         )
-        expected = self._header(counts, phase)
+        expected = self._header(counts)
         return [self._move(sent, expected[:, i].copy(), phase) for i, sent in enumerate(sends)]
 
     def _move(self, sent: Sent, recv_counts: Int64Array, phase: str) -> Received:
@@ -88,7 +88,7 @@ class Channel:
     def gather(self, arrays: Sequence[Array], *, phase: str) -> list[Received]:
         """The rows of up to seven arrays of every rank of the group, one rank after the other."""
         counts = np.array([[len(rows) for rows in arrays]] * self.group.size, np.int64)
-        expected = self._header(counts, phase)
+        expected = self._header(counts)
         received = []
         for i, rows in enumerate(arrays):
             recv_counts = expected[:, i].copy()
@@ -96,16 +96,34 @@ class Channel:
             received.append(Received(gathered, recv_counts))
         return received
 
+    def broadcast(self, arrays: Sequence[Array], root: int | None, *, phase: str) -> list[Array]:
+        """Up to seven arrays of one rank of the group, on all of its ranks.
+
+        Others give arrays of the same types and row shapes, whose contents do not matter. Where `root` is None, on all
+        ranks of the group, nothing is sent and the arrays come back without rows: other groups of the scope may have
+        something to send, and wait for the header.
+        """
+        mine = root == self.group.rank
+        counts = np.array([[len(rows) if mine else 0 for rows in arrays]] * self.group.size, np.int64)
+        expected = self._header(counts)
+        if root is None:
+            return [rows[:0] for rows in arrays]
+        received = []
+        for rows, count in zip(arrays, expected[root].tolist(), strict=True):
+            room = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
+            received.append(self.group.broadcast(room, root, phase=phase))
+        return received
+
     def reduce_max(self, value: int) -> int:
         """The largest of the scope's values: for loops that all ranks must leave together."""
         counts = np.full((self.group.size, 1), value, np.int64)
         if self.group is not self.scope:
             counts = np.full((self.scope.size, 1), value, np.int64)
-        return int(self._scope_header(counts, _STATUS)[:, 0].max())
+        return int(self._scope_header(counts)[:, 0].max())
 
     def settle(self) -> None:
         """The last header of a call: learn of ranks that failed after the last exchange."""
-        self._scope_header(np.zeros((self.scope.size, 0), np.int64), _STATUS)
+        self._scope_header(np.zeros((self.scope.size, 0), np.int64))
 
     def fail(self) -> None:
         """Join the header that the others wait in, or will, and tell them that this rank has failed."""
@@ -113,18 +131,18 @@ class Channel:
         header[:, 0] = 1
         self.scope.all_to_all(header, phase=_STATUS)
 
-    def _header(self, counts: Int64Array, phase: str) -> Int64Array:
+    def _header(self, counts: Int64Array) -> Int64Array:
         """Counts that the ranks of the group have for this one, from those that it has for them."""
         if self.group is self.scope:
-            return self._scope_header(counts, phase)
+            return self._scope_header(counts)
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
-        return self._scope_header(everyone, phase)[self._members]
+        return self._scope_header(everyone)[self._members]
 
-    def _scope_header(self, counts: Int64Array, phase: str) -> Int64Array:
+    def _scope_header(self, counts: Int64Array) -> Int64Array:
         header = np.zeros((self.scope.size, HEADER_WORDS), np.int64)
         header[:, 1 : 1 + counts.shape[1]] = counts
-        received = self.scope.all_to_all(header, phase=phase)
+        received = self.scope.all_to_all(header, phase=_STATUS)
         if received[:, 0].any():
             raise _PeerFailedError
         return received[:, 1 : 1 + counts.shape[1]]
@@ -196,7 +214,7 @@ def _raise_together(world: Communicator, failure: BaseException | None) -> None:
     }
     rank, first = min(errors.items())
     everywhere = len(errors) == world.size and len({str(error) for error in errors.values()}) == 1
-    raise (first if everywhere else on_rank(first, rank)) from failure
+    raise told_by(first if everywhere else on_rank(first, rank), rank) from failure
 
 
 def _pickled(error: BaseException, rank: int) -> bytes:

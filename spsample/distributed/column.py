@@ -2,66 +2,34 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from spsample.backends import Backend, ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.comm import Channel
-from spsample.distributed.blocks import RowSource
-from spsample.distributed.column_ranges import ColumnRanges
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.extraction import Columns, extract
 from spsample.distributed.frontier import Frontier
+from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
 from spsample.distributed.rows import RowDraw, received_entries, sample_rows
 from spsample.distributed.sums import merge_columns
 from spsample.distributed.totals import frontier_totals, locate, row_totals, unchosen_totals
-from spsample.sparse import Entries, GraphOperand, RowTotals
-from spsample.sparse.lazily import lazily
-from spsample.sparse.operand import FrontierTotals, RowRule, Weighting
+from spsample.sparse import Entries, RowTotals
+from spsample.sparse.operand import FrontierTotals, RowRule
 
 GAP_BYTES = 2
 """Bytes, about, of a sampled column on its way to an owner."""
 
 
-class ColumnOperand(GraphOperand):
+class ColumnOperand(PartitionedOperand):
     """A on a column group, whose ranks hold all of its rows between them.
 
     Every rank has its own batches and asks the owners of the rows it needs, in one all-to-allv there and one back;
     nothing is reduced. The published algorithm splits A's block rows over the ranks instead and has to add up.
     """
 
-    def __init__(self, owners: Owners, rows: RowSource) -> None:
-        self.owners = owners
-        self._rows = rows
+    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
+        super().__init__(grid, parts)
+        self.owners = Owners(self.channel, parts.placement, parts.block, parts.hubs)
         self._last: Frontier | None = None
-
-    @property
-    def channel(self) -> Channel:
-        """Over which it exchanges."""
-        return self.owners.channel
-
-    @property
-    def num_nodes(self) -> int:
-        return self._rows.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        return self._rows.num_edges
-
-    @property
-    def weighting(self) -> Weighting:
-        return self._rows.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        return self._rows.index_dtype
-
-    @property
-    def backend(self) -> Backend:
-        return self.owners.block.backend
-
-    def any_rank(self, here: bool) -> bool:
-        return bool(self.channel.reduce_max(int(here)))
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         return sample_rows(self.owners, Q, RowDraw(draw, rule, edge_ids), self.num_edges)
@@ -102,7 +70,6 @@ class ColumnOperand(GraphOperand):
         return received_entries(rows, Q.batch_ids, ids, degrees)
 
     def forget(self) -> None:
-        """Let go of what is known of the last frontier."""
         self._last = None
 
     def _frontier_of(self, Q: StackedSelector) -> Frontier:
@@ -110,16 +77,6 @@ class ColumnOperand(GraphOperand):
         if self._last is None or self._last.Q.vertices is not Q.vertices:
             self._last = Frontier(self.owners, Q)
         return self._last
-
-    def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        return self._column_ranges.draw(batch_ids, draw)
-
-    def column_totals(self, columns: IntArray) -> UInt64Array:
-        return self._column_ranges.numerators(columns)
-
-    @lazily
-    def _column_ranges(self) -> ColumnRanges:
-        return ColumnRanges(self.channel, self.owners.block, self.num_edges)
 
 
 __all__ = ["ColumnOperand"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from spsample.distributed.fetched import FetchedRows, fetched, row_bytes, rows_f
 from spsample.distributed.frontier import Frontier, Wanted
 from spsample.distributed.narrow import either, from_parts, narrow, widen, width_of
 from spsample.distributed.owners import segment_sums
+from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
@@ -190,18 +191,12 @@ def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
 
 def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all parts in the order of Q."""
-    arrays = [np.concatenate([piece.columns for piece in pieces])]
-    weights, ids = ([getattr(piece, name) for piece in pieces] for name in ("weights", "edge_ids"))
-    arrays += [np.concatenate(extra) for extra in (weights, ids) if extra[0] is not None]
-    lengths = np.concatenate([piece.lengths for piece in pieces])
+    edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
     places = _places_in(frontier, pieces)[frontier.places]
-    rows = frontier.owners.block.backend.gather_rows(frontier.Q.batch_ptr, places, lengths, arrays)
-    columns, *more = cast("tuple[Any, ...]", rows.entries)
-    for mine, here in zip(split(columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
+    rows, edges = edges.stacked(frontier.owners.block.backend, frontier.Q.batch_ptr, places)
+    for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
         mine[:] = here[mine]
-    data = more.pop(0) if weights[0] is not None else None
-    stacked = StackedRows(frontier.Q.batch_ptr, rows.entry_ptr, rows.indptr, columns, None, data)
-    return stacked, more.pop(0) if ids[0] is not None else None
+    return rows, edges.edge_ids
 
 
 def _places_in(frontier: Frontier, pieces: list[Edges]) -> Int64Array:

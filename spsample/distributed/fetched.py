@@ -13,6 +13,7 @@ from spsample.comm import Received, Sent
 from spsample.distributed.frontier import Frontier, Wanted
 from spsample.distributed.narrow import narrow, widen
 from spsample.distributed.owners import segment_sums
+from spsample.distributed.row_arrays import RowArrays
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -37,16 +38,13 @@ def rows_for(block: LocalOperand, wanted: Wanted, ranks: NDArray[np.bool_], edge
     chosen = np.repeat(ranks, wanted.row_counts)
     rows = wanted.rows[chosen]
     counts = np.where(ranks, wanted.row_counts, 0)
-    selector = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
-    taken = block.backend.take_rows(block.matrix, selector, True)
-    lengths = np.diff(taken.indptr)
-    sizes = segment_sums(lengths, counts)
-    positions, data = cast("Int64Array", taken.positions), block.matrix.data
+    taken = RowArrays.taken(block, rows, edge_ids)
+    sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
     return RowEntries(
-        narrow(lengths, counts),
+        narrow(taken.lengths, counts),
         Sent(taken.columns, sizes),
-        None if data is None else Sent(data[positions], sizes),
-        Sent(block.edge_ids_at(positions), sizes) if edge_ids else None,
+        None if taken.weights is None else Sent(taken.weights, sizes),
+        None if taken.edge_ids is None else Sent(taken.edge_ids, sizes),
     )
 
 

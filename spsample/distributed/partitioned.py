@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends import Backend, get_backend
+from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Communicator, together
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
-from spsample.distributed.column import ColumnOperand
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
-from spsample.distributed.owners import Owners
+from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.placement import Placement, balanced, from_parts
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import SharedGraph, require_same
@@ -65,8 +66,8 @@ class PartitionedGraph(SharedGraph):
         self.algorithm = layout.algorithm
         self._rows = rows
         self._layout = layout
-        self._parts: dict[str, tuple[Placement, LocalOperand, LocalOperand | None]] = {}
-        self._operands: dict[str, ColumnOperand] = {}
+        self._parts: dict[str, Parts] = {}
+        self._operands: dict[str, PartitionedOperand] = {}
         with together(self.comm):
             self._placement = layout.place(rows, grid)
 
@@ -87,8 +88,10 @@ class PartitionedGraph(SharedGraph):
         path : path-like
             The folder of a store, which every rank can read.
         grid : ProcessGrid
-        algorithm : {"column"}
-            How rows of Q meet rows of A.
+        algorithm : {"column", "stages", "stages-split", "oblivious"}
+            How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; the others are the
+            published algorithm, the same without its all-reduce where that is redundant, and its baseline, which
+            broadcasts all of A.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
             are sources of the most edges, which samplers ask for most often.
@@ -157,7 +160,8 @@ class PartitionedGraph(SharedGraph):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
-        return sum(_nbytes(rows) for parts in list(self._parts.values())[:1] for rows in parts[1:] if rows is not None)
+        held = [(parts.block, parts.hubs) for parts in list(self._parts.values())[:1]]
+        return sum(_nbytes(rows) for both in held for rows in both if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
         """The same graph over duplicated communicators, for another thread; collective. Rows are shared."""
@@ -167,6 +171,28 @@ class PartitionedGraph(SharedGraph):
         other._operands = {}
         return other
 
+    def normalized(self, kind: str) -> PartitionedGraph:
+        """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
+
+        Raises
+        ------
+        InputError
+            If `kind` is not "row", or the graph stores weights.
+        """
+        require_choice("kind", kind, ("row",))
+        if self.weighting == "weighted":
+            raise InputError(
+                argument="graph",
+                given="a partitioned graph that stores weights",
+                expected="one without",
+                hint="Normalise before it is stored: Graph.normalized, or spsample convert --normalize row.",
+            )
+        other = copy.copy(self)
+        other._rows = copy.copy(self._rows)
+        other._rows.weighting = "row"
+        other._parts, other._operands = {}, {}
+        return other
+
     def operand(self, backend: str | None = None) -> GraphOperand:
         """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called."""
         chosen = get_backend(backend)
@@ -174,21 +200,25 @@ class PartitionedGraph(SharedGraph):
             self._operands[chosen.name] = self._operand(chosen)
         return self._operands[chosen.name]
 
-    def _operand(self, backend: Backend) -> ColumnOperand:
-        channel = Channel(self.grid.column_group)
+    def _operand(self, backend: Backend) -> PartitionedOperand:
         if backend.name not in self._parts:
+            channel = Channel(self.grid.column_group)
             with together(self.comm, channel):
                 self._parts[backend.name] = self._read(channel, backend)
-        return ColumnOperand(Owners(channel, *self._parts[backend.name]), self._rows)
+        return ALGORITHMS[self.algorithm](self.grid, self._parts[backend.name])
 
-    def _read(self, channel: Channel, backend: Backend) -> tuple[Placement, LocalOperand, LocalOperand | None]:
-        """Where rows are, the block row of this rank, and the hub rows."""
+    def _read(self, channel: Channel, backend: Backend) -> Parts:
+        """The block row of this rank and the hub rows."""
         block = block_row(self._rows, self._placement, self.grid.row, backend)
         if not self._layout.hub_bytes:
-            return self._placement, block, None
+            return Parts(self._rows, self._placement, block)
         hubs = hub_vertices(channel, block, self._rows, self._layout.hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
-        return placement, block, PickedRows(self._rows, hubs, backend)
+        return Parts(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
+
+    def sampled_here(self, num_batches: int) -> Int64Array:
+        """Ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
+        return ALGORITHMS[self.algorithm].sampled_here(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -218,7 +248,7 @@ class Layout(NamedTuple):
     @classmethod
     def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
         """Of the arguments of `PartitionedGraph.open`."""
-        require_choice("algorithm", algorithm, ("column",))
+        require_choice("algorithm", algorithm, tuple(ALGORITHMS))
         parts = None if partition is None else np.asarray(partition)
         budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
         return cls(algorithm, budget, parts)

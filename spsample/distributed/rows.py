@@ -11,6 +11,7 @@ from spsample.backends import Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners, segment_sums
+from spsample.distributed.row_arrays import RowArrays
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
@@ -82,13 +83,11 @@ def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int
     lengths, columns, *more = owners.ask(routed.sends(Q.batch_ids), _serving(how, num_edges), phase=PHASE)
     weighting = owners.block.weighting
     degrees = more.pop(0).rows[routed.places] if weighting == "row" else None
-    entries = [columns.rows, *(extra.rows for extra in more)]
-    rows = owners.block.backend.gather_rows(Q.batch_ptr, routed.places, lengths.rows, entries)
-    drawn, *extras = cast("tuple[Any, ...]", rows.entries)
-    weights = extras.pop(0) if weighting == "weighted" else None
-    ids = extras.pop(0) if how.edge_ids else None
-    stacked = StackedRows(Q.batch_ptr, rows.entry_ptr, rows.indptr, drawn, None, weights)
-    return received_entries(stacked, Q.batch_ids, ids, degrees)
+    weights = more.pop(0).rows if weighting == "weighted" else None
+    ids = cast("Int64Array", more.pop(0).rows) if how.edge_ids else None
+    drawn = RowArrays(lengths.rows, columns.rows, weights, ids)
+    stacked, drawn = drawn.stacked(owners.block.backend, Q.batch_ptr, routed.places)
+    return received_entries(stacked, Q.batch_ids, drawn.edge_ids, degrees)
 
 
 def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[Received]], list[Sent]]:

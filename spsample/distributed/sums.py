@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spsample.backends import Backend, ColumnMatrix, Numerators
-from spsample.backends.protocol import Int64Array, UInt64Array
+from spsample.backends import ColumnMatrix, Numerators
 from spsample.comm import Received, Sent
 from spsample.distributed.fetched import FetchedRows, fetched, row_bytes, rows_for
 from spsample.distributed.frontier import Frontier, Wanted
-from spsample.distributed.narrow import either, from_parts, narrow, widen, width_of
+from spsample.distributed.narrow import either, from_parts, narrow, width_of
 from spsample.distributed.owners import segment_sums
-from spsample.sampling.seeds import pointers_of
+from spsample.distributed.partial_sums import added, powered, received_sums
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
@@ -42,12 +40,11 @@ def merge_columns(frontier: Frontier, rule: Numerators, later_bytes: int) -> Mer
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
     rows = fetched(frontier, is_rows, lengths, from_parts(columns, is_rows), weights[0] if weights else None)
-    sums = _received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches)
-    own, chosen = _sums_of(frontier, rows, rule._replace(column_power=1))
-    batch = np.tile(np.arange(k), parts + len(chosen))
+    sums = received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches)
+    own = _sums_of(frontier, rows, rule._replace(column_power=1))
     block = frontier.owners.block
-    added = _added(block.backend, [sums, own], batch, pointers_of(np.bincount(batch, minlength=k)), block.num_columns)
-    return Merged(_powered(added, rule.column_power), rows)
+    P = added(block.backend, [sums, own], k, block.num_columns)
+    return Merged(powered(P, rule.column_power), rows)
 
 
 class _Answer(NamedTuple):
@@ -81,43 +78,11 @@ class _Answer(NamedTuple):
         return answers if rows.weights is None else [*answers, rows.weights]
 
 
-def _received_sums(
-    counts: Received, columns: NDArray[np.signedinteger], numerators: Received, batches: Int64Array
-) -> ColumnMatrix:
-    """Sums of the parts that sent them: k rows for each part, empty where it sent rows."""
-    lengths = widen(counts, batches)
-    values = widen(numerators, segment_sums(lengths, batches)).view(np.uint64)
-    return ColumnMatrix(pointers_of(lengths), columns, values, np.zeros(len(lengths), np.uint64))
-
-
-def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> tuple[ColumnMatrix, Int64Array]:
+def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> ColumnMatrix:
     """Sums of the fetched rows: k rows for each of their parts."""
     Q, chosen = rows.selector(frontier)
     shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))
-    return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts)), chosen
-
-
-def _added(
-    backend: Backend, pieces: list[ColumnMatrix], batch: Int64Array, adds: Int64Array, num_columns: int
-) -> ColumnMatrix:
-    """Rows of all pieces added up by batch: a sparse product of who adds what with the pieces.
-
-    `adds` (k + 1,) are the pointers of who adds what.
-    """
-    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
-    columns = np.concatenate([piece.columns for piece in pieces])
-    numerators = np.concatenate([piece.numerators for piece in pieces])
-    order = np.argsort(batch, kind="stable").astype(columns.dtype)
-    left = adds, order, np.ones(len(order), np.uint64)
-    indptr, merged, sums = backend.spgemm(left, (pointers_of(lengths), columns, numerators), num_columns)
-    return ColumnMatrix(indptr, merged, sums.view(np.uint64), np.zeros(len(adds) - 1, np.uint64))
-
-
-def _powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
-    """Numerators to a power, and their sums."""
-    numerators = P.numerators**power if power != 1 else P.numerators
-    before: UInt64Array = np.concatenate([[0], np.cumsum(numerators, dtype=np.uint64)]).astype(np.uint64)
-    return ColumnMatrix(P.indptr, P.columns, numerators, before[P.indptr[1:]] - before[P.indptr[:-1]])
+    return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
 
 
 __all__ = ["Merged", "merge_columns"]

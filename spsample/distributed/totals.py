@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.backends import ColumnSample
+from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.frontier import Frontier, Wanted, received_exclusion
@@ -21,7 +22,7 @@ def row_totals(frontier: Frontier, weighting: Weighting) -> RowTotals:
     """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
     answers = frontier.ask([], _totals_of_rows, phase="totals")
     counts = widen(answers[0], frontier.rows)
-    exponents = answers[1].rows if weighting == "weighted" else _exponents(counts, weighting)
+    exponents = answers[1].rows if weighting == "weighted" else equal_exponents(counts, weighting)
     row = frontier.row_of[frontier.places]
     return RowTotals(counts[row], exponents[row])
 
@@ -33,7 +34,7 @@ def _totals_of_rows(block: LocalOperand, wanted: Wanted, received: Sequence[Rece
     return answers
 
 
-def _exponents(counts: Int64Array, weighting: Weighting) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int32]:
     """Of rows whose entries weigh 1, or one by their number."""
     weights = 1.0 / np.maximum(counts, 1) if weighting == "row" else np.ones(len(counts))
     return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
@@ -52,18 +53,33 @@ def unchosen_totals(frontier: Frontier, exclude: ColumnSample) -> Int64Array:
 
 def frontier_totals(frontier: Frontier) -> FrontierTotals:
     """Entry counts and largest exponents of the batches: summed up by the owners first."""
-    parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
+    shape = parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
     counts, exponents = frontier.ask([], _totals_of_batches, phase="totals")
-    maxima = exponents.rows.reshape(parts, k).max(axis=0).astype(np.int64)
-    sums = widen(counts, np.full(parts, k, np.int64)).reshape(parts, k).sum(axis=0)
-    return FrontierTotals(sums, np.where(maxima == NO_EXPONENT, 0, maxima))
+    return added_totals(widen(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
 
 
 def _totals_of_batches(block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
-    totals = block.row_totals(wanted.Q)
-    counts = segment_sums(totals.counts, np.diff(wanted.Q.batch_ptr))
-    exponents = segment_maxima(totals.exponents, wanted.Q.batch_ptr).astype(np.int32)
+    counts, exponents = partial_totals(block, wanted.Q)
     return [narrow(counts, wanted.batches), Sent(exponents, wanted.batches)]
+
+
+def partial_totals(block: LocalOperand, Q: StackedSelector) -> tuple[Int64Array, NDArray[np.int32]]:
+    """Entry count and largest exponent of each batch's rows in a part of A."""
+    totals = block.row_totals(Q)
+    counts = segment_sums(totals.counts, np.diff(Q.batch_ptr))
+    return counts, segment_maxima(totals.exponents, Q.batch_ptr).astype(np.int32)
+
+
+def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:
+    """Of k batches, from what `partial_totals` gives of each part: both (parts, k).
+
+    Examples
+    --------
+    >>> added_totals(np.array([[3, 1], [2, 0]]), np.array([[-2, 5], [1, NO_EXPONENT]]))
+    FrontierTotals(counts=array([5, 1]), exponents=array([1, 5]))
+    """
+    maxima = exponents.max(axis=0).astype(np.int64)
+    return FrontierTotals(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
 
 
 def locate(frontier: Frontier, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
@@ -88,4 +104,12 @@ def locate(frontier: Frontier, rows: Int64Array, offsets: Int64Array, exclude: C
     return columns
 
 
-__all__ = ["frontier_totals", "locate", "row_totals", "unchosen_totals"]
+__all__ = [
+    "added_totals",
+    "equal_exponents",
+    "frontier_totals",
+    "locate",
+    "partial_totals",
+    "row_totals",
+    "unchosen_totals",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.features.memory import FeatureStore
+from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.protocol import FeatureSource
 
-__all__ = ["FeatureSource", "FeatureStore"]
+__all__ = ["FeatureSource", "FeatureStore", "PartitionedFeatures"]

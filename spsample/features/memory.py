@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from scipy import sparse
 
-from spsample.errors import DTypeError, InputError
+from spsample.errors import InputError
+from spsample.features.rows import as_rows, dense_rows
 from spsample.store import GraphStore
-from spsample.store.validation import as_array, validate_seeds
+from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from spsample.distributed import ProcessGrid
+    from spsample.features.partitioned import PartitionedFeatures
 
 __all__ = ["FeatureStore"]
 
@@ -46,19 +50,26 @@ class FeatureStore:
     """
 
     def __init__(self, x: Any) -> None:
-        self._x: Any = x.tocsr() if sparse.issparse(x) else as_array("x", x)
-        if self._x.ndim != 2:
-            raise InputError(
-                argument="x", given=f"shape {self._x.shape}", expected="two dimensions: (vertices, features)"
-            )
-        if self._x.dtype.kind not in "fiub":
-            raise DTypeError(argument="x", given=f"dtype {self._x.dtype}", expected="a real dtype")
-
+        self._x: Any = as_rows(x)
         self._mapped = self._waited = False
         self._origin: tuple[str, str] | None = None
 
+    @overload
     @classmethod
-    def open(cls, path: str | os.PathLike[str], name: str = "x") -> FeatureStore:
+    def open(cls, path: str | os.PathLike[str], name: str = ..., grid: None = ...) -> FeatureStore: ...
+    @overload
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], name: str = ..., *, grid: ProcessGrid, dtype: str | None = ...
+    ) -> PartitionedFeatures: ...
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        name: str = "x",
+        grid: ProcessGrid | None = None,
+        dtype: str | None = None,
+    ) -> FeatureStore | PartitionedFeatures:
         """Open features of a graph store by memory maps: nothing is read but headers, whatever their size.
 
         Parameters
@@ -68,11 +79,16 @@ class FeatureStore:
         name : str, optional
             ``"x"``, or one of the arrays that ``meta.json`` lists as ``node_features`` (rows by vertex) or
             ``edge_features`` (rows by edge id). An array of one dimension is one feature.
+        grid : ProcessGrid, optional
+            With a grid each of its ranks opens one block of rows, and what is returned is `PartitionedFeatures`; the
+            call is collective.
+        dtype : str, optional
+            With a grid: the form of the rows in memory and on their way to other ranks, see `PartitionedFeatures`.
 
         Raises
         ------
         InputError
-            If the store has no features of that name.
+            If the store has no features of that name, or ``dtype`` is given without a grid.
         DataError
             As `spsample.store.GraphStore.open`.
 
@@ -95,6 +111,12 @@ class FeatureStore:
         array([[3., 4.]], dtype=float32)
         >>> folder.cleanup()
         """
+        if grid is not None:
+            from spsample.features.partitioned import PartitionedFeatures
+
+            return PartitionedFeatures.open(path, grid, name, dtype=dtype)
+        if dtype is not None:
+            raise InputError(argument="dtype", given=f"{dtype!r} without a grid", expected="a grid too, or no dtype")
         folder, features = GraphStore.read(path, lambda stored: (str(stored.path), stored.features(name)))
         store = cls(features)
         store._mapped = store._waited = True
@@ -139,7 +161,7 @@ class FeatureStore:
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._x):
             _touch(self._x, wanted)
-        dense = _rows(self._x, wanted)
+        dense = dense_rows(self._x, wanted)
         self._waited = self._mapped and _major_faults() > faults
         return np.ascontiguousarray(dense, dtype=np.float32)
 
@@ -147,14 +169,6 @@ class FeatureStore:
         kind = "sparse" if sparse.issparse(self._x) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
         return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
-
-
-def _rows(x: Any, ids: NDArray[np.int64]) -> NDArray[Any]:
-    """Dense rows of x. `numpy.take` leaves Python's global lock to others, and is faster than ``x[ids]``."""
-    if sparse.issparse(x):
-        rows: NDArray[Any] = x[ids].toarray()
-        return rows
-    return np.take(np.asarray(x), ids, axis=0, mode="clip")  # the ids are known to be in range
 
 
 def _major_faults() -> int:

@@ -89,18 +89,13 @@ class Completion:
         self.features = _features(features, num_nodes)
         self.labels = _labels(labels, num_nodes)
 
-    def x_of(self, vertices: NDArray[Any]) -> NDArray[np.float32] | None:
-        """Features of vertices."""
-        return None if self.features is None else self.features.gather(vertices)
-
     def y_of(self, vertices: NDArray[Any]) -> NDArray[Any] | None:
         """Labels of vertices."""
         return None if self.labels is None else self.labels[vertices]
 
-    def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64]) -> Batch:
-        """The batch whose seeds stand at those positions among the loader's."""
-        x, y = self.x_of(minibatch.src_nodes), self.y_of(minibatch.seeds)
-        return Batch(minibatch, x, y, first_positions(minibatch, positions))
+    def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
+        """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""
+        return Batch(minibatch, x, self.y_of(minibatch.seeds), first_positions(minibatch, positions))
 
 
 def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:

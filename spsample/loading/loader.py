@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import get_backend
+from spsample.comm import Communicator
+from spsample.distributed.ranks import comm_of
+from spsample.errors import InputError
 from spsample.loading import order
 from spsample.loading.batch import Batch, Completion
-from spsample.loading.prefetch import Pipeline
+from spsample.loading.lockstep import Lockstep
+from spsample.loading.prefetch import Pipeline, Stage
+from spsample.loading.rank_plan import RankPlan, plan_ranks
+from spsample.loading.ranks import Share, Threads
 from spsample.sampling.arguments import check_arguments, require_word
-from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
+from spsample.sampling.epoch_bulks import ramp_of
 from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
+from spsample.sampling.sharing import SharedGraph
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -38,7 +45,7 @@ BULKS_PER_EPOCH = 8
 MOST_AHEAD = 64
 """Bulks: each is kept in memory."""
 
-_Complete = Callable[["MiniBatch", "NDArray[np.int64]"], Any]
+_Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
 
 class BulkLoader:
@@ -52,10 +59,16 @@ class BulkLoader:
     time; `set_epoch` chooses one. A pass that is left early starts again from its beginning, unless a
     state is loaded.
 
+    On a distributed graph (`spsample.distributed`) the ranks go through the epoch together, p batches in each *step*:
+    step t gives rank r batch ``t * p + r``, and where the last step has fewer batches than there are ranks, the others
+    get a batch without seeds, so that every rank takes the same number of steps. Making a loader is collective then,
+    and so is every step. A rank that fails or leaves early ends the pass on all ranks: with prefetch at their next
+    bulk; without it the others wait for it until their time-out, unless what they do together tells them.
+
     Parameters
     ----------
     graph
-        The graph to sample from.
+        The graph to sample from; local, replicated or partitioned.
     seeds
         Vertex ids to train on, copied, or a mask over the vertices; duplicates within a batch are merged.
     sampler
@@ -64,17 +77,20 @@ class BulkLoader:
         Seeds per minibatch; the last one of an epoch may be smaller.
     bulk_size
         Minibatches per call of `bulk_sample`, at least 1, and fewer in the first calls of a pass with prefetch;
-        ``"auto"``: as many as the memory budget allows, and with prefetch no more than an eighth of an epoch.
+        ``"auto"``: as many as the memory budget allows, and with prefetch no more than an eighth of an epoch. On
+        several ranks: of all ranks together, rounded up to a multiple of p.
     memory_budget
         Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
         is available now; with a number all of it, and nothing is planned where the largest bulk that could be drawn
-        fits.
+        fits. On several ranks: of each rank; see `spsample.loading.rank_plan.RankPlan`, and with a number of batches
+        and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
         when it is asked for.
     features
-        A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix.
+        A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix. `PartitionedFeatures` of the same ranks
+        are gathered by all of them at once.
     labels
         One per vertex, or a row of them.
     edge_ids
@@ -88,8 +104,12 @@ class BulkLoader:
 
     Attributes
     ----------
-    plan : BulkPlan or None
+    plan : BulkPlan, RankPlan or None
         What memory was planned with; None where any bulk fits.
+    num_batches : int
+        Batches of an epoch, of all ranks.
+    comm : Communicator
+        The ranks of the graph.
     seconds : dict
         Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
         ``waiting`` for what threads prepare.
@@ -129,6 +149,8 @@ class BulkLoader:
     ) -> None:
         ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
         self.graph = graph
+        self.comm = comm_of(graph)
+        self._share = Share.of(self.comm)
         self.seeds = ids.copy()
         self.seeds.flags.writeable = False
         self.seeds_sha256 = order.digest_of(self.seeds)
@@ -139,8 +161,13 @@ class BulkLoader:
         self.shuffle = require_bool("shuffle", shuffle)
         self.random_seed = require_word("random_seed", random_seed)
         self.backend = None if backend is None else get_backend(backend).name
-        self.plan: BulkPlan | None = None
+        self.plan: BulkPlan | RankPlan | None = None
         self.bulk_size = self._planned(bulk_size, memory_budget)
+        self._threads: Threads | None = None
+        if self.comm.size > 1:
+            self._check_ranks()
+            self._threads = Threads(graph, self.features) if self.prefetch else None
+        self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self.epoch = 0
         self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
         self._next_batch = 0
@@ -162,9 +189,14 @@ class BulkLoader:
         """Labels of all vertices."""
         return self.completion.labels
 
-    def __len__(self) -> int:
-        """Minibatches per epoch."""
+    @property
+    def num_batches(self) -> int:
+        """Minibatches per epoch, of all ranks together."""
         return -(-len(self.seeds) // self.batch_size)
+
+    def __len__(self) -> int:
+        """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
+        return self._share.steps(self.num_batches)
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
@@ -197,7 +229,8 @@ class BulkLoader:
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
 
-        What threads have prepared beyond that batch is not part of it.
+        What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
+        so that a loader on other ranks can go on.
         """
         return {"next_batch": self._next_batch, "epoch": self.epoch, **order.identity(self)}
 
@@ -212,21 +245,34 @@ class BulkLoader:
             If it lacks a key, or is of a loader with another graph (by digest where both are known, else by size and
             weighting), another sampler, random seed or batch size, other seeds or another version of the law.
         """
-        epoch, next_batch = order.checked_place(state, order.identity(self), len(self))
+        epoch, next_batch = order.checked_place(state, order.identity(self), self.num_batches)
         self.set_epoch(epoch)
         self._next_batch = next_batch
         self._resume = True
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
-        """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead."""
-        require_int("first", first, minimum=0, maximum=len(self))
-        yield from self._bulks(order.positions(self, require_word("epoch", epoch)), epoch, first, 1)
+        """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.
+
+        On several ranks: what this rank has of them, a bulk without batches where it has none.
+        """
+        require_int("first", first, minimum=0, maximum=self.num_batches)
+        order_ = order.positions(self, require_word("epoch", epoch))
+        for part in self._parts(order_, epoch, first, 1):
+            yield part.bulk
+
+    def close(self) -> None:
+        """End what a pass on several ranks left behind, and free its communicators; collective, and the last call."""
+        if self._left is not None:
+            self._left.join()
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None
 
     def batches(self, complete: _Complete) -> Iterator[Any]:
-        """One pass, in which ``complete(minibatch, positions)`` makes what is delivered.
+        """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
 
-        ``positions`` (int64) are those of the batch's seeds among all seeds. `__iter__` and `pyg` are made of it. With
-        prefetch, ``complete`` runs in another thread.
+        ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
+        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread.
         """
         first = self._next_batch if self._resume else 0
         self._resume = False
@@ -235,7 +281,7 @@ class BulkLoader:
         this_pass = self._pass
         for item in self._delivered(epoch, first, complete):
             if self._pass == this_pass:
-                self._next_batch = item.batch_id + 1
+                self._next_batch = item.next_batch
             yield item.batch
         if self._pass == this_pass:
             self.set_epoch(min(epoch + 1, 2**64 - 1))
@@ -243,13 +289,14 @@ class BulkLoader:
     def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
         positions = order.positions(self, epoch)
-        bulks = self._bulks(positions, epoch, first, ramp_of(self.prefetch))
         if self.prefetch == 0:
-            yield from self._items(bulks, positions, complete)
+            yield from self._items(self._parts(positions, epoch, first, 1), _Work(positions, complete, self.features))
             return
-        with Pipeline() as pipeline:
-            sampled = pipeline.stage(bulks, self.prefetch, "sampling")
-            items = pipeline.stage(self._items(sampled, positions, complete), FEATURES_AHEAD, "features")
+        if self._left is not None:
+            self._left.join()
+        with Pipeline(waits=self._threads is None) as pipeline:
+            self._left = pipeline if self._threads is not None else None
+            sampled, items = self._stages(pipeline, positions, (epoch, first), complete)
             while True:
                 with self._timed("waiting"):
                     item = next(items, None)
@@ -260,27 +307,50 @@ class BulkLoader:
                     sampled.release()
                 yield item
 
-    def _items(
-        self, bulks: Iterator[BulkSample], positions: NDArray[np.int64], complete: _Complete
-    ) -> Generator[_Item, None, None]:
-        for bulk in bulks:
-            for place, minibatch in enumerate(bulk):
-                batch_id = minibatch.batch_id
-                start = batch_id * self.batch_size
-                with self._timed("features"):
-                    batch = complete(minibatch, positions[start : start + self.batch_size])
-                yield _Item(batch_id, place == 0, batch)
-                del batch, minibatch
-            del bulk
+    def _stages(
+        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], complete: _Complete
+    ) -> tuple[Stage[_Part], Stage[_Item]]:
+        """The threads that sample bulks and gather features; on several ranks each in step with its like."""
+        sampling, gathering = (None, None) if self._threads is None else map(_lockstep, self._threads.comms)
+        features = self.features if self._threads is None else self._threads.features
+        parts = self._parts(positions, *place, ramp_of(self.prefetch), sampling)
+        sampled = pipeline.stage(parts if sampling is None else sampling.of(parts), self.prefetch, "sampling")
+        made = self._items(sampled, _Work(positions, complete, features, gathering))
+        items = pipeline.stage(made if gathering is None else gathering.of(made), FEATURES_AHEAD, "features")
+        return sampled, items
 
-    def _bulks(
-        self, positions: NDArray[np.int64], epoch: int, first: int, ramp: int
-    ) -> Generator[BulkSample, None, None]:
-        for begin, end in bulk_ranges(first, len(self), self.bulk_size, ramp):
+    def _items(self, parts: Iterator[_Part], work: _Work) -> Generator[_Item, None, None]:
+        for part in parts:
+            next_batch = part.first
+            for minibatch in self._share.minibatches(part.bulk, part.first, part.batches):
+                work.go_on()
+                start = minibatch.batch_id * self.batch_size
+                with self._timed("features"):
+                    x = None if work.features is None else work.features.gather(minibatch.src_nodes)
+                    batch = work.complete(minibatch, work.positions[start : start + self.batch_size], x)
+                begins, next_batch = next_batch == part.first, next_batch + self._share.size
+                yield _Item(min(next_batch, self.num_batches), begins, batch)
+                del batch, minibatch, x
+            del part
+        work.go_on()
+
+    def _parts(
+        self,
+        positions: NDArray[np.int64],
+        epoch: int,
+        first: int,
+        ramp: int,
+        lockstep: Lockstep[Any] | None = None,
+    ) -> Generator[_Part, None, None]:
+        """Bulks from batch ``first`` on; in parts where one would pass the memory budget."""
+        graph = self.graph if lockstep is None or self._threads is None else self._threads.graph
+        for begin, end in self._share.bulk_ranges(first, self.num_batches, self.bulk_size, ramp):
+            if lockstep is not None:
+                lockstep.go_on()
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
-            parts = sample_within(
-                self.plan,
-                self.graph,
+            bulks = sample_within(
+                self.plan if isinstance(self.plan, BulkPlan) else None,
+                graph,
                 seeds,
                 self.sampler,
                 batch_size=self.batch_size,
@@ -292,14 +362,27 @@ class BulkLoader:
             )
             while True:
                 with self._timed("sampling"):
-                    bulk = next(parts, None)
+                    bulk = next(bulks, None)
                 if bulk is None:
                     break
-                yield bulk
+                batches = len(bulk) if self._share.size == 1 else end - begin
+                yield _Part(bulk, begin, batches)
+                begin += batches
                 del bulk
+        if lockstep is not None:
+            lockstep.go_on()
+
+    def _check_ranks(self) -> None:
+        """Refuse features of other ranks than the graph's."""
+        ranks = comm_of(self.features)
+        if ranks.size not in (1, self.comm.size):
+            given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
+            raise InputError(argument="features", given=given, expected=expected)
 
     def _planned(self, bulk_size: Any, memory_budget: Any) -> int:
         """The bulk size, after a plan where there is a budget."""
+        if isinstance(self.graph, SharedGraph):
+            return self._planned_on_ranks(bulk_size, memory_budget)
         if bulk_size == "auto":
             self.plan = plan_for(self, memory_budget)
             most = self.plan.bulk_size
@@ -311,6 +394,20 @@ class BulkLoader:
             self.plan.require(largest)
         return int(bulk_size)
 
+    def _planned_on_ranks(self, bulk_size: Any, memory_budget: Any) -> int:
+        """The bulk size of all ranks, in whole steps."""
+        is_auto = bulk_size == "auto"
+        if is_auto or memory_budget is not None:
+            self.plan = plan_ranks(self, memory_budget, self.comm)
+            self.plan.require(1)
+        if is_auto and self.plan is not None:
+            share = self.num_batches if self.prefetch == 0 else -(-self.num_batches // BULKS_PER_EPOCH)
+            return self._share.rounded(max(min(self.plan.bulk_size, share), 1))
+        size = self._share.rounded(require_int("bulk_size", bulk_size, minimum=1))
+        if self.plan is not None:
+            self.plan.require(min(size, self._share.rounded(max(self.num_batches, 1))))
+        return size
+
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         start = time.perf_counter()
@@ -318,9 +415,35 @@ class BulkLoader:
         self.seconds[phase] += time.perf_counter() - start
 
 
-class _Item(NamedTuple):
-    """A completed batch, and whether it is the first of a bulk."""
+class _Part(NamedTuple):
+    """What this rank has of a bulk, or of a part of one: of so many batches from the first one on."""
 
-    batch_id: int
+    bulk: BulkSample
+    first: int
+    batches: int
+
+
+class _Item(NamedTuple):
+    """A completed batch, the number of the next step's first batch, and whether it is the first of a bulk."""
+
+    next_batch: int
     begins_bulk: bool
     batch: Any
+
+
+class _Work(NamedTuple):
+    """What minibatches are completed with."""
+
+    positions: NDArray[np.int64]
+    complete: _Complete
+    features: FeatureSource | None
+    lockstep: Lockstep[Any] | None = None
+
+    def go_on(self) -> None:
+        """Wait for the other ranks, where features are gathered together."""
+        if self.lockstep is not None:
+            self.lockstep.go_on()
+
+
+def _lockstep(comm: Communicator | None) -> Lockstep[Any] | None:
+    return None if comm is None else Lockstep(comm)

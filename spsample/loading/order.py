@@ -10,6 +10,7 @@ import numpy as np
 
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.arguments import require_word
+from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
 from spsample.store.validation import as_array, require_int
 
@@ -60,13 +61,14 @@ def digest_of(seeds: NDArray[np.int64]) -> str:
 
 def identity(loader: BulkLoader) -> dict[str, Any]:
     """What decides the batches of an epoch; of the graph its digest where it is known, else its size and weighting."""
-    operand = loader.graph.operand(loader.backend)
+    graph: Any = loader.graph
+    facts: Any = graph if isinstance(graph, SharedGraph) else graph.operand(loader.backend)
     return {
         "law_version": keys.LAW_VERSION,
         "sampler": repr(loader.sampler),
         "num_nodes": loader.graph.num_nodes,
-        "num_edges": operand.num_edges,
-        "weighting": operand.weighting,
+        "num_edges": facts.num_edges,
+        "weighting": facts.weighting,
         "graph_digest": getattr(loader.graph, "digest", None),
         "num_seeds": len(loader.seeds),
         "seeds_sha256": loader.seeds_sha256,

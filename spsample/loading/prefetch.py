@@ -5,17 +5,32 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Generator
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 
-__all__ = ["Pipeline", "Stage"]
+__all__ = ["Pipeline", "Source", "Stage"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+LONGEST_GOODBYE = 10.0
+"""Seconds that a pipeline which does not wait for its threads gives them when it is garbage, or Python exits."""
+
+
+class Source(Protocol[T_co]):
+    """A generator, or what is used as one."""
+
+    def __next__(self) -> T_co:
+        """The next item."""
+        ...
+
+    def close(self) -> None:
+        """Make no more."""
+        ...
 
 
 class _End:
@@ -54,7 +69,7 @@ class Stage(Generic[T]):
     the consumer, as it is and with its traceback. Made by `Pipeline.stage`.
     """
 
-    def __init__(self, source: Generator[T, None, None], ahead: int, name: str) -> None:
+    def __init__(self, source: Source[T], ahead: int, name: str) -> None:
         self._channel = _Channel(ahead)
         self._thread = threading.Thread(
             target=_work, args=(source, self._channel, get_num_threads()), name=f"spsample {name}", daemon=True
@@ -85,16 +100,16 @@ class Stage(Generic[T]):
         """Begin nothing more. What is under way is finished; see `join`."""
         self._channel.close()
 
-    def join(self) -> None:
-        """Wait for the thread to end, after `close`.
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the thread to end, after `close`; at most so long.
 
         The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
         lock that it does not hold.
         """
         if self._channel.process != os.getpid() or self._thread is threading.current_thread():
             return
-        self._channel.ended.wait()
-        self._thread.join()
+        if self._channel.ended.wait(seconds):
+            self._thread.join()
 
 
 class Pipeline:
@@ -102,6 +117,12 @@ class Pipeline:
 
     They end when the `with` block is left, when the pipeline is garbage, or when the interpreter exits, whichever comes
     first; no thread is left behind.
+
+    Parameters
+    ----------
+    waits
+        Whether leaving the `with` block waits for the threads. Threads that communicate end once those of the other
+        ranks do: whoever leaves must be free to tell them, so that it waits later, by `join`.
 
     Examples
     --------
@@ -115,11 +136,12 @@ class Pipeline:
     4
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, waits: bool = True) -> None:
         self._stages: list[Stage[Any]] = []
-        self._finalizer = weakref.finalize(self, _end, self._stages)
+        self._waits = waits
+        self._finalizer = weakref.finalize(self, _end, self._stages, None if waits else LONGEST_GOODBYE)
 
-    def stage(self, source: Generator[T, None, None], ahead: int, name: str) -> Stage[T]:
+    def stage(self, source: Source[T], ahead: int, name: str) -> Stage[T]:
         """A thread that runs through `source`."""
         stage = Stage(source, ahead, name)
         self._stages.append(stage)
@@ -133,20 +155,32 @@ class Pipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End all stages."""
-        self._finalizer()
+        if self._waits:
+            self._finalizer()
+        else:
+            _close(self._stages)
+
+    def join(self) -> None:
+        """End all stages, and wait for them as long as it takes."""
+        _end(self._stages, None)
 
 
-def _end(stages: list[Stage[Any]]) -> None:
+def _close(stages: list[Stage[Any]]) -> None:
+    """Tell all to end."""
+    for stage in stages:
+        stage.close()
+
+
+def _end(stages: list[Stage[Any]], seconds: float | None) -> None:
     """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end.
 
     A Ctrl-C that comes meanwhile is kept until they have ended: a thread must not be in a kernel when Python exits.
     """
-    for stage in stages:
-        stage.close()
+    _close(stages)
     interrupt: KeyboardInterrupt | None = None
     while stages:
         try:
-            stages[0].join()
+            stages[0].join(seconds)
             stages.pop(0)
         except KeyboardInterrupt as error:
             interrupt = error
@@ -154,7 +188,7 @@ def _end(stages: list[Stage[Any]]) -> None:
         raise interrupt
 
 
-def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -> None:
+def _work(source: Source[Any], channel: _Channel, threads: int) -> None:
     """Run through the source until it ends or the channel is closed; what the thread runs."""
     end = _End()
     try:
@@ -162,6 +196,7 @@ def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -
         while True:
             channel.places.get()
             if channel.is_closed:
+                end = _End(BackendError("this pass over the batches was left"))
                 break
             channel.items.put(next(source))
     except StopIteration:
@@ -169,6 +204,6 @@ def _work(source: Generator[Any, None, None], channel: _Channel, threads: int) -
     except BaseException as error:  # whatever it is, it belongs to the consumer
         end = _End(error)
     finally:
+        channel.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
         source.close()
-        channel.items.put(end)
         channel.ended.set()

@@ -59,10 +59,9 @@ class PygLoader:
         """`BulkLoader.load_state_dict`."""
         self.loader.load_state_dict(state)
 
-    def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64]) -> Any:
-        completion, data = self.loader.completion, minibatch.to_pyg()
-        vertices = minibatch.src_nodes
-        x, y = completion.x_of(vertices), completion.y_of(vertices)
+    def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Any:
+        data = minibatch.to_pyg()
+        y = self.loader.completion.y_of(minibatch.src_nodes)
         if x is not None:
             data.x = self._torch.from_numpy(x)
         if y is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends import get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import CapacityError, InputError
@@ -318,7 +319,8 @@ def bulk_sample(  # the public face: design, section 5
         first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
         require_choice("duplicates", duplicates, ("merge", "error"))
         edge_ids = require_bool("edge_ids", edge_ids)
-        A = graph.operand(backend)
+        backend = None if backend is None else get_backend(backend).name
+    A = graph.operand(backend)
     options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     try:

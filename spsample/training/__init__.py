@@ -18,6 +18,7 @@ from spsample.training.journal import Journal, TensorBoard
 from spsample.training.models import GNN, ModelConfig, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.presets import Preset, preset_for
+from spsample.training.rank_summary import RankSummary, rank_summary
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.settings import TrainConfig
 from spsample.training.trainer import Trainer
@@ -34,6 +35,7 @@ __all__ = [
     "Journal",
     "ModelConfig",
     "Preset",
+    "RankSummary",
     "SAGEConv",
     "TensorBoard",
     "TrainConfig",
@@ -45,6 +47,7 @@ __all__ = [
     "plot_curves",
     "plot_phases",
     "preset_for",
+    "rank_summary",
     "read_checkpoint",
     "register_model",
     "sampled_logits",

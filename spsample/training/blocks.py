@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,9 @@ from torch.nn import functional
 
 from spsample.errors import InputError
 from spsample.sampling import GraphSAGE
+from spsample.sampling.sharing import SharedGraph
+from spsample.sparse import RowSelector, derive_key
+from spsample.sparse.keys import SAMPLING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +89,7 @@ class Block:
         and the same call on every device.
         """
         if len(self.indices) == 0:
-            return h.new_zeros((self.num_dst, h.shape[1]))
+            return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
         return functional.embedding_bag(
             self.indices,
             h,
@@ -118,6 +122,8 @@ def value_block(adj: Any) -> Block:
 class BlockMaker:
     """Make blocks of sampled layers that all estimate the mean over the neighbours, with the degrees beside it.
 
+    Making one on a distributed graph is collective: every rank keeps the degrees of all vertices, 4 bytes each.
+
     Parameters
     ----------
     graph
@@ -136,9 +142,15 @@ class BlockMaker:
     (tensor([0.5000, 0.5000, 1.0000]), tensor([3., 1.]))
     """
 
-    def __init__(self, graph: Graph, sampler: Sampler) -> None:
-        self._degrees = row_totals(graph)
+    def __init__(self, graph: Any, sampler: Sampler) -> None:
+        self._degrees = row_totals_on_ranks(graph) if isinstance(graph, SharedGraph) else row_totals(graph)
         self._make = _MAKERS[aggregation_for(sampler)]
+
+    def whole_rows(self) -> BlockMaker:
+        """The same for whole rows, of which the mean is taken."""
+        other = copy.copy(self)
+        other._make = mean_block
+        return other
 
     def __call__(self, layer: Any) -> Block:
         """Return the block of one of ``minibatch.layers``."""
@@ -159,6 +171,36 @@ def row_totals(graph: Graph) -> NDArray[np.float32]:
         degrees = graph.in_degrees()
         return (np.minimum(degrees, 1) if graph.weighting == "row" else degrees).astype(np.float32)
     return _row_sums(graph.indptr, graph.data).astype(np.float32)
+
+
+def row_totals_on_ranks(graph: SharedGraph) -> NDArray[np.float32]:
+    """Return the same on every rank of a distributed graph; each asks for a range of the rows. Collective."""
+    comm, n = graph.comm, graph.num_nodes
+    bounds = np.arange(comm.size + 1) * n // comm.size
+    parts = []
+    for first in range(0, -(-n // comm.size) + 1, _ROWS_AT_ONCE):
+        low = np.minimum(bounds[:-1] + first, bounds[1:])
+        high = np.minimum(low + _ROWS_AT_ONCE, bounds[1:])
+        parts.append(_totals_of(graph, int(low[comm.rank]), int(high[comm.rank])))
+    totals = np.concatenate(parts)
+    return comm.all_gather_v(totals, np.diff(bounds), phase="set-up")
+
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def _totals_of(graph: SharedGraph, first: int, end: int) -> NDArray[np.float32]:
+    """Of the rows of a range of vertices; collective, each rank with a range of its own."""
+    A = graph.operand()
+    ids = np.arange(first, end, dtype=A.index_dtype)
+    Q = RowSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
+    key = derive_key(0, 0, SAMPLING)
+    with graph.sampling():
+        if A.weighting != "weighted":
+            counts = A.row_totals(Q).counts
+            return (np.minimum(counts, 1) if A.weighting == "row" else counts).astype(np.float32)
+        layer = GraphSAGE([-1]).run(A, Q, key, False)[0]
+    return _row_sums(layer.indptr, layer.data).astype(np.float32)  # type: ignore[arg-type]  # weighted: there are data
 
 
 _MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}

@@ -130,7 +130,7 @@ class GATConv(nn.Module):
         """Return the targets' next features."""
         from torch_geometric.utils import softmax
 
-        z = self.linear(h).view(len(h), self.heads, -1)
+        z = self.linear(h).unflatten(1, (self.heads, -1))  # of 0 rows, too
         targets = torch.arange(block.num_dst, device=h.device)
         rows, sources = torch.cat([block.rows, targets]), torch.cat([block.indices, targets])
         # index_select: its gradient is added up in one order, whatever the number of threads

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spsample.store import Graph
     from spsample.training.models import GNN
 
-__all__ = ["full_logits", "sampled_logits"]
+__all__ = ["bytes_per_edge", "evaluating", "full_logits", "sampled_logits"]
 
 _Read = Callable[["NDArray[Any]"], "Tensor"]
 
@@ -77,7 +77,7 @@ def full_logits(
     (300, 4)
     """
     budget = require_bytes("memory_budget", memory_budget)
-    with _evaluating(model), _activations(activations) as new:
+    with evaluating(model), _activations(activations) as new:
         return _layer_by_layer(model, graph, features, budget, new)
 
 
@@ -128,7 +128,7 @@ def sampled_logits(
         backend=backend,
     )
     parts = []
-    with _evaluating(model):
+    with evaluating(model):
         for batch in loader:
             logits = model(torch.from_numpy(batch.x), [blocks(layer) for layer in batch.layers])
             parts.append(logits.numpy()[batch.minibatch.seed_inverse])
@@ -136,7 +136,7 @@ def sampled_logits(
 
 
 @contextmanager
-def _evaluating(model: GNN) -> Iterator[None]:
+def evaluating(model: GNN) -> Iterator[None]:
     """Evaluation mode, without gradients."""
     was_training = model.training
     model.eval()
@@ -158,7 +158,7 @@ def _layer_by_layer(
     width, result = features.dim, np.empty((0, 0), dtype=np.float32)
     for number, conv in enumerate(model.convs):
         decoder = model.decoder if number == last else torch.nn.Identity()
-        limit = budget // _bytes_per_edge(width, model.encoder, conv, decoder)
+        limit = budget // bytes_per_edge(width, model.encoder, conv, decoder)
         for start, stop in _chunks(graph, limit):
             ids = np.arange(start, stop)
             layer = bulk_sample(graph, ids, whole_rows, batch_size=len(ids))[0].layers[0]
@@ -174,7 +174,7 @@ def _reader(h: NDArray[np.float32]) -> _Read:
     return lambda ids: torch.from_numpy(h[ids])
 
 
-def _bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
+def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
     """Bound for an edge and its source: ids and values, and eight rows of the widest matrix that is in use."""
     widest = max([width, *(max(p.shape) for module in modules for p in module.parameters())])
     return 40 + 8 * 4 * widest

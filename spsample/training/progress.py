@@ -46,6 +46,8 @@ class Progress:
         The epoch under way, from 0.
     step
         Optimisation steps so far, in all epochs.
+    next_batch
+        Of the epoch under way: batches of all ranks that are trained on.
     loss_sum, num_seeds
         Of the epoch under way: the losses' sum over its seeds so far, and their number.
     history
@@ -56,14 +58,16 @@ class Progress:
 
     epoch: int = 0
     step: int = 0
+    next_batch: int = 0
     loss_sum: float = 0.0
     num_seeds: int = 0
     history: list[EpochRecord] = field(default_factory=list)
     best: Best = field(default_factory=Best)
 
-    def add_step(self, loss: float, num_seeds: int) -> None:
-        """Take note of a step."""
+    def add_step(self, loss: float, num_seeds: int, num_batches: int = 1) -> None:
+        """Take note of a step, with a batch on each of so many ranks."""
         self.step += 1
+        self.next_batch += num_batches
         self.loss_sum += loss * num_seeds
         self.num_seeds += num_seeds
 
@@ -71,11 +75,12 @@ class Progress:
         """Take note of an epoch that is over, and begin the next one."""
         self.history.append(record)
         self.epoch += 1
+        self.next_batch = 0
         self.loss_sum, self.num_seeds = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything, as plain values and tensors."""
-        fields = {name: getattr(self, name) for name in ("epoch", "step", "loss_sum", "num_seeds")}
+        fields = {name: getattr(self, name) for name in ("epoch", "step", "next_batch", "loss_sum", "num_seeds")}
         return {**fields, "history": [asdict(record) for record in self.history], "best": dict(vars(self.best))}
 
     @classmethod

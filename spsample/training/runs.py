@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.distributed.ranks import failing_together, from_first
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.store.files import whole_file
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
@@ -125,18 +126,30 @@ class RunFolder:
     def fit(self, trainer: Trainer, recording: Recording) -> TrainResult:
         """Train, from the checkpoint on where there is one, and write results and figures.
 
+        On several ranks rank 0 alone reads and writes, so that the others need not see the folder.
+
         Raises
         ------
         DataError, InputError
             If the checkpoint is damaged, or of other settings.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        trainer.callbacks += self._callbacks(recording)
-        if self._checkpoint.is_file():
-            trainer.load_state_dict(read_checkpoint(self._checkpoint))
+        writes = trainer.comm.rank == 0
+        with failing_together(trainer.comm):
+            if writes:
+                self.path.mkdir(parents=True, exist_ok=True)
+                trainer.callbacks += self._callbacks(recording)
+        state = from_first(trainer.comm, self._state)
+        if state is not None:
+            trainer.load_state_dict(state)
         result = trainer.fit()
-        self.finish([result])
+        with failing_together(trainer.comm):
+            if writes:
+                self.finish([result])
         return result
+
+    def _state(self) -> dict[str, Any] | None:
+        """That of the checkpoint."""
+        return read_checkpoint(self._checkpoint) if self._checkpoint.is_file() else None
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,24 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.distributed import ProcessGrid, ReplicatedGraph
+from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
 from spsample.features import FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
+from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
+from spsample.sparse.units import require_bytes
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
-from spsample.training.models import ModelConfig, build_model
+from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
 from spsample.training.progress import Progress
+from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
+from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
 
 if TYPE_CHECKING:
@@ -45,6 +53,11 @@ class Trainer:
     Layer-wise samplers work on the row-normalised graph, so that their values estimate the mean over the
     neighbours, which GraphSAGE takes of the entries it sampled.
 
+    Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
+    takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
+    DDP where torch.distributed runs and through the graph's communicator elsewhere. Weights begin as rank 0 drew them.
+    Dropout then depends on the batch, not on the rank. What one rank fails with all raise.
+
     Parameters
     ----------
     dataset
@@ -57,7 +70,13 @@ class Trainer:
     config
         Settings of the optimisation and the evaluation.
     callbacks
-        Called in this order after steps and epochs, see `Callback`.
+        Called in this order after steps and epochs, see `Callback`. Each rank calls its own: one that writes files
+        belongs to rank 0 alone.
+
+    Attributes
+    ----------
+    comm
+        The ranks.
 
     Raises
     ------
@@ -85,18 +104,20 @@ class Trainer:
     ) -> None:
         _check_sampler(sampler)
         require_choice("metric", dataset.metric, sorted(METRICS))
+        self.comm = comm_of(dataset.graph)
         self.features = _feature_source(dataset)
         self.dataset = dataset
         self.sampler = sampler
         self.config = config
         self.callbacks = list(callbacks)
-        self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
+        self.graph = dataset.graph if aggregation_for(sampler) == "mean" else _row_normalised(dataset.graph)
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
         self._rng_state: torch.Tensor | None = None
-        with self._random():
-            self.model = build_model(self.features.dim, _num_outputs(dataset), len(sampler.sizes), model)
+        self.model = first_ranks_model(self.comm, lambda: self._built(model))
+        self.gradients = gradients_for(self.model, self.comm)
+        self._rows = ProcessGrid(self.comm) if isinstance(dataset.graph, SharedGraph) else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
         self.progress = Progress()
@@ -116,12 +137,12 @@ class Trainer:
         Called again after an exception of a callback, or Ctrl-C, it goes on with the next batch.
         """
         progress = self.progress
-        place = {"epoch": progress.epoch, "next_batch": progress.step - progress.epoch * len(self.loader)}
+        next_batch = min(progress.next_batch, self.loader.num_batches)
+        place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
         with self._random():
             try:
-                for callback in self.callbacks:
-                    callback.on_start(self)
+                self._tell(lambda callback: callback.on_start(self))
                 while not self.is_over:
                     self._epoch()
             except BaseException:
@@ -129,8 +150,7 @@ class Trainer:
                 raise
         self.model.load_state_dict(self.progress.best.weights)
         result = self._result()
-        for callback in self.callbacks:
-            callback.on_end(self, result)
+        self._tell(lambda callback: callback.on_end(self, result))
         return result
 
     @property
@@ -200,31 +220,48 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
-        progress = self.progress
-        for batch in self.loader:
+        progress, batches = self.progress, iter(self.loader)
+        while True:
+            with failing_together(self.comm):
+                batch = next(batches, None)
+                computed = None if batch is None else self._computed(batch)
+            if computed is None:
+                break
             with self._timed("training"):
-                loss = self._step(batch)
-            progress.add_step(loss, len(batch.seeds))
-            for callback in self.callbacks:
-                callback.on_step(self, loss)
+                loss = self._update(*computed)
+            progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
+            self._tell(partial(_on_step, self, loss.mean))
         record = self._record()
         if record.val is not None:
             progress.best.consider(record.epoch, record.val, self.model)
         self.schedule.epoch_over(record.val)
         progress.close_epoch(record)
-        for callback in self.callbacks:
-            callback.on_epoch(self, record)
+        self._tell(lambda callback: callback.on_epoch(self, record))
 
-    def _step(self, batch: Batch) -> float:
-        """Take one optimisation step; return the mean loss over the seeds before it."""
-        logits = self.model(torch.from_numpy(batch.x), [self.blocks(layer) for layer in batch.layers])
-        loss = _loss(logits, self.dataset.y[batch.seeds])
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+    def _tell(self, call: Callable[[Callback], None]) -> None:
+        """Call the callbacks."""
+        with failing_together(self.comm):
+            for callback in self.callbacks:
+                call(callback)
+
+    def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
+        """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
+        with self._timed("training"):
+            if self.comm.size > 1:
+                torch.manual_seed(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
+            self.optimizer.zero_grad()
+            logits = self.gradients.model(torch.from_numpy(batch.x), [self.blocks(layer) for layer in batch.layers])
+            loss = _loss(logits, self.dataset.y[batch.seeds])
+            self.gradients.prepare(loss)
+            return loss, len(batch.seeds)
+
+    def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
+        step = self.gradients.finish(loss, num_seeds)
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
-        return loss.item()
+        return step
 
     def _record(self) -> EpochRecord:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
@@ -267,6 +304,8 @@ class Trainer:
         )
 
     def _logits(self, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        if self._rows is not None:
+            return self._logits_on_ranks(kind, ids, self._rows)
         if kind == "full":
             budget = self.config.evaluation_memory
             return full_logits(self.model, self.dataset.graph, self.features, memory_budget=budget)[ids]
@@ -281,6 +320,25 @@ class Trainer:
             random_seed=self.config.random_seed,
             backend=self.config.backend,
         )
+
+    def _logits_on_ranks(self, kind: str, ids: NDArray[np.int64], rows: ProcessGrid) -> NDArray[np.float32]:
+        """The same on every rank, each of which computes its share."""
+        if kind == "full":
+            budget = require_bytes("evaluation_memory", self.config.evaluation_memory)
+            graph, whole_rows = self.dataset.graph, self.blocks.whole_rows()
+            return full_logits_on_ranks(self.model, graph, self.features, whole_rows, rows, budget).gather(ids)
+        loader = BulkLoader(
+            self.graph,
+            ids,
+            self.test_sampler,
+            batch_size=self.config.batch_size,
+            prefetch=0,
+            features=self.features,
+            shuffle=False,
+            random_seed=self.config.random_seed,
+            backend=self.config.backend,
+        )
+        return sampled_logits_on_ranks(self.model, loader, self.blocks)
 
     def _result(self) -> TrainResult:
         return TrainResult(
@@ -299,6 +357,10 @@ class Trainer:
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
+
+    def _built(self, model: ModelConfig) -> GNN:
+        with self._random():
+            return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
 
     def _make_loader(self) -> BulkLoader:
         return BulkLoader(
@@ -345,6 +407,10 @@ class Trainer:
         self._seconds[phase] += time.perf_counter() - start
 
 
+def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
+    callback.on_step(trainer, loss)
+
+
 def _check_sampler(sampler: Sampler) -> None:
     if not sampler.include_targets:
         raise InputError(
@@ -378,7 +444,22 @@ def _kind(config: TrainConfig) -> str:
     return "sampled" if config.evaluation == "sampled" else "full"
 
 
+def _row_normalised(graph: Any) -> Any:
+    """The graph with rows that sum to 1, on the same ranks."""
+    if isinstance(graph, ReplicatedGraph):
+        return ReplicatedGraph(graph.graph.normalized("row"), graph.comm)
+    return graph.normalized("row")
+
+
+def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
+    """Of torch's generator, for one batch."""
+    told = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
+    return int.from_bytes(sha256(told).digest()[:7], "little")
+
+
 def _loss(logits: torch.Tensor, y: NDArray[Any]) -> torch.Tensor:
+    if len(y) == 0:  # of a rank without seeds: no gradient, but one of each parameter
+        return logits.sum() * 0.0
     if y.ndim == 2:
         return functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(y.astype(np.float32)))
     return functional.cross_entropy(logits, torch.from_numpy(y))

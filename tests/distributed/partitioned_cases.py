@@ -83,3 +83,12 @@ def gathered(per_rank: list[dict[int, Any]]) -> dict[int, Any]:
 
 def divisors(p: int) -> list[int]:
     return [c for c in range(1, p + 1) if p % c == 0]
+
+
+def same_batches(got: dict[int, list[Any]], want: dict[int, list[Any]]) -> None:
+    """The same batches in all their bits."""
+    assert got.keys() == want.keys()
+    for i in want:
+        for mine, other in zip(got[i], want[i], strict=True):
+            np.testing.assert_array_equal(mine, other)
+            assert mine.dtype == other.dtype

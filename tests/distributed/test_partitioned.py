@@ -3,38 +3,83 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
-from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered
+from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered, same_batches
 
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed.algorithms import ALGORITHMS
+from spsample.errors import InputError
 
 TIMEOUT = 60
+RANKS = [1, 2, 3, 4, 6, 8]
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
-@pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("p", [1, 2, 3, 4, 6])
-def test_partitioned_equals_local(graph, sampler, p):
+def covering():
+    """Every algorithm, graph and sampler together, each with two numbers of ranks and with edge ids or without."""
+    for (a, algorithm), (g, graph), (s, sampler) in product(
+        enumerate(ALGORITHMS), enumerate(GRAPHS), enumerate(SAMPLERS)
+    ):
+        n = a + g + s
+        for p in (RANKS[n % 6], RANKS[(n + 3) % 6]):
+            yield pytest.param(algorithm, graph, sampler, p, n % 2 == 0, id=f"{algorithm}-{graph}-{sampler!r}-{p}")
+
+
+def sampled(A, sampler, seeds, arguments, comm, *, c, partition=None, hubs=None, algorithm="column"):
+    grid = ProcessGrid(comm, c)
+    parts = PartitionedGraph.from_graph(A, grid, partition=partition, replicate_hubs=hubs, algorithm=algorithm)
+    return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
+
+
+@pytest.mark.parametrize(("algorithm", "graph", "sampler", "p", "edge_ids"), list(covering()))
+def test_partitioned_equals_local(algorithm, graph, sampler, p, edge_ids):
     A = GRAPHS[graph]()
     seeds = np.random.default_rng(1).integers(0, A.num_nodes, 100)
-    arguments = {"batch_size": 9, "random_seed": 5, "epoch": 2, "first_batch": 3, "edge_ids": True}
-    if getattr(sampler, "weighted", None) and A.weighting == "unweighted":
-        pytest.skip("needs weights")
+    arguments = {"batch_size": 9, "random_seed": 5, "epoch": 2, "first_batch": 3, "edge_ids": edge_ids}
     want = batches_of(sp.bulk_sample(A, seeds, sampler, **arguments))
-
-    def body(comm, c, partition, hubs):
-        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, c), partition=partition, replicate_hubs=hubs)
-        return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
-
+    body = partial(sampled, A, sampler, seeds, arguments, algorithm=algorithm)
     for c in divisors(p):
         for partition, hubs in ((None, None), (np.random.default_rng(0).integers(0, p // c, A.num_nodes), 1500)):
-            got = gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT))
-            assert got.keys() == want.keys()
-            for i in want:
-                for mine, other in zip(got[i], want[i], strict=True):
-                    np.testing.assert_array_equal(mine, other)
-                    assert mine.dtype == other.dtype
+            same_batches(gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT)), want)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
+@pytest.mark.parametrize("num_seeds", [0, 1, 3])
+def test_ranks_without_batches(algorithm, sampler, num_seeds):
+    A = GRAPHS["weighted"]()
+    arguments = {"batch_size": 1, "random_seed": 5}
+    want = batches_of(sp.bulk_sample(A, np.arange(num_seeds), sampler, **arguments))
+    body = partial(sampled, A, sampler, np.arange(num_seeds), arguments, algorithm=algorithm)
+    for c in divisors(8):
+        same_batches(gathered(run_threads(8, partial(body, c=c), TIMEOUT)), want)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
+@pytest.mark.parametrize("c", [1, 2, 4])
+def test_a_rank_that_fails_fails_on_all(algorithm, sampler, c, monkeypatch):
+    A = GRAPHS["plain"]()
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, c), algorithm=algorithm)
+        operand = parts.operand()
+        if comm.rank == 2:
+            operand.parts.block.matrix = None  # its memory is gone
+        with pytest.raises(Exception, match="rank 2"):
+            sp.bulk_sample(parts, np.arange(20), sampler, batch_size=2)
+        return True
+
+    assert all(run_threads(4, body, TIMEOUT))
+
+
+def test_an_algorithm_that_there_is_not():
+    def body(comm):
+        return PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm), algorithm="rows")
+
+    with pytest.raises(InputError, match="stages-split"):
+        run_threads(2, body, TIMEOUT)

@@ -1,0 +1,300 @@
+"""`spsample plan --ranks P`: what a job takes on a cluster, for each replication."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from spsample.distributed.cluster import ClusterPlan, GridPlan, Job
+    from spsample.distributed.pilot import Pilot
+    from spsample.sampling import Sampler
+    from spsample.store import Graph
+
+__all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_without_ranks", "show_cluster", "write_facts"]
+
+_PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
+MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
+KINDS = ("rmat", "planted")
+
+
+def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
+    return typer.Option(help=help_, rich_help_panel=panel, **more)
+
+
+Ranks = Annotated[int | None, _option("Plan for so many ranks, p, instead of this machine.")]
+Replication = Annotated[str, _option("c, a divisor of the ranks, or all of them.")]
+MemoryPerRank = Annotated[str, _option("Of a GPU or a process, as in 40GB.")]
+LinksName = Annotated[str, _option("Of the network: perlmutter, ethernet or shared-memory.")]
+Alpha = Annotated[str | None, _option("Another latency between nodes, as in 2us.")]
+Bandwidth = Annotated[str | None, _option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")]
+RanksPerNode = Annotated[int | None, _option("By default what is usual with the links.")]
+ThreadsPerRank = Annotated[int, _option("Each has scratch of its own.")]
+AlgorithmName = Annotated[str, _option("column, stages, stages-split or oblivious.")]
+ReplicateHubs = Annotated[str | None, _option("Memory for hub rows that every rank holds, as in 256MiB.")]
+ModelSize = Annotated[str | None, _option("Of the gradients, as in 4MB; by default none are averaged.")]
+FeatureBytes = Annotated[int | None, _option("Of a vertex; by default 4 for each of the data set's features.")]
+Like = Annotated[str | None, _option("rmat or planted, instead of a data set.", _SIZE_PANEL)]
+NumNodes = Annotated[int | None, _option("Its vertices.", _SIZE_PANEL)]
+AverageDegree = Annotated[float | None, _option("Its edges over its vertices.", _SIZE_PANEL)]
+NumSeeds = Annotated[int | None, _option("Seeds of an epoch; by default all vertices.", _SIZE_PANEL)]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What is typed about the cluster and the job."""
+
+    ranks: int
+    replication: str
+    memory_per_rank: str
+    links: str
+    alpha: str | None
+    bandwidth: str | None
+    ranks_per_node: int | None
+    threads: int
+    algorithm: str
+    replicate_hubs: str | None
+    model_size: str | None
+    edge_ids: bool
+    prefetch: int
+
+
+@dataclass(frozen=True)
+class GraphSize:
+    """What is typed about a graph that is not here."""
+
+    like: str | None
+    num_nodes: int | None
+    average_degree: float | None
+    num_seeds: int | None
+
+    def require_unused(self) -> None:
+        """Refuse sizes where a data set is given."""
+        for name, value in vars(self).items():
+            if value is not None:
+                option = "--" + name.replace("_", "-")
+                raise InputError(argument=option, given=f"{value} with a data set", expected="--like, and no data set")
+
+    def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
+        """Sampled on a smaller graph of the kind."""
+        from spsample.distributed.pilot import scaled_pilot
+
+        n, degree = self._require_sizes()
+        return scaled_pilot(
+            smaller_graph(self.like or "", n, degree),
+            sampler,
+            num_nodes=n,
+            num_edges=round(n * degree),
+            num_seeds=n if self.num_seeds is None else self.num_seeds,
+            batch_size=batch_size,
+            feature_bytes=feature_bytes,
+        )
+
+    def _require_sizes(self) -> tuple[int, float]:
+        if self.like not in KINDS:
+            raise InputError(argument="--like", given=repr(self.like), expected="one of " + ", ".join(KINDS))
+        if self.num_nodes is None or self.average_degree is None:
+            missing = "--num-nodes" if self.num_nodes is None else "--average-degree"
+            raise InputError(argument=missing, given=f"none with --like {self.like}", expected="a number")
+        if not (self.num_nodes >= 1 and 0 < self.average_degree < self.num_nodes):
+            given = f"{self.average_degree:g} for {self.num_nodes} vertices"
+            raise InputError(argument="--average-degree", given=given, expected="more than 0, less than the vertices")
+        return self.num_nodes, self.average_degree
+
+
+def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
+    """A graph of the kind that is sampled instead of one of so many vertices."""
+    from spsample.data import load_dataset
+
+    scale = smaller_scale(num_nodes, average_degree)
+    if kind == "planted":
+        return load_dataset(f"planted:{min(2**scale, num_nodes)},{max(round(average_degree), 1)}").graph
+    wanted = average_degree / 2  # each pair is an edge either way
+    graph = load_dataset(f"rmat:{scale},{max(round(wanted), 1)}").graph
+    lost = graph.num_edges / (2 * max(round(wanted), 1) * graph.num_nodes)  # to repeated pairs
+    return load_dataset(f"rmat:{scale},{max(round(wanted / lost), 1)}").graph
+
+
+def smaller_scale(num_nodes: int, average_degree: float) -> int:
+    """Two to this power are its vertices: so many that it has some four million edges, at most 2^18.
+
+    Examples
+    --------
+    >>> smaller_scale(10**8, 29), smaller_scale(5000, 15)
+    (17, 12)
+    """
+    scale = LEAST_SMALL_SCALE
+    while scale < MOST_SMALL_SCALE and 2 ** (scale + 1) * average_degree <= MOST_SMALL_ENTRIES:
+        scale += 1
+    return max(min(scale, num_nodes.bit_length() - 1), 1)
+
+
+def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> tuple[ClusterPlan, dict[str, Any]]:
+    """The plan, and the same for JSON."""
+    from spsample.distributed.cluster import Cluster, as_dict, plan_cluster
+    from spsample.distributed.links import links_named, require_ranks_per_node
+    from spsample.sparse.checks import require_int
+    from spsample.sparse.units import require_bytes
+
+    links = links_named(options.links, options.alpha, options.bandwidth)
+    cluster = Cluster(
+        ranks=options.ranks,
+        memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
+        links=links,
+        ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
+        threads=require_int("threads_per_rank", options.threads, minimum=1),
+    )
+    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.replication))
+    profile = pilot.profile
+    facts = {
+        "source": source,
+        "sampler": repr(pilot.sampler),
+        "num_nodes": profile.num_nodes,
+        "num_edges": profile.num_edges,
+        "feature_bytes": profile.feature_bytes,
+        "batch_size": pilot.batch_size,
+        "num_batches": pilot.num_batches,
+        "pilot_batches": len(pilot.bulk),
+        "pilot_seconds": pilot.seconds,
+        "pilot_scale": pilot.scale,
+        **as_dict(made),
+    }
+    return made, facts
+
+
+def _job(options: ClusterOptions) -> Job:
+    from spsample.distributed.cluster import Job
+    from spsample.distributed.model import require_algorithm
+    from spsample.sparse.units import require_bytes
+
+    sizes = [
+        0 if text is None else require_bytes(name, text)
+        for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
+    ]
+    algorithm = require_algorithm(options.algorithm)
+    return Job(algorithm, sizes[0], sizes[1], edge_ids=options.edge_ids, prefetch=options.prefetch)
+
+
+def _replication(text: str) -> int | None:
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(argument="replication", given=repr(text), expected="a divisor of the ranks, or all") from None
+
+
+def write_facts(path: str, facts: dict[str, Any]) -> None:
+    """Write a plan as JSON."""
+    from spsample.store.files import whole_file
+
+    with whole_file(Path(path)) as file:
+        file.write((json.dumps(facts, indent=2) + "\n").encode())
+
+
+def show_cluster(made: ClusterPlan, facts: dict[str, Any]) -> None:
+    """Print the plan: a line per replication, phases of those that fit, and what to take."""
+    from rich.console import Console
+
+    console = Console()
+    for line in _heading(made, facts):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(_grids(made))
+    for grid in made.grids:
+        if not grid.fits:
+            line = f"c = {grid.shape.replication} does not fit: {grid.refusal}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if made.left_out:
+        console.print(f"not planned, too large a table: c = {', '.join(map(str, made.left_out))}", highlight=False)
+    if any(grid.fits for grid in made.grids):
+        console.print(_phases(made))
+    best = made.recommended  # raises where none fits, which is the last word then
+    console.print(
+        f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
+        f"{_seconds(best.seconds)} of communication an epoch",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
+    from spsample.sparse.units import format_bytes
+
+    cluster = made.cluster
+    scaled = f", each standing for 1/{facts['pilot_scale']:.0f} of one" if facts["pilot_scale"] != 1 else ""
+    nodes = -(-cluster.ranks // cluster.ranks_per_node)
+    return [
+        f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, features of "
+        f"{facts['feature_bytes']:,} bytes; {facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds, "
+        f"{facts['sampler']}",
+        f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes:,} "
+        f"{'node' if nodes == 1 else 'nodes'}, {cluster.links.name} links, algorithm {made.job.algorithm}",
+        f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
+    ]
+
+
+def _grids(made: ClusterPlan) -> Any:
+    from rich.table import Table
+
+    from spsample.sparse.units import format_bytes
+
+    table = Table(title="replication")
+    for name in ("c", "grid", *made.grids[0].memory, "memory per rank", "largest k", "k", "an epoch"):
+        table.add_column(name, justify="right")
+    for grid in made.grids:
+        parts = [format_bytes(size) for size in (*grid.memory.values(), grid.memory_bytes)]
+        sizes = [f"{grid.largest_bulk_size:,}", f"{grid.bulk_size:,}", _seconds(grid.seconds)]
+        table.add_row(str(grid.shape.replication), str(grid.shape), *parts, *(sizes if grid.fits else ["-"] * 3))
+    return table
+
+
+def _phases(made: ClusterPlan) -> Any:
+    from rich.table import Table
+
+    from spsample.sparse.units import format_bytes
+
+    table = Table(title="phases of an epoch, of a rank")
+    for name in ("c", "k", "phase", "received, mean", "received, most", "sent, most", "messages", "time"):
+        table.add_column(name, justify="left" if name == "phase" else "right")
+    for grid in (one for one in made.grids if one.fits):
+        labels = _labels(grid)
+        for one in grid.phases:
+            sizes = (format_bytes(size) for size in (one.received_mean, one.received_max, one.sent_max))
+            table.add_row(*labels, one.phase, *sizes, f"{one.messages_max:,.0f}", _seconds(one.seconds))
+            labels = ("", "")
+        if not grid.phases:
+            table.add_row(*labels, "none", *("",) * 5)
+        table.add_section()
+    return table
+
+
+def _labels(grid: GridPlan) -> tuple[str, str]:
+    return str(grid.shape.replication), f"{grid.bulk_size:,}"
+
+
+def _seconds(seconds: float) -> str:
+    """A time in a unit that people read.
+
+    Examples
+    --------
+    >>> _seconds(0.00012), _seconds(0.25), _seconds(12.3)
+    ('0.12 ms', '250 ms', '12.3 s')
+    """
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
+
+
+def refuse_without_ranks(**given: Any) -> None:
+    """Refuse options of a cluster where there is no --ranks."""
+    for name, value in given.items():
+        if value is not None:
+            option = "--" + name.replace("_", "-")
+            raise InputError(argument=option, given=f"{value} without --ranks", expected="--ranks, for a cluster")

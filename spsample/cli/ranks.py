@@ -1,0 +1,209 @@
+"""Commands under mpirun, srun and torchrun: the ranks, what lies on which of them, and which one speaks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
+
+if TYPE_CHECKING:
+    from spsample.comm import Communicator
+    from spsample.data import Dataset
+
+__all__ = [
+    "Algorithm",
+    "Backend",
+    "FeatureType",
+    "Hubs",
+    "Partitioned",
+    "RankOptions",
+    "RanksData",
+    "Replication",
+    "check_rank_options",
+    "ending_together",
+    "is_told_here",
+]
+
+_PANEL = "Ranks"
+
+
+def _option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=_PANEL)
+
+
+Backend = Annotated[str, _option("What connects the ranks: auto, mpi, gloo, nccl or local.", "--backend-comm")]
+Partitioned = Annotated[
+    bool, _option("Each rank holds block rows of the graph, or all of it.", "--partitioned/--replicated")
+]
+Replication = Annotated[int, _option("Ranks that hold the same block row: c.")]
+Algorithm = Annotated[str, _option("How rows of other ranks are reached: column or stages.")]
+Hubs = Annotated[str | None, _option("Memory for rows of hubs on every rank, as 256MiB.")]
+FeatureType = Annotated[
+    str | None, _option("Of partitioned features: float32, float16, bfloat16 or int8; by default as stored.")
+]
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """How a graph and its features lie on the ranks."""
+
+    partitioned: bool
+    replication: int
+    algorithm: str
+    replicate_hubs: str | None
+    feature_dtype: str | None
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> RankOptions:
+        """Those among a command's options."""
+        return cls(**{name: given[name] for name in cls.__annotations__})
+
+    def describe(self, comm: Communicator) -> str:
+        """In words, for a header."""
+        where = f"{comm.size} ranks ({comm.name}), "
+        if not self.partitioned:
+            return where + "graph and features on each"
+        blocks = f"graph and features in {comm.size // self.replication} block rows"
+        copies = "" if self.replication == 1 else f", each on {self.replication} ranks"
+        hubs = f", {self.replicate_hubs} of hub rows on all" if self.replicate_hubs else ""
+        return f"{where}{blocks}{copies}; algorithm {self.algorithm}{hubs}"
+
+
+class RanksData:
+    """Data sets that every rank opens from the same store; what is no store yet becomes one in a temporary folder.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    options
+        How graph and features lie on them.
+    """
+
+    def __init__(self, comm: Communicator, options: RankOptions) -> None:
+        self._comm = comm
+        self._options = options
+        self._folder: Path | None = None
+        self._number = 0
+
+    def load(self, spec: str, split: int, random_seed: int) -> tuple[Dataset, str]:
+        """The data set as maps of a store, and the store; collective. Rank 0 alone generates, reads or fetches."""
+        from spsample.data import load_dataset
+        from spsample.data.stored import is_store
+        from spsample.distributed.ranks import failing_together, from_first
+
+        def loaded() -> tuple[str, int, int]:
+            if is_store(spec):
+                return spec, split, 0
+            dataset = load_dataset(spec, split=split, random_seed=random_seed)
+            return self._saved(dataset), 0, dataset.num_splits
+
+        self._make_folder()
+        path, stored_split, num_splits = from_first(self._comm, loaded)
+        with failing_together(self._comm):
+            dataset = load_dataset(_visible(path), split=stored_split)
+        return (replace(dataset, split=split, num_splits=num_splits) if num_splits else dataset), path
+
+    def placed(self, dataset: Dataset, path: str, prepare: Callable[[Dataset], Dataset]) -> Dataset:
+        """The data set prepared, with graph and features on the ranks; collective."""
+        from spsample.data import load_dataset
+        from spsample.distributed.ranks import failing_together, from_first
+
+        def prepared() -> tuple[str | None, str, str]:
+            ready = prepare(dataset)
+            same = ready.x is dataset.x and ready.graph is dataset.graph
+            return None if same else self._saved(ready), ready.name, ready.metric
+
+        store, name, metric = from_first(self._comm, prepared)
+        if store is not None:
+            with failing_together(self._comm):
+                changed = load_dataset(_visible(store))
+            dataset, path = replace(changed, split=dataset.split, num_splits=dataset.num_splits), store
+        return self._spread(replace(dataset, name=name, metric=metric), path)
+
+    def close(self) -> None:
+        """Remove what was temporary."""
+        if self._folder is not None and self._comm.rank == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _make_folder(self) -> None:
+        if self._folder is None and self._comm.rank == 0:
+            self._folder = Path(tempfile.mkdtemp(prefix="spsample-"))
+
+    def _saved(self, dataset: Dataset) -> str:
+        from spsample.data import save_dataset
+
+        self._number += 1
+        path = Path(str(self._folder), str(self._number))
+        save_dataset(dataset, path)
+        return str(path)
+
+    def _spread(self, dataset: Dataset, path: str) -> Dataset:
+        from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
+        from spsample.features import FeatureStore
+
+        on_ranks: dict[str, Any] = {}
+        if not self._options.partitioned:
+            on_ranks["graph"] = ReplicatedGraph(dataset.graph, self._comm)
+            if dataset.x is not None:
+                on_ranks["x"] = FeatureStore.open(path)
+            return replace(dataset, **on_ranks)
+        grid = ProcessGrid(self._comm, self._options.replication)
+        algorithm, hubs = self._options.algorithm, self._options.replicate_hubs
+        on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs)
+        if dataset.x is not None:
+            on_ranks["x"] = FeatureStore.open(path, grid=grid, dtype=self._options.feature_dtype)
+        return replace(dataset, **on_ranks)
+
+
+def _visible(path: str) -> str:
+    """The path, if there is something on this rank's machine."""
+    if not Path(path).exists():
+        raise DataError(
+            argument="dataset",
+            given=f"{path!r}, which rank 0 sees and another rank does not",
+            expected="a folder that all machines see",
+            hint="Make a store there first (Dataset.save or spsample convert), or set TMPDIR to such a folder.",
+        )
+    return path
+
+
+@contextmanager
+def ending_together(comm: Communicator) -> Iterator[None]:
+    """Around a command on several ranks: an error that is one rank's alone ends the others too."""
+    try:
+        yield
+    except Exception as error:
+        if comm.size > 1 and getattr(error, "told_by", None) is None:
+            kind = "" if isinstance(error, (SpSampleError, OSError)) else f"{type(error).__name__}: "
+            comm.abort(f"spsample: rank {comm.rank}: error: {kind}{error}")
+        raise
+
+
+def is_told_here(error: BaseException, rank: int) -> bool:
+    """Whether this rank prints an error: the one that has it, or that others call by name."""
+    told_by = getattr(error, "told_by", None)
+    return told_by is None or told_by == rank or isinstance(error, CommunicationError)
+
+
+def check_rank_options(options: RankOptions, ranks: int) -> None:
+    """Refuse options that contradict each other or do not fit the ranks, before anything is loaded."""
+    if options.partitioned:
+        if options.replication < 1 or (ranks > 1 and ranks % options.replication):
+            given, expected = f"{options.replication} on {ranks} ranks", f"a divisor of {ranks}"
+            raise InputError(argument="--replication", given=given, expected=expected)
+        return
+    given = {"replication": options.replication != 1, "replicate_hubs": bool(options.replicate_hubs)}
+    given |= {"feature_dtype": options.feature_dtype is not None, "algorithm": options.algorithm != "column"}
+    for name, is_given in given.items():
+        if is_given:
+            option = "--" + name.replace("_", "-")
+            raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")

@@ -1,0 +1,19 @@
+"""The algorithms on a partitioned graph, by the names that users choose them by."""
+
+from __future__ import annotations
+
+from spsample.distributed.column import ColumnOperand
+from spsample.distributed.oblivious import ObliviousOperand
+from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.stages import StagesOperand
+from spsample.distributed.stages_split import StagesSplitOperand
+
+ALGORITHMS: dict[str, type[PartitionedOperand]] = {
+    "column": ColumnOperand,
+    "stages": StagesOperand,
+    "stages-split": StagesSplitOperand,
+    "oblivious": ObliviousOperand,
+}
+"""What a graph's operand is made of: called with the grid and this rank's parts of A."""
+
+__all__ = ["ALGORITHMS"]

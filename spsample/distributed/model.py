@@ -1,0 +1,464 @@
+"""What a bulk moves over the network: bytes by phase and rank, as formulas of its counts.
+
+Three things are kept apart: *counts* (`RankCounts`), which are counted from a bulk (`count_bulk`) or predicted
+(`Pilot.counts`); the *formulas* here, one small function for each exchange of a protocol; and *time* (`Links`).
+
+`bulk_traffic` puts the formulas of an algorithm together. The algorithms:
+
+"column"
+    Every rank asks the owners in its own column group, in one all-to-allv. Node-wise: the owner of a row draws. Entry
+    law: row totals to the batch's rank, positions to the owners, columns back. Column law: per block row the cheaper
+    of distinct rows and the owner's sums. Then the masked extraction.
+"stages"
+    Algorithm 2 of the paper: distinct rows of a row group's batches, stage by stage, then the all-reduce of P over the
+    row group; layer-wise, the extraction fetches the rows once more.
+"stages-split"
+    The same without the all-reduce where that is redundant (node-wise): the rows of P stay split over the row group,
+    and only what was drawn from them is gathered.
+"oblivious"
+    Whole block rows of A are broadcast instead, whatever is needed of them.
+
+References
+----------
+Tripathy, Yelick, Buluc, "Distributed matrix-based sampling for graph neural network training", MLSys 2024, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.comm.channel import HEADER_WORDS
+from spsample.distributed.counts import HopCounts, RankCounts
+from spsample.distributed.exchanges import (
+    PHASES,
+    Phase,
+    Traffic,
+    broadcasts,
+    header,
+    reply,
+    request,
+    ring_reduction,
+    row_gather,
+    staged_reply,
+    staged_request,
+    told,
+)
+from spsample.distributed.shape import FloatArray, GridShape
+from spsample.errors import InputError
+from spsample.sampling import LADIES, GraphSAGE, Sampler
+
+Algorithm = Literal["column", "stages", "stages-split", "oblivious"]
+ALGORITHMS: tuple[Algorithm, ...] = ("column", "stages", "stages-split", "oblivious")
+DrawLaw = Literal["row", "entry", "column", "graph"]
+"""The row law is that of node-wise samplers; "graph" is the column law on one distribution for all (FastGCN)."""
+
+WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
+GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
+EXPONENT_BYTES = 4
+STAGED_NUMERATOR_BYTES = 8  # of an entry of P, in the stages
+NORM_BYTES = 2  # of a squared column norm, about
+STATUS_WORDS = 1  # that ranks tell each other at the end of a collective call
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Bytes of what is sent.
+
+    Attributes
+    ----------
+    id_bytes : int
+        Of a vertex id, 4 or 8.
+    weight_bytes : int
+        Of an entry's weight; 0 where entries have none.
+    edge_id_bytes : int
+        Of an edge id, 8; 0 where they were not asked for.
+    numerator_bytes : int
+        Of a sum of numerators, about.
+    row_normalized : bool
+        Whether entries weigh one over the length of their row, which then travels too.
+    """
+
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    edge_id_bytes: int = 0
+    numerator_bytes: int = 1
+    row_normalized: bool = False
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry of a row of A."""
+        return self.id_bytes + self.weight_bytes + self.edge_id_bytes
+
+    @classmethod
+    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> Wire:
+        """For a graph."""
+        return cls(id_bytes, weight_bytes, 8 * edge_ids, 1 if weighting == "unweighted" else 4, weighting == "row")
+
+
+def widths(largest: NDArray[Any]) -> FloatArray:
+    """Bytes of numbers up to `largest`: 1, 2, 4 or 8.
+
+    Examples
+    --------
+    >>> widths(np.array([0, 255, 256, 2.0**32])).tolist()
+    [1.0, 1.0, 2.0, 8.0]
+    """
+    found: FloatArray = np.array([1.0, 2.0, 4.0, 8.0])[np.searchsorted([255.0, 65535.0, 2.0**32 - 1], largest)]
+    return found
+
+
+def draw_law(sampler: Sampler, weighting: str) -> DrawLaw:
+    """Which law draws (docs/law.md): it decides what has to be exchanged.
+
+    Examples
+    --------
+    >>> draw_law(LADIES([8]), "unweighted"), draw_law(LADIES([8]), "weighted")
+    ('entry', 'column')
+    """
+    if isinstance(sampler, GraphSAGE):
+        return "row"
+    if isinstance(sampler, LADIES):
+        return "entry" if sampler.law == "norm" and weighting != "weighted" else "column"
+    return "graph"
+
+
+def bulk_traffic(
+    counts: RankCounts,
+    sampler: Sampler,
+    law: DrawLaw,
+    wire: Wire,
+    algorithm: Algorithm = "column",
+    *,
+    feature_bytes: int = 0,
+    model_bytes: int = 0,
+) -> list[Traffic]:
+    """Every exchange that sampling a bulk and a training step on each of its batches takes.
+
+    Parameters
+    ----------
+    counts : RankCounts
+    sampler : Sampler
+    law : str
+        As `draw_law` tells it.
+    wire : Wire
+    algorithm : str
+        One of `ALGORITHMS`.
+    feature_bytes : int
+        Of a vertex; 0: no features are fetched.
+    model_bytes : int
+        Of the gradients; 0: none are averaged.
+
+    Returns
+    -------
+    list of Traffic
+
+    Raises
+    ------
+    InputError
+        If there is no such algorithm.
+    """
+    require_algorithm(algorithm)
+    if counts.shape.num_blocks == 1:
+        sampling: list[Traffic] = []
+    else:
+        steps = zip(counts.hops, sampler.sizes, strict=True)
+        sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
+        sampling += status(counts.shape, len(counts.hops) * (_ROUNDS[law] if algorithm == "column" else 0))
+    return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
+
+
+def require_algorithm(name: str) -> Algorithm:
+    """Return the name of an algorithm, or refuse it."""
+    for algorithm in ALGORITHMS:
+        if name == algorithm:
+            return algorithm
+    raise InputError(argument="algorithm", given=repr(name), expected="one of " + ", ".join(ALGORITHMS))
+
+
+def _layer(
+    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: Wire, algorithm: Algorithm
+) -> Iterator[Traffic]:
+    if algorithm == "column":
+        yield from _COLUMN[law](counts, hop, s, wire)
+    elif algorithm == "oblivious":
+        yield from oblivious(counts, hop, law, wire)
+    else:
+        yield from stages(counts.shape, hop, s, law, wire, split=algorithm == "stages-split" and law == "row")
+
+
+def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: int) -> Iterator[Traffic]:
+    steps = int(counts.batches.max())
+    if feature_bytes and counts.shape.num_blocks > 1:
+        yield from features(counts.shape, counts.inputs, wire, feature_bytes, steps)
+    if model_bytes and counts.shape.ranks > 1:
+        yield gradients(counts.shape, model_bytes, steps)
+
+
+# ------------------------------------------------------------------------------------------------ algorithm "column"
+
+
+def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+    """The owners draw: vertices out, and s ids each back."""
+    yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
+
+
+def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Traffic]:
+    """A question to the owners and its answer, each with its header."""
+    yield header(phase, "request", counts.shape)
+    yield request(phase, counts.shape, out)
+    yield header(phase, "reply", counts.shape)
+    yield reply(phase, counts.shape, back)
+
+
+def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
+    """A vertex for each pair; how many of each batch, and its id, for each owner."""
+    return hop.pairs * wire.id_bytes + 2 * WORD_BYTES * batches[:, None]
+
+
+def drawn_edges(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
+    """How many were drawn for each pair, and their ids; the length of the row where the graph is row-normalised."""
+    pair_bytes = length_bytes(s) + WORD_BYTES * wire.row_normalized
+    return hop.pairs * pair_bytes + hop.edges * wire.entry_bytes
+
+
+def length_bytes(most: int) -> int:
+    """Of a number up to `most`; -1: not known.
+
+    Examples
+    --------
+    >>> length_bytes(255), length_bytes(256), length_bytes(-1)
+    (1, 2, 4)
+    """
+    return 4 if most < 0 or most > 65535 else 1 + (most > 255)
+
+
+def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+    """The frontier, row totals, positions, then the extraction."""
+    nothing = np.zeros_like(hop.rows)
+    yield from frontier(counts, hop, wire)
+    yield from row_totals(counts, hop)
+    yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
+    yield from extraction(counts, hop, wire, held=nothing > 0)
+
+
+def frontier(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+    """The owners are told which rows are wanted, and tell how many entries these have."""
+    yield from _asked(
+        "frontier", counts, named_rows(hop, counts.batches, wire), np.full_like(hop.rows, float(WORD_BYTES))
+    )
+
+
+def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
+    """Each distinct row once, with a bit for each batch of the rank; and the batches' ids."""
+    k = batches[:, None]
+    return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
+
+
+def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Traffic]:
+    """How many entries each distinct row has."""
+    yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
+
+
+def positions(hop: HopCounts) -> FloatArray:
+    """Of each draw the row among those of its owner, and the entry in it."""
+    return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
+
+
+def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+    """Per block row the cheaper of its distinct rows and its owner's sums, then the extraction of what is not there."""
+    k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
+    sums = hop.sums * (wire.id_bytes + wire.numerator_bytes)
+    later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
+    as_rows = hop.row_entries * (wire.id_bytes + wire.weight_bytes) <= sums + later[:, None]
+    yield from frontier(counts, hop, wire)
+    yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
+    if wire.row_normalized:
+        yield from row_totals(counts, hop)
+    per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
+    rows = whole_rows(hop, wire, edge_ids=False)
+    answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
+    yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
+    yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
+
+
+def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
+    """Of each batch the entries of its frontier, and the largest exponent."""
+    return batches * (widths(hop.row_entries) + EXPONENT_BYTES)
+
+
+def whole_rows(hop: HopCounts, wire: Wire, *, edge_ids: bool) -> FloatArray:
+    """Distinct rows as they are."""
+    entry_bytes = wire.entry_bytes if edge_ids else wire.id_bytes + wire.weight_bytes
+    return hop.rows * widths(hop.longest) + hop.row_entries * entry_bytes
+
+
+def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+    """Draws to the owners of ranges of columns; columns, their first units and numerators back; the extraction.
+
+    Then the numerators of all src vertices, for the values.
+    """
+    yield from _asked("columns", counts, *drawn_columns(counts, hop))
+    yield from frontier(counts, hop, wire)
+    if wire.row_normalized:
+        yield from row_totals(counts, hop)
+    yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
+    yield from _asked("columns", counts, hop.src * wire.id_bytes, hop.src * NORM_BYTES)
+
+
+def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, FloatArray]:
+    """Units of the distribution out; columns, their first units and their numerators back."""
+    unit_bytes = float(widths(counts.block_entries.max()))  # a unit an entry, about
+    return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + NORM_BYTES)
+
+
+def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[np.bool_]) -> Iterator[Traffic]:
+    """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are held."""
+    src, edges = src_sets(hop)[:, None], masked_edges(hop, wire)
+    entries = hop.row_entries * wire.entry_bytes
+    masked = ~held & (entries > src)
+    k = counts.batches[:, None]
+    asks = (WORD_BYTES + k * length_bytes(hop.most_sources) + np.where(masked, src, 0.0)).astype(np.float64)
+    yield header("extraction", "request", counts.shape)
+    yield request("extraction", counts.shape, asks)
+    yield header("extraction", "reply", counts.shape)
+    rows = whole_rows(hop, wire, edge_ids=True)
+    cheaper = np.where(masked & (edges <= entries), edges, rows)
+    yield reply("extraction", counts.shape, 1.0 + np.where(held, 0.0, cheaper))
+
+
+def src_sets(hop: HopCounts) -> FloatArray:
+    """(p,): the src vertices of a rank's batches, ascending, as distances."""
+    return hop.sources * widths(hop.gaps)
+
+
+def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
+    """Edges as places among the src vertices, and how many there are in each pair's row."""
+    edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
+    return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
+
+
+_ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 5, "column": 0, "graph": 3}
+"""How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
+_COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
+    "row": node_wise,
+    "entry": entry_law,
+    "column": column_law,
+    "graph": graph_law,
+}
+
+# ------------------------------------------------------------------------------- algorithm 2 of the paper, and its kin
+
+
+def stages(shape: GridShape, hop: HopCounts, s: int, law: DrawLaw, wire: Wire, *, split: bool) -> Iterator[Traffic]:
+    """P = Q A stage by stage and its all-reduce; layer-wise, the rows once more for the extraction."""
+    if law != "graph":
+        yield from staged_rows("rows", shape, hop, wire)
+        yield row_gather("sums", shape, split_samples(hop, s, wire) if split else partial_sums(hop, law, wire))
+    if law != "row":
+        yield from staged_rows("extraction", shape, hop, wire)
+
+
+def staged_rows(phase: Phase, shape: GridShape, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+    """Ids of the distinct rows that a row group needs, and the rows."""
+    yield staged_request(phase, shape, hop.group_rows * wire.id_bytes)
+    yield staged_reply(phase, shape, staged_row_bytes(hop.group_rows, hop.group_entries, wire))
+
+
+def staged_row_bytes(rows: FloatArray, entries: FloatArray, wire: Wire) -> FloatArray:
+    """Rows of A as they are, with their lengths."""
+    return rows * WORD_BYTES + entries * wire.entry_bytes
+
+
+def partial_sums(hop: HopCounts, law: DrawLaw, wire: Wire) -> FloatArray:
+    """(p,): what a rank has of P before the all-reduce, which gathers it in the row group."""
+    value = wire.weight_bytes + wire.edge_id_bytes if law == "row" else STAGED_NUMERATOR_BYTES
+    return hop.partial_rows * WORD_BYTES + hop.partials * (wire.id_bytes + value)
+
+
+def split_samples(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
+    """(p,): what was drawn from the rows of P that a rank has."""
+    return hop.partial_rows * length_bytes(s) + hop.partial_edges * wire.entry_bytes
+
+
+def oblivious(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire) -> Iterator[Traffic]:
+    """Block rows of A to all, for each product."""
+    shape, blocks = counts.shape, staged_row_bytes(counts.block_rows, counts.block_entries, wire)
+    if law != "graph":
+        yield broadcasts("rows", shape, blocks)
+        yield row_gather("sums", shape, partial_sums(hop, law, wire))
+    if law != "row":
+        yield broadcasts("extraction", shape, blocks)
+
+
+# ----------------------------------------------------------------------------------------- status, features, gradients
+
+
+def status(shape: GridShape, rounds: int = 0) -> Iterator[Traffic]:
+    """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
+    yield told("status", shape, HEADER_WORDS)
+    yield header("status", "reply", shape, 1 + rounds)
+    yield told("status", shape, STATUS_WORDS)
+
+
+def features(shape: GridShape, inputs: FloatArray, wire: Wire, feature_bytes: int, steps: int) -> Iterator[Traffic]:
+    """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
+    yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
+    yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
+    yield header("features", "request", shape, steps)
+    yield header("features", "reply", shape, steps)
+
+
+def _per_step(traffic: Traffic, steps: int) -> Traffic:
+    """As many bytes in so many times as many messages."""
+    messages = steps * traffic.messages
+    return Traffic(traffic.phase, traffic.kind, traffic.scope, traffic.sent, traffic.received, messages, traffic.serial)
+
+
+def gradients(shape: GridShape, model_bytes: int, steps: int) -> Traffic:
+    """The ring all-reduce of every step."""
+    return ring_reduction("gradients", shape, model_bytes).scaled(steps)
+
+
+# ------------------------------------------------------------------------------------------------------------ by phase
+
+
+@dataclass(frozen=True)
+class PhaseBytes:
+    """Of all exchanges of a phase: bytes of a rank, in the mean and at most, and the most messages."""
+
+    sent_mean: float
+    sent_max: float
+    received_mean: float
+    received_max: float
+    messages_max: float
+
+
+def by_phase(traffic: Iterable[Traffic]) -> dict[Phase, PhaseBytes]:
+    """Sums by phase, in the order of `PHASES`; phases without exchanges are left out.
+
+    Examples
+    --------
+    >>> from spsample.distributed.exchanges import ring_reduction
+    >>> by_phase([ring_reduction("gradients", GridShape(4), 100)])["gradients"].sent_max
+    150.0
+    """
+    listed = list(traffic)
+    grouped = {phase: [one for one in listed if one.phase == phase] for phase in PHASES}
+    return {phase: _summed(ones) for phase, ones in grouped.items() if ones}
+
+
+def _summed(traffic: list[Traffic]) -> PhaseBytes:
+    sent, received, messages = (
+        np.sum([getattr(one, name) for one in traffic], axis=0) for name in ("sent", "received", "messages")
+    )
+    return PhaseBytes(
+        float(sent.mean()), float(sent.max()), float(received.mean()), float(received.max()), float(messages.max())
+    )
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "PhaseBytes", "Wire", "bulk_traffic", "by_phase", "draw_law", "require_algorithm"]

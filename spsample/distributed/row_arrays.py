@@ -1,0 +1,111 @@
+"""`RowArrays`: entries of rows of A as they travel, and stacked again in the order of Q."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Backend, Matrix, StackedRows, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.comm import Received, Sent
+from spsample.distributed.narrow import narrow, widen
+from spsample.distributed.owners import segment_sums
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import Entries, LocalOperand, row_lengths
+from spsample.sparse.extraction import own_weights
+
+
+class RowArrays(NamedTuple):
+    """Entries of rows, one row after the other.
+
+    Attributes
+    ----------
+    lengths : int array (rows,)
+    columns : int array (entries,)
+    weights : float array (entries,) or None
+        None where A has none.
+    edge_ids : int64 array (entries,) or None
+        None where they are not asked for.
+    """
+
+    lengths: NDArray[Any]
+    columns: NDArray[Any]
+    weights: NDArray[Any] | None
+    edge_ids: Int64Array | None
+
+    @classmethod
+    def taken(cls, block: LocalOperand, rows: IntArray, edge_ids: bool) -> RowArrays:
+        """Whole rows of a block, which may be named several times.
+
+        Examples
+        --------
+        >>> from spsample.backends import get_backend
+        >>> A = LocalOperand(Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0])), None, get_backend("reference"))
+        >>> RowArrays.taken(A, np.array([1, 0, 1]), True)
+        RowArrays(lengths=array([1, 2, 1]), columns=array([0, 1, 2, 0]), weights=None, edge_ids=array([2, 0, 1, 2]))
+        """
+        selector = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
+        data = block.matrix.data
+        taken = block.backend.take_rows(block.matrix, selector, edge_ids or data is not None)
+        positions = cast("Int64Array", taken.positions)  # None only where it is not used
+        weights = None if data is None else data[positions]
+        return cls(np.diff(taken.indptr), taken.columns, weights, block.edge_ids_at(positions) if edge_ids else None)
+
+    @classmethod
+    def of(cls, block: LocalOperand, entries: Entries) -> RowArrays:
+        """What was drawn or extracted from a block."""
+        weights = own_weights(block, entries) if block.weighting == "weighted" else None
+        return cls(row_lengths(entries.rows), entries.rows.columns, weights, entries.edge_ids)
+
+    @property
+    def entries(self) -> list[NDArray[Any]]:
+        """The arrays of the entries, those that there are."""
+        return [array for array in self[1:] if array is not None]
+
+    def sends(self, counts: Int64Array) -> list[Sent]:
+        """`counts[q]` of the rows for rank q: their lengths, in as few bytes as they need, and their entries."""
+        sizes = segment_sums(self.lengths, counts)
+        return [narrow(self.lengths, counts), *(Sent(array, sizes) for array in self.entries)]
+
+    def received(self, received: Sequence[Received], counts: Int64Array) -> RowArrays:
+        """What others sent of the same kind of rows, `counts[q]` of them from rank q."""
+        lengths, *entries = received
+        return self.replaced(widen(lengths, counts), [array.rows for array in entries])
+
+    def replaced(self, lengths: NDArray[Any], entries: Sequence[NDArray[Any]]) -> RowArrays:
+        """Rows with the same kinds of entries."""
+        columns, *more = entries
+        weights = None if self.weights is None else more.pop(0)
+        return RowArrays(lengths, columns, weights, None if self.edge_ids is None else more.pop(0))
+
+    def stacked(self, backend: Backend, batch_ptr: Int64Array, places: IntArray) -> tuple[StackedRows, RowArrays]:
+        """The row at `places[r]` as the stacked row r of the batches; and the arrays in this order."""
+        gathered = backend.gather_rows(batch_ptr, places, self.lengths, self.entries)
+        rows = self.replaced(self.lengths, cast("tuple[Any, ...]", gathered.entries))
+        columns = cast("Any", rows.columns)
+        return StackedRows(batch_ptr, gathered.entry_ptr, gathered.indptr, columns, None, rows.weights), rows
+
+    def operand(self, like: LocalOperand, ids: IntArray) -> LocalOperand:
+        """The rows of the vertices `ids` as a matrix of its own, over the columns of a block of the same A."""
+        A = like.matrix
+        matrix = Matrix(pointers_of(self.lengths), self.columns, self.weights, A.row_normalized, ids, like.num_columns)
+        return LocalOperand(matrix, self.edge_ids, like.backend)
+
+
+def joined(pieces: Sequence[RowArrays]) -> RowArrays:
+    """Rows of the same kind, those of one piece after those of another; at least one piece.
+
+    Examples
+    --------
+    >>> piece = RowArrays(np.array([2]), np.array([5, 7]), None, None)
+    >>> joined([piece, piece]).columns.tolist()
+    [5, 7, 5, 7]
+    """
+    entries = [np.concatenate(arrays) for arrays in zip(*(piece.entries for piece in pieces), strict=True)]
+    return pieces[0].replaced(np.concatenate([piece.lengths for piece in pieces]), entries)
+
+
+__all__ = ["RowArrays", "joined"]

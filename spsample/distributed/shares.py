@@ -1,0 +1,129 @@
+"""Who fetches which rows in the published algorithm: block rows of A shared out over the columns of the grid."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spsample.backends import StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.distributed.placement import Placement
+from spsample.sampling.seeds import pointers_of
+
+
+class Schedule(NamedTuple):
+    """Which column of the grid multiplies by which part of A, and in which stage.
+
+    Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
+    have nothing to do in the last stage. Of the hub rows, which every rank has, column j takes the j-th of c parts.
+
+    Attributes
+    ----------
+    num_blocks : int
+        p/c.
+    bounds : int64 array (parts + 1,)
+        Part i has the places `bounds[i]` to `bounds[i + 1] - 1`; the first p/c parts are the block rows.
+    column : int64 array (parts,)
+        Of each part.
+    """
+
+    num_blocks: int
+    bounds: Int64Array
+    column: Int64Array
+
+    @classmethod
+    def of(cls, placement: Placement, num_blocks: int, columns: int) -> Schedule:
+        """For p/c block rows and c columns.
+
+        Examples
+        --------
+        >>> Schedule.of(Placement(np.arange(5)), 4, 2).column.tolist()
+        [0, 0, 1, 1]
+        >>> Schedule.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
+        [0, 1, 2, 0, 0, 1, 2]
+        """
+        blocks = np.arange(num_blocks, dtype=np.int64)
+        column = blocks % columns if num_blocks % columns else blocks // (num_blocks // columns)
+        if placement.num_blocks == num_blocks:
+            return cls(num_blocks, placement.bounds, column)
+        first, end = (int(bound) for bound in placement.bounds[-2:])
+        cuts = first + np.arange(1, columns + 1, dtype=np.int64) * (end - first) // columns
+        bounds = np.concatenate([placement.bounds[:-1], cuts])
+        return cls(num_blocks, bounds, np.concatenate([column, np.arange(columns, dtype=np.int64)]))
+
+    def stages(self, column: int) -> list[int | None]:
+        """The block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
+        blocks = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
+        most = int(np.bincount(self.column[: self.num_blocks]).max())
+        return [*blocks, *[None] * (most - len(blocks))]
+
+    def hubs(self, column: int) -> int | None:
+        """The part of the hub rows that a column takes; None where there are no hub rows."""
+        return self.num_blocks + column if len(self.column) > self.num_blocks else None
+
+
+class Shares:
+    """The distinct rows of Q, each of which is fetched in one column of the grid.
+
+    They are numbered column by column, part by part and ascending by place. Every rank of a row group, which all have
+    Q, numbers them alike.
+
+    Parameters
+    ----------
+    Q : StackedSelector
+        Of m rows, of the batches of a row group.
+    placement : Placement
+    schedule : Schedule
+
+    Attributes
+    ----------
+    bounds : int64 array (c + 1,)
+        Column j fetches the distinct rows `bounds[j]` to `bounds[j + 1] - 1`.
+    vertices : int array
+        Of the distinct rows.
+    pairs : int64 array (c,)
+        How many stacked rows of Q are of each column.
+    column : int64 array (m,)
+        Of each stacked row.
+    places : int64 array (m,)
+        Where each stacked row is among those of all columns, column by column and in the order of Q.
+    """
+
+    def __init__(self, Q: StackedSelector, placement: Placement, schedule: Schedule, columns: int) -> None:
+        self.Q = Q
+        place = placement.places_of(Q.vertices).astype(np.int64)
+        distinct, first, row = np.unique(place, return_index=True, return_inverse=True)
+        part = np.searchsorted(schedule.bounds, distinct, side="right") - 1
+        column = schedule.column[part]
+        order = np.lexsort((distinct, part, column))
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        self._rows: Int64Array = number[row]
+        self.vertices: IntArray = Q.vertices[first[order]]
+        self._local = (distinct - placement.bounds[np.minimum(part, schedule.num_blocks)])[order]
+        self._part = part[order]
+        self.bounds = pointers_of(np.bincount(column, minlength=columns))
+        self.column = column[row]
+        self.pairs = np.bincount(self.column, minlength=columns).astype(np.int64)
+        self.places = np.empty(len(row), np.int64)
+        self.places[np.argsort(self.column, kind="stable")] = np.arange(len(row))
+
+    def wanted(self, part: int | None) -> IntArray:
+        """Numbers, in a block row or among the hub rows, of the distinct rows in a part."""
+        here = self._local[self._part == part] if part is not None else self._local[:0]
+        return here.astype(self.Q.vertices.dtype)
+
+    def selector(self) -> StackedSelector:
+        """Q for a matrix of all distinct rows."""
+        return self.Q._replace(vertices=self._rows.astype(self.Q.vertices.dtype))
+
+    def selector_of(self, column: int) -> StackedSelector:
+        """The stacked rows of one column, for a matrix of its distinct rows."""
+        here = self.column == column
+        ends = np.concatenate([[0], np.cumsum(here)])[self.Q.batch_ptr].astype(np.int64)
+        rows = (self._rows[here] - self.bounds[column]).astype(self.Q.vertices.dtype)
+        return StackedSelector(ends, rows, self.Q.batch_ids)
+
+
+__all__ = ["Schedule", "Shares"]

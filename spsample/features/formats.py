@@ -1,0 +1,170 @@
+"""Forms of feature rows in memory and between ranks: as stored, or narrowed to two bytes or one per number."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.errors import InputError
+from spsample.store.validation import require_choice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["DTYPES", "AsStored", "BFloat16", "Float", "Int8", "RowFormat", "format_for"]
+
+
+class RowFormat(ABC):
+    """How rows of features are kept and sent; they come out as float32.
+
+    Attributes
+    ----------
+    name : str
+    dtype : numpy.dtype
+        Of the numbers kept and sent.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rows as they are kept and sent."""
+
+    @abstractmethod
+    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """What was kept, as float32."""
+
+
+class AsStored(RowFormat):
+    """As they are: exact where float32 holds the numbers."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.name = f"{dtype}, as stored"
+        self.dtype = dtype if dtype.itemsize <= 4 else np.dtype(np.float32)
+
+    def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of eight bytes as float32, others as they are."""
+        return np.ascontiguousarray(rows, dtype=self.dtype)
+
+    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """As float32."""
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+class Float(RowFormat):
+    """float32, or float16 with an error of at most 2^-11 of a number (2^-25 of those below 2^-14).
+
+    Examples
+    --------
+    >>> half = Float("float16")
+    >>> half.decode(half.encode(np.array([[0.1, 2.0]], np.float32)))
+    array([[0.09997559, 2.        ]], dtype=float32)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dtype = np.dtype(name)
+
+    def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rounded to the nearest; what is too large for the type is refused."""
+        with np.errstate(over="ignore"):
+            narrow = np.ascontiguousarray(rows, dtype=self.dtype)
+        _require_finite(self.name, rows, narrow)
+        return narrow
+
+    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """As float32, exactly."""
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+class BFloat16(RowFormat):
+    """The upper 16 bits of float32, rounded to the nearest: an error of at most 2^-8 of a number.
+
+    Examples
+    --------
+    >>> brain = BFloat16()
+    >>> brain.decode(brain.encode(np.array([[0.1, -2.0]], np.float32)))
+    array([[ 0.10009766, -2.        ]], dtype=float32)
+    """
+
+    name = "bfloat16"
+    dtype = np.dtype(np.uint16)
+
+    def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Ties to even; what is not a number stays so."""
+        wide = np.ascontiguousarray(rows, dtype=np.float32)
+        bits = wide.view(np.uint32)
+        narrow = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
+        narrow[np.isnan(wide)] = 0x7FC0
+        _require_finite(self.name, wide, self.decode(narrow))
+        return narrow
+
+    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """The bits shifted up."""
+        return (rows.astype(np.uint32) << 16).view(np.float32)
+
+
+class Int8(RowFormat):
+    """Integers from -127 to 127 times a scale per column: an error of at most largest / 254 of the column's largest.
+
+    The scale is the column's, not the row's: columns of features are measured in units of their own, a row's are not,
+    and no scale has to be sent.
+
+    Parameters
+    ----------
+    largest
+        Largest absolute value of each column, over all rows.
+
+    Examples
+    --------
+    >>> small = Int8(np.array([1.27, 254.0]))
+    >>> small.decode(small.encode(np.array([[0.5, 3.0]])))
+    array([[0.5, 4. ]], dtype=float32)
+    """
+
+    name = "int8"
+    dtype = np.dtype(np.int8)
+
+    def __init__(self, largest: NDArray[Any]) -> None:
+        if not np.isfinite(largest).all():
+            column = int(np.flatnonzero(~np.isfinite(largest))[0])
+            given = f"a value in column {column} that is not finite"
+            raise InputError(argument="x", given=given, expected="finite values for dtype='int8'")
+        self.scale: NDArray[np.float32] = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+
+    def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Rounded to the nearest."""
+        return np.clip(np.rint(rows / self.scale), -127, 127).astype(np.int8)
+
+    def decode(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """Times the scales."""
+        return rows * self.scale
+
+
+DTYPES = ("float32", "float16", "bfloat16", "int8")
+"""What features may be converted to."""
+
+
+def format_for(dtype: str, largest: NDArray[Any] | None) -> RowFormat:
+    """The format of that name; ``largest`` as of `Int8`, which alone needs it.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    require_choice("dtype", dtype, DTYPES)
+    if dtype == "bfloat16":
+        return BFloat16()
+    return Float(dtype) if largest is None else Int8(largest)
+
+
+def _require_finite(name: str, rows: NDArray[Any], narrow: NDArray[Any]) -> None:
+    """Refuse what became infinite."""
+    bad = np.isinf(narrow) & np.isfinite(rows)
+    if bad.any():
+        value = np.asarray(rows)[bad][0]
+        raise InputError(argument="x", given=f"the value {value}", expected=f"values within the range of {name}")

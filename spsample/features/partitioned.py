@@ -1,0 +1,311 @@
+"""Features in block rows over a process grid, fetched by one exchange of ids and one of rows."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from spsample.comm import Channel, Communicator, Received, Sent, together
+from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.placement import Placement
+from spsample.errors import InputError
+from spsample.features.formats import AsStored, RowFormat, format_for
+from spsample.features.rows import as_rows, dense_rows
+from spsample.store import GraphStore
+from spsample.store.validation import require_choice, validate_seeds
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["PartitionedFeatures", "even_placement"]
+
+_CHUNK_BYTES = 64 << 20
+
+
+class PartitionedFeatures:
+    """Features in 1.5D block rows: block i of p/c lies on the c ranks of row i of a process grid.
+
+    A rank gets rows from the ranks of its column group, which together hold all of them. Every method that says so is
+    collective: all ranks of the grid call it, each with ids of its own, or none.
+
+    Parameters
+    ----------
+    block
+        This rank's rows, by place: a NumPy array, memory map or SciPy sparse matrix. Kept as given, or converted.
+    grid
+        The ranks.
+    placement
+        Which block holds which row; see `even_placement` for what `open` and `of` take by default.
+    dtype
+        ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"int8"`` (with a scale per column): rows are converted, kept
+        in memory and sent so. None: as given, numbers of eight bytes as float32. `spsample.features.formats` states the
+        errors.
+    phase
+        What a recorder counts the rows as; requests for them as "`phase` requests".
+
+    Raises
+    ------
+    InputError, DTypeError
+        On every rank, if the rows of one do not fit the placement, have not as many features as those of others, or
+        cannot be converted.
+
+    Notes
+    -----
+    A `gather` of u distinct rows that lie on other ranks receives u rows and sends 4 u bytes of requests (8 from 2^31
+    rows on): of distinct rows asked for evenly, the share 1 - c/p. Tripathy, Yelick, Buluc, MLSys 2024, section 6.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> x = np.arange(8.0).reshape(4, 2)
+    >>> def body(comm):
+    ...     features = PartitionedFeatures.of(x, ProcessGrid(comm))
+    ...     return features.block_rows, features.gather([3, comm.rank]).tolist()
+    >>> run_threads(2, body)
+    [(2, [[6.0, 7.0], [0.0, 1.0]]), (2, [[6.0, 7.0], [2.0, 3.0]])]
+    """
+
+    def __init__(
+        self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: str | None = None, phase: str = "features"
+    ) -> None:
+        self.grid = grid
+        self.phase = phase
+        self._placement = placement
+        self._channel = _channel(grid)
+        with together(grid.comm):
+            rows = self._checked(as_rows(block))
+        self._require_same_columns(rows)
+        self._format = _format(rows, dtype, grid)
+        with together(grid.comm):
+            self._block: Any = rows if dtype is None else _converted(rows, self._format)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        grid: ProcessGrid,
+        name: str = "x",
+        *,
+        placement: Placement | None = None,
+        dtype: str | None = None,
+    ) -> PartitionedFeatures:
+        """Open features of a graph store; each rank reads its block's rows alone. Collective.
+
+        Parameters
+        ----------
+        path, name
+            As of `FeatureStore.open`.
+        grid, placement, dtype
+            As of the class. Without ``dtype`` the block stays a memory map.
+
+        Raises
+        ------
+        InputError, DataError
+            On every rank, if the store cannot be used on one.
+        """
+        with together(grid.comm):
+            x = GraphStore.read(path, lambda stored: stored.features(name))
+        return cls.of(x, grid, placement=placement, dtype=dtype)
+
+    @classmethod
+    def of(
+        cls, x: Any, grid: ProcessGrid, *, placement: Placement | None = None, dtype: str | None = None
+    ) -> PartitionedFeatures:
+        """Keep a block of rows that every rank can read, in memory or as a memory map. Collective."""
+        with together(grid.comm):
+            rows = as_rows(x)
+            placement = even_placement(rows.shape[0], grid.num_blocks) if placement is None else placement
+            if placement.bounds[-1] != rows.shape[0]:
+                given, expected = f"{rows.shape[0]} rows", f"as many as are placed: {placement.bounds[-1]}"
+                raise InputError(argument="x", given=given, expected=expected)
+            block = _block_of(rows, placement, grid.row)
+        return cls(block, grid, placement, dtype=dtype)
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self.grid.comm
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return int(self._placement.bounds[-1])
+
+    @property
+    def dim(self) -> int:
+        """Number of features per vertex."""
+        return int(self._block.shape[1])
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows on this rank."""
+        return int(self._block.shape[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on its way."""
+        return self._format.dtype.itemsize * self.dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this rank's rows."""
+        if sparse.issparse(self._block):
+            return int(self._block.data.nbytes + self._block.indices.nbytes + self._block.indptr.nbytes)
+        return int(self._block.nbytes)
+
+    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
+        """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
+
+        Each distinct row that is not here is asked for once, in one all-to-allv of places and one of rows within the
+        column group.
+
+        Parameters
+        ----------
+        ids
+            Vertex ids, integers, one dimension.
+
+        Returns
+        -------
+        ndarray
+            float32, C order, shape ``(len(ids), dim)``; a new array.
+
+        Raises
+        ------
+        InputError, DTypeError
+            On every rank, if the ids of one are no integers in one dimension, or out of range.
+        """
+        with together(self.grid.comm, self._channel):
+            wanted = self._placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
+            places, inverse = np.unique(wanted, return_inverse=True)
+            return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
+
+    def duplicate(self) -> PartitionedFeatures:
+        """The same features over duplicated communicators, for another thread; collective."""
+        twin = object.__new__(PartitionedFeatures)
+        twin.__dict__.update(self.__dict__)
+        twin.grid = self.grid.duplicate()
+        twin._channel = _channel(twin.grid)
+        return twin
+
+    def _distinct(self, places: NDArray[Any]) -> NDArray[np.float32]:
+        """Rows at distinct, ascending places."""
+        bounds = self._placement.bounds
+        cuts = np.searchsorted(places, bounds)
+        first, end = int(cuts[self.grid.row]), int(cuts[self.grid.row + 1])
+        rows = np.empty((len(places), self.dim), np.float32)
+        fetched = self._fetch(places, cuts) if self.grid.num_blocks > 1 else np.empty((0, self.dim), np.float32)
+        rows[:first] = fetched[:first]
+        rows[first:end] = self._format.decode(self._encoded(places[first:end] - bounds[self.grid.row]))
+        rows[end:] = fetched[first:]
+        return rows
+
+    def _fetch(self, places: NDArray[Any], cuts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows of other blocks, in order."""
+        counts = np.diff(cuts)
+        offsets = places - np.repeat(self._placement.bounds[:-1], counts)
+        here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
+        counts[self.grid.row] = 0
+        requests = np.delete(offsets, here).astype(np.int32 if self.num_rows < 2**31 else np.int64)
+        (asked,) = self._channel.exchange([Sent(requests, counts)], phase=f"{self.phase} requests")
+        answer = Sent(self._encoded(asked.rows), asked.counts)
+        (received,) = self._channel.exchange([answer], phase=self.phase)
+        return self._decoded(received)
+
+    def _decoded(self, received: Received) -> NDArray[np.float32]:
+        return self._format.decode(received.rows)
+
+    def _encoded(self, offsets: NDArray[Any]) -> NDArray[Any]:
+        """Rows of this rank's block as they are sent."""
+        rows = dense_rows(self._block, offsets)
+        return rows if rows.dtype == self._format.dtype else self._format.encode(rows)
+
+    def _checked(self, rows: Any) -> Any:
+        bounds = self._placement.bounds
+        if len(bounds) != self.grid.num_blocks + 1:
+            given, expected = f"{len(bounds) - 1} blocks", f"one for each of the p/c = {self.grid.num_blocks} rows"
+            raise InputError(argument="placement", given=given, expected=expected)
+        wanted = int(bounds[self.grid.row + 1] - bounds[self.grid.row])
+        if rows.shape[0] != wanted:
+            where = f"block {self.grid.row}"
+            raise InputError(argument="block", given=f"{rows.shape[0]} rows", expected=f"{wanted}, those of {where}")
+        return rows
+
+    def _require_same_columns(self, rows: Any) -> None:
+        """All ranks' rows must have the same shape and dtype."""
+        comm = self.grid.comm
+        kind = f"{rows.shape[1]} columns of {rows.dtype}"
+        told = np.frombuffer(kind.encode().ljust(64), np.uint8)
+        kinds = [row.tobytes().decode().strip() for row in comm.all_gather(told, phase="set-up")]
+        other = next((rank for rank, one in enumerate(kinds) if one != kinds[0]), None)
+        if other is not None:
+            raise InputError(
+                argument="block", given=f"{kinds[0]} on rank 0, {kinds[other]} on rank {other}", expected="the same"
+            )
+
+    def __repr__(self) -> str:
+        blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
+        return f"PartitionedFeatures({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+
+
+def even_placement(num_rows: int, num_blocks: int) -> Placement:
+    """Ranges of as many rows each, the first ones one more.
+
+    Examples
+    --------
+    >>> even_placement(8, 3).bounds.tolist()
+    [0, 3, 6, 8]
+    """
+    size, longer = divmod(num_rows, num_blocks)
+    blocks = np.arange(num_blocks + 1)
+    return Placement(size * blocks + np.minimum(blocks, longer))
+
+
+def _channel(grid: ProcessGrid) -> Channel:
+    """Over the column group; all ranks fail together."""
+    members = range(grid.column, grid.comm.size, grid.replication)
+    return Channel(grid.comm, grid.column_group, members)
+
+
+def _block_of(rows: Any, placement: Placement, block: int) -> Any:
+    """Rows of a block by place: a view where they follow one another."""
+    if placement.position is None:
+        return rows[int(placement.bounds[block]) : int(placement.bounds[block + 1])]
+    vertices = placement.vertices_of(block, np.dtype(np.int64))
+    return rows[vertices] if sparse.issparse(rows) else dense_rows(rows, vertices)
+
+
+def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
+    """How rows are kept; collective where that depends on all of them."""
+    with together(grid.comm):
+        if dtype is None:
+            return AsStored(rows.dtype)
+        require_choice("dtype", dtype, ("float32", "float16", "bfloat16", "int8"))
+    if dtype != "int8":
+        return format_for(dtype, None)
+    with together(grid.comm):
+        largest = np.zeros(rows.shape[1])
+        for chunk in _chunks(rows):
+            np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)
+        largest[np.isnan(largest)] = np.inf  # a maximum over ranks may pass over what is not a number
+    return format_for(dtype, grid.comm.all_reduce(largest, "max", phase="set-up"))
+
+
+def _converted(rows: Any, form: RowFormat) -> NDArray[Any]:
+    """All rows in a new form."""
+    result = np.empty(rows.shape, form.dtype)
+    first = 0
+    for chunk in _chunks(rows):
+        result[first : first + len(chunk)] = form.encode(chunk)
+        first += len(chunk)
+    return result
+
+
+def _chunks(rows: Any) -> Any:
+    """Dense pieces of bounded size, one after the other."""
+    step = max(1, _CHUNK_BYTES // max(1, 8 * rows.shape[1]))
+    for first in range(0, rows.shape[0], step):
+        chunk = rows[first : first + step]
+        yield chunk.toarray() if sparse.issparse(chunk) else np.asarray(chunk)

@@ -1,0 +1,87 @@
+"""Threads of several ranks that do collective work in the same order, and stop at the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from spsample.comm import Communicator, together
+from spsample.errors import CommunicationError, RankError, SpSampleError
+
+__all__ = ["Lockstep"]
+
+T = TypeVar("T")
+
+
+class Lockstep(Generic[T]):
+    """The items of a generator whose work is collective; one on each rank, each run by a thread of its own.
+
+    Before each piece of collective work, and once after the last, the generator calls `go_on`, which waits for the
+    other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next `go_on`
+    and says what it failed with, or that it left, and they raise there. An error reaches its own rank's consumer before
+    that, so that telling the others never holds it up.
+
+    Parameters
+    ----------
+    comm
+        The ranks; used by the thread that runs this one alone.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._source: Generator[T, None, None] | None = None
+        self._failure: Exception | None = None
+        self._is_over = False
+
+    def of(self, source: Generator[T, None, None]) -> Lockstep[T]:
+        """Itself, with a generator that calls its `go_on`."""
+        self._source = source
+        return self
+
+    def go_on(self) -> None:
+        """Wait until all ranks are here.
+
+        Raises
+        ------
+        SpSampleError
+            What another rank failed with, or that it left.
+        """
+        try:
+            self._agree(None)
+        except BaseException:
+            self._is_over = True
+            raise
+
+    def __iter__(self) -> Lockstep[T]:
+        """Itself."""
+        return self
+
+    def __next__(self) -> T:
+        """The next item."""
+        if self._source is None:
+            raise StopIteration
+        try:
+            return next(self._source)
+        except (StopIteration, CommunicationError):
+            self._is_over = True
+            raise
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def close(self) -> None:
+        """Make no more items, and tell the others so, unless they know."""
+        if self._source is not None:
+            self._source.close()
+        if self._is_over:
+            return
+        self._is_over = True
+        left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
+        with suppress(SpSampleError):  # those who go on raise it
+            self._agree(self._failure or left)
+
+    def _agree(self, failure: Exception | None) -> None:
+        with together(self._comm):
+            if failure is not None:
+                raise failure

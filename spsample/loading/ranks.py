@@ -1,0 +1,117 @@
+"""A loader's share of what all ranks do together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spsample.comm import Communicator
+from spsample.distributed.ranks import comm_of
+from spsample.errors import BackendError
+from spsample.sampling.empty import empty_minibatch
+from spsample.sampling.epoch_bulks import bulk_ranges
+
+if TYPE_CHECKING:
+    from spsample.features import FeatureSource
+    from spsample.sampling import BulkSample, MiniBatch
+
+__all__ = ["Share", "Threads"]
+
+
+class Share(NamedTuple):
+    """Which batches are this rank's: in each step, the `size` next batches go to the ranks in order.
+
+    Attributes
+    ----------
+    rank, size : int
+        r and p.
+    """
+
+    rank: int
+    size: int
+
+    @classmethod
+    def of(cls, comm: Communicator) -> Share:
+        """That of a rank."""
+        return cls(comm.rank, comm.size)
+
+    def steps(self, batches: int) -> int:
+        """Steps for so many batches, the same on every rank.
+
+        Examples
+        --------
+        >>> Share(0, 4).steps(9)
+        3
+        """
+        return -(-batches // self.size)
+
+    def rounded(self, batches: int) -> int:
+        """So many batches, or a few more: whole steps.
+
+        Examples
+        --------
+        >>> Share(0, 4).rounded(9)
+        12
+        """
+        return self.steps(batches) * self.size
+
+    def bulk_ranges(self, first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
+        """`spsample.sampling.epoch_bulks.bulk_ranges` of whole steps from batch `first` on.
+
+        Examples
+        --------
+        >>> list(Share(0, 2).bulk_ranges(3, 14, 8, ramp=2))
+        [(3, 7), (7, 14)]
+        """
+        for begin, end in bulk_ranges(0, self.steps(last - first), self.steps(size), ramp):
+            yield first + begin * self.size, min(first + end * self.size, last)
+
+    def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
+        """Minibatches of one rank, of a bulk of so many batches from `first` on: one for each step.
+
+        Where the last step has fewer batches than there are ranks, some get a minibatch without seeds.
+        """
+        yield from bulk
+        for step in range(len(bulk), self.steps(batches)):
+            yield empty_minibatch(bulk, first + step * self.size + self.rank)
+
+
+class Threads:
+    """The graph and the features once more, over communicators of their own: for the threads that work ahead.
+
+    Making them is collective; the order is fixed, graph first.
+
+    Attributes
+    ----------
+    graph
+        For the thread that samples.
+    features
+        For the thread that gathers; the same object as was given where that communicates with nobody.
+    comms : tuple of Communicator
+        Of the two threads; of the second one None where it needs none.
+
+    Raises
+    ------
+    BackendError
+        If only one thread of a rank may communicate.
+    """
+
+    def __init__(self, graph: Any, features: FeatureSource | None) -> None:
+        self.graph = _for_threads(graph)
+        self.features: Any = features.duplicate() if comm_of(features).size > 1 else features  # type: ignore[union-attr]
+        gathering = comm_of(self.features)
+        self.comms = comm_of(self.graph), gathering if gathering.size > 1 else None
+
+    def close(self) -> None:
+        """Free the communicators; collective."""
+        for comm in self.comms:
+            if comm is not None:
+                comm.close()
+
+
+def _for_threads(graph: Any) -> Any:
+    """The graph over communicators of its own."""
+    try:
+        return graph.duplicate()
+    except BackendError as error:
+        raise BackendError(f"{error} Without threads: prefetch=0.") from error

@@ -1,0 +1,171 @@
+"""Gradients of one step, averaged over the ranks that took it, each with the weight of its seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from spsample.comm import Recorder
+from spsample.comm.recorder import Counts
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.comm import Communicator
+
+__all__ = ["CommunicatorGradients", "DistributedGradients", "Gradients", "LocalGradients", "StepLoss", "gradients_for"]
+
+
+class StepLoss(NamedTuple):
+    """Mean loss over the seeds of all ranks' batches, and their number."""
+
+    mean: float
+    num_seeds: int
+
+
+class Gradients(Protocol):
+    """From each rank's loss to gradients that are the same on all: the mean over the seeds of all batches.
+
+    Attributes
+    ----------
+    model
+        What to call for a step.
+    """
+
+    model: Any
+
+    def prepare(self, loss: torch.Tensor) -> None:
+        """What a rank does by itself after the forward pass."""
+        ...
+
+    def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """What all ranks do together, so that the parameters have their gradients."""
+        ...
+
+
+class LocalGradients:
+    """Of one rank."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model: Any = model
+
+    def prepare(self, loss: torch.Tensor) -> None:
+        """Backward."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """The loss, as it is."""
+        return StepLoss(loss.item(), num_seeds)
+
+
+class CommunicatorGradients:
+    """By one sum over the ranks per step, of a flat buffer: gradients times seeds, loss times seeds, seeds.
+
+    Parameters
+    ----------
+    model
+        The same on every rank.
+    comm
+        Used by the thread that trains alone. Phase "gradients".
+    """
+
+    def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        self.model: Any = model
+        self._comm = comm
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def prepare(self, loss: torch.Tensor) -> None:
+        """Backward."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """Sum over the ranks, and divide by all seeds."""
+        mine = [_flat(parameter) for parameter in self._parameters]
+        mine.append(np.array([loss.item() * (num_seeds > 0), 1.0], np.float32))
+        flat = np.concatenate(mine)
+        flat *= np.float32(num_seeds)
+        total = self._comm.all_reduce(flat, phase="gradients")
+        seeds = float(total[-1])
+        total /= np.float32(max(seeds, 1.0))
+        first = 0
+        for parameter in self._parameters:
+            part = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
+            parameter.grad = torch.from_numpy(part.copy()).to(parameter)
+            first += parameter.numel()
+        return StepLoss(float(total[-2]), int(seeds))
+
+
+class DistributedGradients:
+    """By torch's DistributedDataParallel, which sums while it goes back through the layers.
+
+    The seeds of all ranks are summed before, since the mean that DDP takes has to be weighted. What DDP sends is added
+    to the phase "gradients" of a `spsample.comm.Recorder`, as one sum over all parameters.
+
+    Parameters
+    ----------
+    model
+        The same on every rank.
+    comm
+        The ranks of torch's default process group.
+    """
+
+    def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        self.model: Any = torch.nn.parallel.DistributedDataParallel(model)
+        self._comm = comm
+
+    def prepare(self, loss: torch.Tensor) -> None:
+        """Nothing: going back is collective."""
+
+    def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
+        """Backward, with the rank's share of the seeds as weight."""
+        mine = np.array([loss.item() * num_seeds if num_seeds else 0.0, num_seeds])
+        total_loss, seeds = self._comm.all_reduce(mine, phase="gradients").tolist()
+        weight = self._comm.size * num_seeds / max(seeds, 1.0)
+        (loss * weight).backward()
+        self._count()
+        return StepLoss(total_loss / max(seeds, 1.0), int(seeds))
+
+    def _count(self) -> None:
+        """DDP's own sum, which passes the communicator by."""
+        if isinstance(self._comm, Recorder):
+            nbytes = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+            self._comm.traffic.add("gradients", _as_ring(self._comm, nbytes))
+
+
+def _as_ring(comm: Communicator, nbytes: int) -> Counts:
+    """What DDP sends for a sum over the ranks, counted as a `Recorder` counts one."""
+    steps = 2 * (comm.size - 1)
+    return Counts(1, steps, steps, steps * nbytes // comm.size, steps * nbytes // comm.size)
+
+
+def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
+    """By DDP where torch.distributed runs on the same ranks, else by the communicator.
+
+    Raises
+    ------
+    InputError
+        If torch.distributed runs on other ranks.
+    """
+    if comm.size == 1:
+        return LocalGradients(model)
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return CommunicatorGradients(model, comm)
+    theirs = distributed.get_rank(), distributed.get_world_size()
+    if theirs != (comm.rank, comm.size):
+        raise InputError(
+            argument="graph",
+            given=f"rank {comm.rank} of {comm.size}, which is rank {theirs[0]} of {theirs[1]} to torch.distributed",
+            expected="the same ranks",
+        )
+    return DistributedGradients(model, comm)
+
+
+def _flat(parameter: torch.nn.Parameter) -> NDArray[np.float32]:
+    if parameter.grad is None:
+        return np.zeros(parameter.numel(), np.float32)
+    flat: NDArray[np.float32] = parameter.grad.detach().cpu().numpy().astype(np.float32, copy=False).reshape(-1)
+    return flat

@@ -1,0 +1,81 @@
+"""Where the time of a run on several ranks went, and what they sent each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spsample.comm import Communicator, Traffic
+from spsample.distributed.ranks import of_all
+
+__all__ = ["RankSummary", "rank_summary"]
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """Of all ranks: ``max`` and ``mean`` of each number.
+
+    Attributes
+    ----------
+    ranks : int
+        p.
+    backend : str
+        What moved the bytes.
+    seconds : dict
+        By phase of the training.
+    traffic : dict
+        By phase of the communication, largest first: ``bytes_sent``, ``bytes_received``, ``messages_sent`` and
+        ``messages_received``; empty where nobody counted.
+    """
+
+    ranks: int
+    backend: str
+    seconds: dict[str, dict[str, float]]
+    traffic: dict[str, dict[str, dict[str, float]]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain Python values, ready for JSON."""
+        return asdict(self)
+
+
+_COUNTS = ("bytes_sent", "bytes_received", "messages_sent", "messages_received")
+
+
+def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummary:
+    """Put together what each rank measured: its seconds by phase, and the traffic if it counted any; collective.
+
+    Traffic is counted by a `spsample.comm.Recorder`: give one as the communicator that graph and features lie on.
+
+    Examples
+    --------
+    >>> from spsample.comm import Recorder, run_threads
+    >>> def body(comm):
+    ...     recorder = Recorder(comm)
+    ...     recorder.barrier(phase="example")
+    ...     return rank_summary(recorder, {"training": 1.0 + comm.rank})
+    >>> summary = run_threads(2, body)[0]
+    >>> summary.seconds, summary.traffic["example"]["bytes_sent"]
+    ({'training': {'max': 2.0, 'mean': 1.5}}, {'max': 1.0, 'mean': 1.0})
+    """
+    traffic: Traffic | None = getattr(comm, "traffic", None)
+    counted = {} if traffic is None else {phase: asdict(counts) for phase, counts in traffic.phases.items()}
+    everyone = of_all(comm, (dict(seconds), counted))
+    times = [one for one, _ in everyone]
+    phases = {phase for _, one in everyone for phase in one}
+    told = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}
+    by_bytes = sorted(told, key=lambda phase: (-told[phase]["bytes_sent"]["mean"], phase))
+    return RankSummary(
+        ranks=comm.size,
+        backend=comm.name,
+        seconds={phase: _over([one.get(phase, 0.0) for one in times]) for phase in times[0]},
+        traffic={phase: told[phase] for phase in by_bytes},
+    )
+
+
+def _counts(ranks: list[dict[str, int]]) -> dict[str, dict[str, float]]:
+    return {name: _over([float(rank.get(name, 0)) for rank in ranks]) for name in _COUNTS}
+
+
+def _over(values: list[float]) -> dict[str, float]:
+    return {"max": max(values), "mean": sum(values) / len(values)}

@@ -1,0 +1,198 @@
+"""Plans for clusters: what fits, what is recommended, and the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import spsample as sp
+from spsample.cli.main import app
+from spsample.distributed.cluster import Cluster, Job, plan_cluster
+from spsample.distributed.counted import count_bulk
+from spsample.distributed.exchanges import ring_reduction
+from spsample.distributed.links import LINKS
+from spsample.distributed.pilot import GraphProfile, sample_pilot
+from spsample.distributed.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
+from spsample.distributed.shape import GridShape
+from spsample.errors import CapacityError, InputError
+
+GRAPH = sp.load_dataset("rmat:12,16").graph
+PILOT = sample_pilot(GRAPH, np.arange(4096), sp.GraphSAGE([6, 4]), batch_size=16, feature_bytes=400)
+CLUSTER = Cluster(8, 10**9, LINKS["perlmutter"], ranks_per_node=4, threads=2)
+
+
+def test_parts_of_the_graph_by_hand():
+    graph = sp.Graph([0, 4, 5, 6, 8], np.array([0, 1, 2, 3, 0, 0, 0, 1], np.int32))
+    bulk = sp.bulk_sample(graph, [0, 1], sp.GraphSAGE([2]), batch_size=1)
+    counts = count_bulk(graph, bulk, GridShape(2))  # two rows each
+    profile = GraphProfile.of(graph, feature_bytes=100)
+    assert block_row_bytes(profile, counts) == max(4 * 5 + 8 * 3, 4 * 3 + 8 * 3) + 8 * 3
+    assert feature_block_bytes(profile, GridShape(2)) == 200
+    assert feature_block_bytes(profile, GridShape(8, 8)) == 400
+    ring = ring_reduction("gradients", GridShape(2), 1000)
+    assert buffer_bytes([ring.scaled(5)], steps=5) == 2000
+
+
+def test_every_divisor_is_planned():
+    plan = plan_cluster(PILOT, CLUSTER)
+    assert [one.shape.replication for one in plan.grids] == [1, 2, 4, 8]
+    assert all(one.fits for one in plan.grids)
+    assert plan.recommended.shape.replication == 8
+    assert plan_cluster(PILOT, CLUSTER, replication=2).grids == plan.grids[1:2]
+
+
+def test_more_replication_takes_more_memory_and_less_time():
+    grids = plan_cluster(PILOT, CLUSTER).grids
+    for one, other in pairwise(grids):
+        assert one.memory["block row"] < other.memory["block row"]
+        assert one.memory["features"] < other.memory["features"]
+        assert sum(p.received_mean for p in one.phases) > sum(p.received_mean for p in other.phases)
+
+
+@settings(max_examples=12)
+@given(st.integers(20, 40), st.sampled_from([1, 2, 4, 8]))
+def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
+    cluster = replace(CLUSTER, memory_per_rank=megabytes << 20)
+    (grid,) = plan_cluster(PILOT, cluster, replication=c).grids
+    bytes_of = {k: _memory(k, c) for k in (8, 16, 64, 256)}
+    assert list(bytes_of.values()) == sorted(bytes_of.values())
+    fitting = [k for k, size in bytes_of.items() if size <= megabytes << 20]
+    if not grid.fits:
+        assert not fitting
+        assert re.match(r"one batch per rank takes .* MiB: bulks .* MiB, ", grid.refusal)
+        return
+    k = grid.largest_bulk_size
+    assert k == PILOT.num_batches or k % 8 == 0
+    assert grid.bulk_size <= k
+    assert max(fitting) <= k
+    assert _memory(k, c) <= megabytes << 20
+    assert k == PILOT.num_batches or _memory(k + 8, c) > megabytes << 20
+
+
+def _memory(bulk_size, c):
+    from spsample.distributed.cluster import _Planned
+
+    return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
+
+
+def test_hubs_save_traffic_and_take_memory():
+    without, with_hubs = (
+        plan_cluster(PILOT, CLUSTER, Job(hub_budget=budget), replication=2).grids[0] for budget in (0, 100_000)
+    )
+    assert with_hubs.memory["hub rows"] == 100_000
+    rows = [next(p for p in one.phases if p.phase == "rows") for one in (without, with_hubs)]
+    assert rows[1].received_mean < 0.85 * rows[0].received_mean
+
+
+def test_slower_links_take_longer():
+    fast, slow = (
+        plan_cluster(PILOT, replace(CLUSTER, links=LINKS[name]), replication=2).grids[0].seconds
+        for name in ("perlmutter", "ethernet")
+    )
+    assert slow > 2 * fast
+
+
+def test_nothing_fits():
+    plan = plan_cluster(PILOT, replace(CLUSTER, memory_per_rank=1 << 20))
+    assert not any(one.fits for one in plan.grids)
+    with pytest.raises(CapacityError, match=r"memory_per_rank: got 1.00 MiB; expected at least .*, which c = 1 takes"):
+        _ = plan.recommended
+
+
+def test_huge_clusters_are_planned_where_the_table_is_small_enough():
+    plan = plan_cluster(PILOT, replace(CLUSTER, ranks=4096))
+    assert plan.left_out == (1, 2)
+    with pytest.raises(CapacityError, match="ranks: got 4096 with c = 1"):
+        plan_cluster(PILOT, replace(CLUSTER, ranks=4096), replication=1)
+
+
+def test_samplers_of_ones_own_are_refused():
+    class Own(sp.Sampler):
+        layer = sp.GraphSAGE.layer
+
+    with pytest.raises(InputError, match=r"sampler: got .*; expected GraphSAGE, LADIES or FastGCN"):
+        sample_pilot(GRAPH, range(10), Own([3]), batch_size=2)
+
+
+# --------------------------------------------------------------------------------------------------------- the command
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
+
+
+def test_the_command_prints_tables_and_what_to_take():
+    result = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--memory-per-rank", "1GB")
+    assert result.exit_code == 0
+    assert "4 ranks of 953.67 MiB on 1 node, perlmutter links, algorithm column" in result.stdout
+    assert "take c = 4 and bulks of" in result.stdout
+    assert [phase in result.stdout for phase in ("rows", "features", "status")] == [True] * 3
+
+
+@pytest.mark.parametrize("sampler", ["graphsage", "ladies", "fastgcn"])
+@pytest.mark.parametrize("algorithm", ["column", "stages", "oblivious"])
+def test_json(tmp_path, sampler, algorithm):
+    file = tmp_path / "plan.json"
+    options = ["--ranks", "8", "--batch-size", "64", "--sampler", sampler, "--algorithm", algorithm, "-o", str(file)]
+    facts = json.loads(run("plan", "rmat:11,8", *options, "--links", "ethernet", "--json").stdout)
+    assert json.loads(file.read_text()) == facts
+    assert facts["algorithm"] == algorithm
+    assert [one["replication"] for one in facts["grids"]] == [1, 2, 4, 8]
+    assert facts["recommended"]["replication"] in (1, 2, 4, 8)
+    for grid in facts["grids"]:
+        assert grid["memory"]["total"] == sum(size for name, size in grid["memory"].items() if name != "total")
+        assert grid["seconds"] == pytest.approx(sum(phase["seconds"] for phase in grid["phases"].values()))
+
+
+@pytest.mark.parametrize("kind", ["rmat", "planted"])
+def test_a_graph_that_is_not_here(kind):
+    options = ["--like", kind, "--num-nodes", "100000000", "--average-degree", "16", "--ranks", "64", "--json"]
+    facts = json.loads(run("plan", *options, "--feature-bytes", "512", "--num-seeds", "1000000").stdout)
+    assert (facts["num_nodes"], facts["num_edges"]) == (10**8, 16 * 10**8)
+    assert facts["num_batches"] == 977
+    assert facts["grids"][0]["memory"]["features"] == pytest.approx(512 * 10**8 / 64, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rmat:8,4", "--ranks", "0"], "--ranks: got 0"),
+        (["rmat:8,4", "--ranks", "4", "--replication", "3"], "--replication: got c = 3 for p = 4 ranks"),
+        (["rmat:8,4", "--ranks", "4", "--replication", "most"], "--replication: got 'most'"),
+        (["rmat:8,4", "--ranks", "4", "--memory-per-rank", "much"], "--memory-per-rank: got 'much'"),
+        (["rmat:8,4", "--ranks", "4", "--memory-per-rank", "1MB"], "--memory-per-rank: got 976.56 KiB"),
+        (["rmat:8,4", "--ranks", "4", "--links", "radio"], "--links: got 'radio'"),
+        (["rmat:8,4", "--ranks", "4", "--alpha", "2"], "--alpha: got '2'"),
+        (["rmat:8,4", "--ranks", "4", "--bandwidth", "2GB"], "--bandwidth: got '2GB'"),
+        (["rmat:8,4", "--ranks", "4", "--ranks-per-node", "0"], "--ranks-per-node: got 0"),
+        (["rmat:8,4", "--ranks", "4", "--threads-per-rank", "0"], "--threads-per-rank: got 0"),
+        (["rmat:8,4", "--ranks", "4", "--algorithm", "row"], "--algorithm: got 'row'"),
+        (["rmat:8,4", "--ranks", "4", "--replicate-hubs", "all"], "--replicate-hubs: got 'all'"),
+        (["rmat:8,4", "--ranks", "4", "--memory-budget", "1GiB"], "--memory-budget: got 1GiB with --ranks"),
+        (["rmat:8,4", "--ranks", "4", "--bulk-size", "8"], "--bulk-size: got 8 with --ranks"),
+        (["rmat:8,4", "--ranks", "4", "--num-nodes", "8"], "--num-nodes: got 8 with a data set"),
+        (["rmat:8,4", "--ranks-per-node", "4"], "--ranks-per-node: got 4 without --ranks"),
+        (["--like", "rmat"], "--like: got rmat without --ranks"),
+        (["--like", "web", "--ranks", "4"], "--like: got 'web'; expected one of rmat, planted"),
+        (["--like", "rmat", "--ranks", "4"], "--num-nodes: got none with --like rmat"),
+        (["--like", "rmat", "--num-nodes", "9", "--ranks", "4"], "--average-degree: got none with --like rmat"),
+        (
+            ["--like", "rmat", "--num-nodes", "9", "--average-degree", "9", "--ranks", "4"],
+            "--average-degree: got 9 for 9",
+        ),
+        (["--ranks", "4"], "SOURCE: got none"),
+        ([], "SOURCE: got none"),
+    ],
+)
+def test_errors_name_the_option(arguments, words, capfd):
+    result = run("plan", *arguments)
+    assert result.exit_code == 2
+    assert words in result.output + capfd.readouterr().err

@@ -1,0 +1,241 @@
+"""Training on several ranks is training on one, with larger steps."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import spsample as sp  # noqa: E402
+from spsample.comm import Recorder, run_threads  # noqa: E402
+from spsample.data import planted  # noqa: E402
+from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph  # noqa: E402
+from spsample.errors import SpSampleError  # noqa: E402
+from spsample.features import PartitionedFeatures  # noqa: E402
+from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+
+TIMEOUT = 60.0
+SHAPES = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
+DATA = planted(400, degree=5, random_seed=2)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Seen(Callback):
+    """Weights before, losses, the first gradient; optionally a state, or an error, at a step."""
+
+    def __init__(self, save_at=None, fail_at=None):
+        self.losses, self.batches, self.gradient = [], [], None
+        self._save_at, self._fail_at = save_at, fail_at
+
+    def on_start(self, trainer):
+        self.weights = copy.deepcopy(trainer.model.state_dict())
+
+    def on_step(self, trainer, loss):
+        self.losses.append(loss)
+        if self.gradient is None:
+            self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
+        if trainer.progress.step == self._save_at:
+            self.state = copy.deepcopy(trainer.state_dict())
+        if trainer.progress.step == self._fail_at:
+            raise ZeroDivisionError("no more")
+
+
+def distributed(comm, c=1, kind="partitioned", data=DATA):
+    grid = ProcessGrid(comm, c)
+    graph = ReplicatedGraph(data.graph, comm) if kind == "replicated" else PartitionedGraph.from_graph(data.graph, grid)
+    return dataclasses.replace(data, graph=graph, x=PartitionedFeatures.of(data.x, grid))
+
+
+def trainer_of(data, seen=(), sampler=None, model=None, **settings):
+    config = TrainConfig(**{"epochs": 2, "batch_size": 32, "learning_rate": 0.02, "bulk_size": 8, **settings})
+    model = model or ModelConfig(hidden=16, dropout=0.0)
+    return Trainer(data, sampler or sp.GraphSAGE([5, 3]), model, config, list(seen))
+
+
+def gradient_of(weights, batches, model=None, sampler=None):
+    """Of the mean loss over the seeds of these batches, on one rank."""
+    alone = trainer_of(DATA, model=model, sampler=sampler)
+    alone.model.load_state_dict(weights)
+    loader = alone.loader
+    total, seeds = 0.0, 0
+    for batch in list(loader)[:batches]:
+        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        total = total + torch.nn.functional.cross_entropy(
+            logits, torch.from_numpy(DATA.y[batch.seeds]), reduction="sum"
+        )
+        seeds += len(batch.seeds)
+    (total / seeds).backward()
+    return [parameter.grad for parameter in alone.model.parameters()]
+
+
+@pytest.mark.parametrize(("p", "c"), SHAPES)
+@pytest.mark.parametrize("architecture", ["sage", "gcn", "residual"])
+def test_the_gradient_of_a_step_is_that_of_its_batches_on_one_rank(p, c, architecture):
+    model = ModelConfig(architecture, hidden=16, dropout=0.0)
+
+    def body(comm):
+        seen = Seen()
+        trainer_of(distributed(comm, c), [seen], model=model, epochs=1).fit()
+        return seen
+
+    runs = run_threads(p, body, TIMEOUT)
+    for run in runs:
+        for mine, first in zip(run.gradient, runs[0].gradient, strict=True):
+            assert torch.equal(mine, first)
+        assert run.losses == runs[0].losses
+    for mine, expected in zip(runs[0].gradient, gradient_of(runs[0].weights, p, model), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_uneven_last_step_weighs_seeds():
+    """240 train vertices in batches of 64: 64, 64, 64, 48 on 3 ranks: the second step has one batch of 48."""
+
+    def body(comm):
+        seen = Seen()
+        result = trainer_of(distributed(comm), [seen], batch_size=64, epochs=1).fit()
+        return seen.losses, result.history[0].loss
+
+    losses, mean = run_threads(3, body, TIMEOUT)[0]
+    assert len(losses) == 2
+    assert mean == pytest.approx((192 * losses[0] + 48 * losses[1]) / 240, rel=1e-6)
+
+
+def outcome(result):
+    return [dataclasses.astuple(record) for record in result.history], result.val, result.test, result.sampled
+
+
+@pytest.mark.parametrize("p", [2, 4])
+def test_every_grid_and_graph_trains_the_same_model(p):
+    def body(comm, c, kind):
+        return outcome(trainer_of(distributed(comm, c, kind), evaluation="both").fit())
+
+    outcomes = []
+    for kind in ("partitioned", "replicated"):
+        for c in (c for c in (1, 2, 4) if p % c == 0):
+            results = run_threads(p, lambda comm, c=c, kind=kind: body(comm, c, kind), TIMEOUT)
+            assert all(result == results[0] for result in results)
+            outcomes.append(results[0])
+    assert all(one == outcomes[0] for one in outcomes)
+
+
+@pytest.mark.parametrize("evaluation", ["full", "sampled"])
+@pytest.mark.parametrize("memory", ["64MiB", "20kB"])
+@pytest.mark.parametrize("architecture", ["sage", "gat"])
+def test_evaluation_is_that_of_one_rank(evaluation, memory, architecture):
+    model = ModelConfig(architecture, hidden=16, dropout=0.0)
+    settings = {"evaluation": evaluation, "evaluation_memory": memory, "model": model}
+    alone = trainer_of(DATA, **settings)
+    weights = alone.model.state_dict()
+    ids = np.concatenate([DATA.val_idx, DATA.test_idx])
+    expected = alone._logits(evaluation, ids)
+
+    def body(comm):
+        trainer = trainer_of(distributed(comm), **settings)
+        trainer.model.load_state_dict(weights)
+        return trainer._logits(evaluation, ids), trainer.evaluate()
+
+    for logits, scores in run_threads(3, body, TIMEOUT):
+        np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+        assert scores == pytest.approx(alone.evaluate(), abs=0.02)
+
+
+@pytest.mark.parametrize("sampler", [sp.LADIES([64, 64]), sp.FastGCN([64, 64])])
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_layerwise_samplers(sampler, kind):
+    def body(comm):
+        seen = Seen()
+        trainer_of(distributed(comm, kind=kind), [seen], sampler=sampler).fit()
+        return seen
+
+    runs = run_threads(3, body, TIMEOUT)
+    for mine, expected in zip(runs[0].gradient, gradient_of(runs[0].weights, 3, sampler=sampler), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_goes_on_on_another_grid_bit_for_bit():
+    def whole(comm):
+        seen = Seen(save_at=3)
+        return outcome(trainer_of(distributed(comm, 1), [seen]).fit()), seen
+
+    def rest(comm):
+        seen = Seen()
+        trainer = trainer_of(distributed(comm, 2), [seen])
+        trainer.load_state_dict(copy.deepcopy(state))  # torch's optimizers keep the tensors
+        return outcome(trainer.fit()), seen.losses
+
+    (expected, seen), *_ = run_threads(4, whole, TIMEOUT)
+    state = seen.state
+    assert state["progress"]["next_batch"] == state["loader"]["next_batch"]
+    for result, losses in run_threads(4, rest, TIMEOUT):
+        assert result == expected
+        assert losses == seen.losses[3:]
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 1), (1, 3), (2, 4)])
+def test_a_run_goes_on_on_another_number_of_ranks(before, after):
+    """The next batches are the ones that are left."""
+
+    def begun(comm):
+        seen = Seen(save_at=1, fail_at=1)
+        data = distributed(comm) if before > 1 else DATA
+        with pytest.raises((SpSampleError, ZeroDivisionError)):
+            trainer_of(data, [seen]).fit()
+        return seen.state
+
+    def rest(comm):
+        trainer = trainer_of(distributed(comm) if after > 1 else DATA, [seen := Seen()])
+        trainer.load_state_dict(copy.deepcopy(state))
+        trainer.fit()
+        return trainer.progress, len(seen.losses), trainer.loader.num_batches
+
+    state = run_threads(before, begun, TIMEOUT)[0]
+    assert state["progress"]["next_batch"] == before
+    for progress, steps, batches in run_threads(after, rest, TIMEOUT):
+        assert progress.epoch == 2
+        assert steps == -(-(batches - before) // after) + -(-batches // after)
+
+
+@pytest.mark.parametrize("fail_at", [1, 2])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_rank_that_fails_ends_training_on_all(fail_at, prefetch):
+    def body(comm):
+        seen = Seen(fail_at=fail_at if comm.rank == 1 else None)
+        with pytest.raises(SpSampleError, match="rank 1 failed: ZeroDivisionError: no more"):
+            trainer_of(distributed(comm), [seen], prefetch=prefetch).fit()
+        return seen.losses
+
+    losses = run_threads(3, body, TIMEOUT)
+    assert len(losses[0]) == len(losses[1])
+
+
+def test_gradients_are_one_sum_a_step():
+    def body(comm):
+        recorder = Recorder(comm)
+        trainer = trainer_of(distributed(recorder), epochs=1, prefetch=0)
+        trainer.fit()
+        phase = recorder.traffic.phases["gradients"]
+        numbers = sum(parameter.numel() for parameter in trainer.model.parameters())
+        return phase.calls, trainer.progress.step, phase.bytes_sent, numbers
+
+    for calls, steps, sent, numbers in run_threads(4, body, TIMEOUT):
+        assert calls == steps
+        assert sent == steps * (2 * 3 * 4 * (numbers + 2) // 4)
+
+
+def test_it_learns():
+    def body(comm):
+        return trainer_of(distributed(comm, 2), epochs=8, learning_rate=0.02, batch_size=32).fit()
+
+    result = run_threads(4, body, TIMEOUT)[0]
+    alone = trainer_of(DATA, epochs=8, batch_size=128).fit()
+    assert result.test == pytest.approx(alone.test, abs=0.1)
+    assert result.history[-1].loss < 0.8 * result.history[0].loss

@@ -1,0 +1,76 @@
+"""Loaders, training and `spsample train` over MPI and gloo, in processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from spsample.cli.launch import ranks_environment, with_launcher  # noqa: E402
+from spsample.errors import MissingDependencyError  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+COMMAND = ("-m", "spsample.cli.main", "train")
+
+
+def why_not(backend):
+    try:
+        with_launcher([], 1, backend)
+    except MissingDependencyError as error:
+        return str(error)
+    return ""
+
+
+BACKENDS = [
+    pytest.param(backend, marks=pytest.mark.skipif(bool(why_not(backend)), reason=why_not(backend) or "is here"))
+    for backend in ("mpi", "gloo")
+]
+pytestmark = pytest.mark.slow
+
+
+def run(backend, ranks, *words):
+    """What a job of Python programs printed, and its exit status."""
+    line = with_launcher([sys.executable, *map(str, words)], ranks, backend)
+    variables = ranks_environment(ranks) | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, env=variables, timeout=300, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_loaders_and_training(backend):
+    status, output, errors = run(backend, 4, HERE / "train_on_ranks.py", backend)
+    assert status == 0, output + errors
+    assert "6 cases passed" in output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_command(backend, tmp_path):
+    """Trained on 3 ranks, gone on with on 2; rank 0 alone speaks."""
+    out = tmp_path / "run"
+    settings = ("planted:300,5", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16")
+    status, output, errors = run(backend, 3, *COMMAND, *settings, "--epochs", "2", "--out", out, "--json")
+    assert status == 0, errors
+    told = json.loads(output)
+    assert told["ranks"]["ranks"] == 3
+    assert told["ranks"]["backend"] == backend
+    assert {"features", "gradients"} <= set(told["ranks"]["traffic"])
+    assert {"checkpoint.pt", "config.toml", "metrics.jsonl", "results.json"} <= {path.name for path in out.iterdir()}
+    (out / "results.json").unlink()
+    status, output, errors = run(backend, 2, *COMMAND, "--resume", out)
+    assert status == 0, errors
+    assert "2 ranks" in output
+    assert json.loads((out / "results.json").read_text())["runs"][0]["history"] == told["runs"][0]["history"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_the_command_refuses_is_said_once(backend):
+    status, _, errors = run(backend, 2, *COMMAND, "planted:300", "--replication", "3")
+    assert status != 0
+    assert errors.count("--replication: got 3 on 2 ranks") == 1
+    assert "spsample: rank 0: error" in errors

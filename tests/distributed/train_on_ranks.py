@@ -1,0 +1,169 @@
+"""Loaders and training on all ranks of a job: `LAUNCHER python train_on_ranks.py BACKEND`; rank 0 prints.
+
+Each case runs on all ranks in turn, each as a collective call: what fails on one rank is told by all.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import sys
+import traceback
+
+import numpy as np
+import torch
+
+import spsample as sp
+from spsample.comm import Recorder, init, together
+from spsample.data import planted
+from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.errors import SpSampleError
+from spsample.features import PartitionedFeatures
+from spsample.training import Callback, ModelConfig, TrainConfig, Trainer
+from spsample.training.gradients import CommunicatorGradients, DistributedGradients
+from spsample.training.rank_summary import rank_summary
+
+DATA = planted(400, degree=5, random_seed=2)
+
+
+class Seen(Callback):
+    def __init__(self, save_at=None, fail_at=None):
+        self.losses, self.gradient, self._save_at, self._fail_at = [], None, save_at, fail_at
+
+    def on_start(self, trainer):
+        self.weights = copy.deepcopy(trainer.model.state_dict())
+
+    def on_step(self, trainer, loss):
+        self.losses.append(loss)
+        if self.gradient is None:
+            self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
+        if trainer.progress.step == self._save_at:
+            self.state = copy.deepcopy(trainer.state_dict())
+        if trainer.progress.step == self._fail_at:
+            raise ZeroDivisionError("no more")
+
+
+def on_ranks(comm, c=1):
+    grid = ProcessGrid(comm, c)
+    return dataclasses.replace(
+        DATA, graph=PartitionedGraph.from_graph(DATA.graph, grid), x=PartitionedFeatures.of(DATA.x, grid)
+    )
+
+
+def trainer_of(data, seen=(), **settings):
+    config = TrainConfig(**{"epochs": 2, "batch_size": 32, "learning_rate": 0.02, "bulk_size": 8, **settings})
+    return Trainer(data, sp.GraphSAGE([5, 3]), ModelConfig(hidden=16, dropout=0.2), config, list(seen))
+
+
+def loader_of(data, seeds, **options):
+    return sp.BulkLoader(data.graph, seeds, sp.GraphSAGE([4, 3]), features=data.x, **options)
+
+
+def case_batches(comm):
+    for seeds, batch_size in ((300, 16), (3, 1)):
+        options = {"batch_size": batch_size, "bulk_size": 8, "random_seed": 7}
+        expected = list(loader_of(DATA, np.arange(seeds), **options))
+        for c in (c for c in (1, 2, 4) if comm.size % c == 0):
+            loader = loader_of(on_ranks(comm, c), np.arange(seeds), **options)
+            for stop in (1, 0):
+                for step, _ in enumerate(loader):
+                    if step == stop:
+                        break
+            loader.set_epoch(0)
+            batches = list(loader)
+            assert len(batches) == -(-len(expected) // comm.size)
+            for batch in batches:
+                if batch.batch_id >= len(expected):
+                    assert len(batch.seeds) == 0
+                    continue
+                np.testing.assert_array_equal(batch.x, expected[batch.batch_id].x)
+                np.testing.assert_array_equal(batch.src_nodes, expected[batch.batch_id].src_nodes)
+            loader.close()
+
+
+def case_one_rank_leaves(comm):
+    loader = loader_of(on_ranks(comm), np.arange(400), batch_size=2, bulk_size=2 * comm.size)
+    batches = iter(loader)
+    next(batches)
+    if comm.rank == 1:
+        batches.close()
+    else:
+        try:
+            list(batches)
+        except SpSampleError as error:
+            assert "rank 1 failed: it left the loop" in str(error)
+        else:
+            raise AssertionError("nobody was told")
+    loader.close()
+
+
+def case_gradient(comm):
+    seen = Seen()
+    trainer = trainer_of(on_ranks(comm), [seen], epochs=1)
+    assert type(trainer.gradients) is (CommunicatorGradients if comm.name == "mpi" else DistributedGradients)
+    trainer.model.eval()  # no dropout
+    trainer.fit()
+    alone = trainer_of(DATA)
+    alone.model.eval()
+    alone.model.load_state_dict(seen.weights)
+    losses, seeds = [], 0
+    for batch in list(alone.loader)[: comm.size]:
+        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        y = torch.from_numpy(DATA.y[batch.seeds])
+        losses.append(torch.nn.functional.cross_entropy(logits, y, reduction="sum"))
+        seeds += len(y)
+    (sum(losses) / seeds).backward()
+    for mine, expected in zip(seen.gradient, alone.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, expected.grad, rtol=1e-5, atol=1e-6)
+
+
+def case_resumption(comm):
+    """On another grid, dropout included."""
+    seen, rest = Seen(save_at=2), Seen()
+    whole = trainer_of(on_ranks(comm), [seen]).fit()
+    again = trainer_of(on_ranks(comm, comm.size), [rest])
+    again.load_state_dict(seen.state)
+    assert again.fit().history == whole.history
+    assert rest.losses == seen.losses[2:]
+
+
+def case_failure(comm):
+    for prefetch in (0, 1):
+        seen = Seen(fail_at=2 if comm.rank == 1 else None)
+        try:
+            trainer_of(on_ranks(comm), [seen], prefetch=prefetch).fit()
+        except SpSampleError as error:
+            assert "rank 1 failed: ZeroDivisionError: no more" in str(error)
+        else:
+            raise AssertionError("rank 1 did not fail")
+
+
+def case_summary(comm):
+    recorder = Recorder(comm)
+    result = trainer_of(on_ranks(recorder), evaluation="both").fit()
+    summary = rank_summary(recorder, result.seconds)
+    assert {"features", "activations", "gradients", "rows"} <= set(summary.traffic)
+    assert summary.seconds["training"]["max"] >= summary.seconds["training"]["mean"] > 0
+
+
+def checked(case, comm):
+    try:
+        case(comm)
+    except Exception:
+        print(f"FAILED {case.__name__} on rank {comm.rank}\n{traceback.format_exc()}", flush=True)
+        raise
+
+
+def main(backend):
+    torch.set_num_threads(1)
+    comm = init(backend, timeout=30)
+    cases = [name for name in globals() if name.startswith("case_")]
+    for name in cases:
+        with together(comm.duplicate()):
+            checked(globals()[name], comm)
+    if comm.rank == 0:
+        print(f"{len(cases)} cases passed", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
