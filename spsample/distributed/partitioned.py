@@ -185,7 +185,7 @@ class PartitionedGraph(SharedGraph):
                 argument="graph",
                 given="a partitioned graph that stores weights",
                 expected="one without",
-                hint="Normalise before it is stored: Graph.normalized, or spsample convert --normalize row.",
+                hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
         other._rows = copy.copy(self._rows)
