@@ -201,17 +201,17 @@ def no_json(store):
     (store / "meta.json").write_text("{")
 
 
-@pytest.mark.parametrize(
-    ("damage", "file"),
-    [
-        (remove, "broken"),
-        (remove_meta, "meta.json"),
-        (remove_indices, "indices.npy"),
-        (truncate_indices, "indices.npy"),
-        (another_number, "meta.json"),
-        (no_json, "meta.json"),
-    ],
-)
+DAMAGES = {
+    remove: "broken",
+    remove_meta: "meta.json",
+    remove_indices: "indices.npy",
+    truncate_indices: "indices.npy",
+    another_number: "meta.json",
+    no_json: "meta.json",
+}
+
+
+@pytest.mark.parametrize(("damage", "file"), DAMAGES.items())
 def test_store_of_one_rank(tmp_path, damage, file):
     """As where the disk of one machine is damaged."""
     GRAPHS["plain"]().save(tmp_path / "good")
