@@ -2,8 +2,9 @@
 
     python bench/lost_ranks.py --backend mpi --backend gloo                  # some minutes each
 
-For each phase the job of tests/distributed/killed_rank.py runs once; rank 2 is killed in the middle one of its calls. All
-processes must have ended within 60 s, with an exit status that is not 0 and a message that names signal 9 or the rank.
+For each phase the job of tests/distributed/killed_rank.py runs once; rank 2 is killed in the middle one of its calls.
+All processes must have ended within 60 s, with an exit status that is not 0 and a message that names signal 9 or the
+rank.
 docs/benchmarks/lost_ranks.md has a table. Under Slurm, tests/slurm kills a rank.
 """
 
@@ -25,7 +26,9 @@ JOB = Path(__file__).resolve().parents[1] / "tests" / "distributed" / "killed_ra
 RANKS = 4
 MOST_SECONDS = 60.0
 LOST = re.compile(r"signal 9|SIGKILL|exitcode: -9|nothing was heard of rank 2|Killed", re.IGNORECASE)
-WAITED = re.compile(r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*)(\S+ in phase '[^']*')")
+WAITED = re.compile(
+    r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*)(\S+ in phase '[^']*')"
+)
 
 
 class Outcome(NamedTuple):
@@ -78,8 +81,8 @@ def main(
     phase: Annotated[list[str], typer.Option(help="Only these.")] = [],  # noqa: B006
 ) -> None:
     """Kill a rank in each phase; the exit status is the number of phases in which it was not as it should be."""
-    print("| launcher | phase | call | exit status | seconds to the end | the launcher said | ranks that said where |")  # noqa: T201
-    print("|---|---|---|---|---|---|---|", flush=True)  # noqa: T201
+    print("| launcher | phase | call | exit status | seconds to the end | the launcher said | ranks that said where |")
+    print("|---|---|---|---|---|---|---|", flush=True)
     wrong = 0
     for each in backend:
         counts = calls_by_phase(each)
@@ -88,7 +91,7 @@ def main(
             wrong += not found.right
             waited = ", ".join(map(str, found.waited)) or "none"
             cells = (each, name, found.number, found.status, f"{found.seconds:.1f}", found.said, waited)
-            print(f"| {' | '.join(map(str, cells))} |", "" if found.right else " WRONG", flush=True)  # noqa: T201
+            print(f"| {' | '.join(map(str, cells))} |", "" if found.right else " WRONG", flush=True)
     raise typer.Exit(wrong)
 
 

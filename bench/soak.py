@@ -21,9 +21,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
-from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 
 import spsample as sp
+from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 from spsample.comm import Communicator, init
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.algorithms import ALGORITHMS
@@ -92,7 +92,7 @@ class Soak:
         digest = bulk_digest(self._sample(graph, this.sampler, this.epoch), self.comm)
         if self.comm.rank == 0 and digest != self.expected[this.case]:
             self.wrong += 1
-            print(f"WRONG in round {number}: {this}", flush=True)  # noqa: T201
+            print(f"WRONG in round {number}: {this}", flush=True)
         if number >= len(self.rounds):
             self.memory.append((time.monotonic() - begin, anonymous_memory()))
 
@@ -135,14 +135,19 @@ def main(
         for weighted in (False, True):
             store_of(graph, weighted, graph_cache)
     comm.barrier()
-    soak = Soak(comm, {weighted: store_of(graph, weighted, graph_cache) for weighted in (False, True)}, batches, batch_size)
+    soak = Soak(
+        comm, {weighted: store_of(graph, weighted, graph_cache) for weighted in (False, True)}, batches, batch_size
+    )
     begin, told, number = time.monotonic(), 0.0, 0
     while number < 2 * len(soak.rounds) or not soak.finished(begin + 60 * minutes):
         soak.run(number, begin)
         number += 1
         if comm.rank == 0 and time.monotonic() > told + 60:
             told = time.monotonic()
-            print(json.dumps({"minutes": round((told - begin) / 60, 1), "rounds": number, "wrong": soak.wrong}), flush=True)  # noqa: T201
+            print(
+                json.dumps({"minutes": round((told - begin) / 60, 1), "rounds": number, "wrong": soak.wrong}),
+                flush=True,
+            )
     facts = memory_of(soak.memory)
     text = np.frombuffer(json.dumps(facts).encode().ljust(500), np.uint8)
     ranks = [json.loads(row.tobytes().decode()) for row in comm.all_gather(text)]
@@ -151,7 +156,7 @@ def main(
     if comm.rank == 0:
         result = {"graph": graph, "backend": comm.name, "ranks": comm.size, "rounds": number, "wrong": wrong}
         result |= {"seconds": round(time.monotonic() - begin), "one pass": len(soak.rounds), "MiB by rank": ranks}
-        print(json.dumps(result | {"grown": grown}), flush=True)  # noqa: T201
+        print(json.dumps(result | {"grown": grown}), flush=True)
     comm.close()
     raise typer.Exit(1 if wrong or grown else 0)
 

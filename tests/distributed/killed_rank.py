@@ -1,8 +1,8 @@
 """A job of which one rank is killed: `LAUNCHER python killed_rank.py BACKEND [PHASE NUMBER]`.
 
-The job samples with every sampler on a partitioned graph, by two algorithms, and trains. Rank 2 is killed (SIGKILL) where
-it begins the NUMBER-th call of a PHASE of communication, or of the computation "backward". Without a phase nobody is
-killed, and rank 2 prints how many calls it made in each phase, as JSON.
+The job samples with every sampler on a partitioned graph, by two algorithms, and trains. Rank 2 is killed (SIGKILL)
+where it begins the NUMBER-th call of a PHASE of communication, or of the computation "backward". Without a phase nobody
+is killed, and rank 2 prints how many calls it made in each phase, as JSON.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""bench/equality.py, and by it whole bulks over threads, mpirun and torchrun."""
+"""bench/same_bulks.py, and by it whole bulks over threads, mpirun and torchrun."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import equality
 import pytest
-from equality import ONE_PROCESS, Result
 from jobs import needs, run_job
 from typer.testing import CliRunner
 
-BENCH = Path(equality.__file__).resolve()
+import same_bulks
+from same_bulks import ONE_PROCESS, Result
+
+BENCH = Path(same_bulks.__file__).resolve()
 SMALL = ["run", "--graph", "rmat:8,6", "--batches", "9", "--batch-size", "8", "--hubs", "8KiB"]
 
 
@@ -24,13 +25,13 @@ def result_of(digest, launcher="mpi", p=2):
 
 def test_reports_what_differs():
     results = [result_of("a", ONE_PROCESS, 1), result_of("a"), result_of("b"), result_of("a", p=4)]
-    assert equality.different(results) == [results[2]]
-    assert equality.table(results)[2] == "| g | LADIES | no | **1 of 2 differ** | 1 equal | `a` |"
-    assert "2 of 3 bulks are those of one process, bit for bit." in equality.report(results)
+    assert same_bulks.different(results) == [results[2]]
+    assert same_bulks.table(results)[2] == "| g | LADIES | no | **1 of 2 differ** | 1 equal | `a` |"
+    assert "2 of 3 bulks are those of one process, bit for bit." in same_bulks.report(results)
 
 
 def test_threads(tmp_path):
-    done = CliRunner().invoke(equality.app, [*SMALL, *folders(tmp_path), "--threads", "1,2"])
+    done = CliRunner().invoke(same_bulks.app, [*SMALL, *folders(tmp_path), "--threads", "1,2"])
     assert done.exit_code == 0, done.output
     assert "144 of 144 bulks" not in done.output
     assert "48 of 48 bulks are those of one process" in done.output
@@ -38,8 +39,8 @@ def test_threads(tmp_path):
 
 
 def test_a_difference_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(equality, "bulk_digest", lambda bulk, comm=None: str(comm is None))
-    done = CliRunner().invoke(equality.app, [*SMALL, *folders(tmp_path), "--threads", "1", "--algorithm", "column"])
+    monkeypatch.setattr(same_bulks, "bulk_digest", lambda bulk, comm=None: str(comm is None))
+    done = CliRunner().invoke(same_bulks.app, [*SMALL, *folders(tmp_path), "--threads", "1", "--algorithm", "column"])
     assert done.exit_code == 1
     assert "0 of 12 bulks" in done.output
 
