@@ -1,4 +1,4 @@
-"""Bytes that p ranks send and receive, by algorithm, replication and bulk size, beside the model; each cell in its own process."""
+"""Bytes that p ranks send and receive by algorithm, replication and bulk size, beside the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def traffic(
     ranks: Annotated[int, typer.Option(help="p, threads of one process.")] = 16,
     batch_size: Annotated[int, typer.Option(help="b; 0: 1024 or 512, less on small graphs.")] = 0,
     model: Annotated[bool, typer.Option(help="Also what the model says.")] = True,
-    record: Annotated[bool, typer.Option(help="Record; without, only the model, the table and the plot are made.")] = True,
+    record: Annotated[bool, typer.Option(help="Without: the model, table and plot only.")] = True,
     seconds: Annotated[float, typer.Option(help="Of a cell, at most.")] = 3600,
     graph_cache: Annotated[Path | None, typer.Option(help="Folder that keeps generated graphs.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of traffic.jsonl, which is added to, and traffic.png.")] = Path(
@@ -138,13 +138,17 @@ def by_cell(lines: list[Line], kind: str) -> dict[tuple[Any, ...], dict[str, Lin
         if cell[3] == 1 and "stages" in variants:
             variants.update(dict.fromkeys(SAME_ALONE, variants["stages"]))
     graphs, samplers = list(GRAPHS), list(SAMPLERS)
-    order = sorted(found, key=lambda at: (graphs.index(at[0]) if at[0] in graphs else -1, samplers.index(at[1]), at[2:]))
-    return {at: found[at] for at in order}
+
+    def place(at: tuple[Any, ...]) -> tuple[Any, ...]:
+        return graphs.index(at[0]) if at[0] in graphs else -1, samplers.index(at[1]), at[2:]
+
+    return {at: found[at] for at in sorted(found, key=place)}
 
 
 def table(lines: list[Line]) -> Table:
     """MiB received per rank in the mean, ratios of `column` to the others, and the model over what was recorded."""
-    made = Table("graph", "sampler", "k", "c", *VARIANTS, *(f"column / {name}" for name in BASELINES), "model / recorded")
+    ratios = (f"column / {name}" for name in BASELINES)
+    made = Table("graph", "sampler", "k", "c", *VARIANTS, *ratios, "model / recorded")
     models = by_cell(lines, "modelled")
     for at, variants in by_cell(lines, "recorded").items():
         sizes = {name: sampling_bytes(line["phases"]) for name, line in variants.items()}
@@ -205,7 +209,7 @@ def plot(lines: list[Line], path: Path) -> None:
         _panel(panel, {cell[2:]: variants for cell, variants in found.items() if cell[:2] == at})
         panel.set_title(" ".join(at), fontsize="small", loc="left")
     axes.flat[0].legend(fontsize="x-small", ncols=2)
-    figure.suptitle("MiB received per rank in sampling a bulk of k batches, p = 16, mean of the ranks", fontsize="medium")
+    figure.suptitle("MiB received per rank in sampling a bulk of k batches, mean of the ranks", fontsize="medium")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -1,7 +1,7 @@
-"""One cell of `traffic.py` in a process of its own: prints a line of JSON. p ranks are threads that record what they send.
+"""One cell of `traffic.py` in a process of its own: prints a line of JSON. p ranks are threads that record.
 
-    python bench/traffic_cells.py recorded FOLDER CELL      what a variant sends and receives, by phase
-    python bench/traffic_cells.py modelled FOLDER CELL      what the model says of the same bulk, for every variant
+python bench/traffic_cells.py recorded FOLDER CELL      what a variant sends and receives, by phase
+python bench/traffic_cells.py modelled FOLDER CELL      what the model says of the same bulk, for every variant
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def load(folder: Path) -> sp.Graph:
 
 
 def batch_size_of(graph: sp.Graph, cell: Cell) -> int:
-    """b: a power of two where the graph is small, such that the largest bulk has all its vertices, and few of them twice."""
+    """b: a power of two where the graph is small, such that the largest bulk has all its vertices once or twice."""
     if cell.batch_size:
         return cell.batch_size
     fitting = int(np.count_nonzero(np.diff(graph.indptr))) // MOST_BATCHES

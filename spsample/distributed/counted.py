@@ -74,10 +74,11 @@ def tally_batches(
     batch, owners = frontier.batch, blocks.owners(frontier.vertices)
     columns = np.where(owners >= 0, shape.stage_columns[owners], -1)
     by_block, by_column = (k, blocks.count), (k, shape.replication)
-    none = np.zeros(by_column)
     few = frontier if law == "row" or merged_batches is None else frontier.first(merged_batches)
     sums, most = _sums(graph, few, law, owners[: len(few.batch)], blocks.count)
-    partials, partial_most = _partials(graph, frontier, few, law, columns, shape.replication) if staged else (none, none)
+    partials = partial_most = np.zeros(by_column)
+    if staged:
+        partials, partial_most = _partials(graph, frontier, few, law, columns, shape.replication)
     return BatchTallies(
         pairs=tally(batch, owners, by_block),
         edges=tally(batch, owners, by_block, frontier.edges),

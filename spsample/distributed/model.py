@@ -170,7 +170,7 @@ def bulk_traffic(
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
-        sampling += status(counts.shape, len(counts.hops) * (_ROUNDS[law] if algorithm == "column" else 0))
+        sampling += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
 
@@ -347,6 +347,13 @@ def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
 
 _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 5, "column": 0, "graph": 3}
 """How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
+
+
+def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
+    """The same of an algorithm: where every rank has the rows of its batches, nobody is asked."""
+    return 0 if law == "entry" and algorithm not in ("column", "stages-split") else _ROUNDS[law]
+
+
 _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
     "row": node_wise,
     "entry": entry_law,
@@ -357,9 +364,7 @@ _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Tra
 # ------------------------------------------------------------------------------- algorithm 2 of the paper, and its kin
 
 
-def staged(
-    counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire, algorithm: Algorithm
-) -> Iterator[Traffic]:
+def staged(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire, algorithm: Algorithm) -> Iterator[Traffic]:
     """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
     shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
     first = replace(wire, edge_id_bytes=0) if again else wire
@@ -370,8 +375,7 @@ def staged(
     if shape.replication > 1:
         own = _REDUCTION[law](counts, hop, wire, algorithm)
         yield row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
-        rounds = shape.group_batches(int(counts.batches.sum())).max()
-        yield staged_header(shape, int(rounds) + 1 if algorithm in ("stages", "oblivious") else 1)
+        yield staged_header(shape, gathers(counts, law, algorithm))
     if law == "graph":
         yield from group_columns(counts, hop, wire)
 
@@ -390,6 +394,13 @@ def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[T
     blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
     yield broadcasts("rows", counts.shape, blocks)
     yield staged_header(counts.shape, stages_of(counts.shape))
+
+
+def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
+    """How often a row group puts something together in a layer, at least; one batch after the other as published."""
+    if law in ("row", "entry") and algorithm in ("stages", "oblivious"):
+        return 1 + int(counts.shape.group_batches(int(counts.batches.sum())).max())
+    return {"row": 1, "entry": 3 if algorithm == "stages-split" else 1, "column": 3, "graph": 1}[law]
 
 
 def stages_of(shape: GridShape) -> int:
@@ -504,10 +515,10 @@ _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, Wire, Algorithm], Flo
 # ----------------------------------------------------------------------------------------- status, features, gradients
 
 
-def status(shape: GridShape, rounds: int = 0) -> Iterator[Traffic]:
+def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Traffic]:
     """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
     yield told("status", shape, HEADER_WORDS)
-    yield header(shape, 1 + rounds)
+    yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
     yield told("status", shape, STATUS_WORDS)
 
 

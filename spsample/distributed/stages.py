@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.distributed.row_arrays import RowArrays, joined
+from spsample.distributed.row_arrays import joined
 from spsample.distributed.shares import Shares
 from spsample.distributed.staged import HeldRows, StagedOperand
 from spsample.sparse import Entries, RowTotals
