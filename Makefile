@@ -39,8 +39,8 @@ export NO_MKDOCS_2_WARNING ?= 1
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP)/demo  ## train a GNN on a real graph (scikit-learn's digits), from bulk-sampled minibatches
-	$(BIN)/spsample train digits
+demo: $(STAMP)/demo  ## train a GNN on a real graph (scikit-learn's digits) cut into 4 block rows, on 4 ranks of this machine
+	$(BIN)/spsample launch -n 4 --backend gloo train digits
 
 test: $(STAMP)/dev  ## all tests and the doctests
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PY) -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)

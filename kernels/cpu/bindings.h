@@ -244,6 +244,7 @@ void bind_uniform_rows(nb::module_& m);
 void bind_columns(nb::module_& m);
 void bind_shared_columns(nb::module_& m);
 void bind_merged_columns(nb::module_& m);
+void bind_column_sums(nb::module_& m);
 void bind_probability(nb::module_& m);
 void bind_compact(nb::module_& m);
 void bind_extraction(nb::module_& m);

@@ -42,12 +42,46 @@ struct DenseRow {
 
     int64_t next_positive(int64_t column) const {
         while (column < count && sums[column] == 0) {
-            const bool empty_block = column % kSumBlock == 0 && inclusive[column / kSumBlock] == before_block(column / kSumBlock);
+            const bool empty_block = column % kSumBlock == 0 && is_empty(column / kSumBlock);
             column += empty_block ? kSumBlock : 1;
         }
         return std::min(column, count);
     }
+
+    bool is_empty(int64_t block) const { return inclusive[block] == before_block(block); }
+
+    // Number of positive columns in blocks begin .. end - 1. O(columns of the blocks).
+    int64_t count_positive(int64_t begin, int64_t end) const {
+        int64_t positive = 0;
+        for (int64_t block = begin; block < end; ++block) {
+            Sum here = 0;  // at most kSumBlock
+            for (int64_t v = block * kSumBlock; v < (block + 1) * kSumBlock; ++v) here = static_cast<Sum>(here + (sums[v] != 0));
+            positive += static_cast<int64_t>(here);
+        }
+        return positive;
+    }
+
+    // Writes the positive columns of blocks begin .. end - 1, ascending, and their numerators. O(columns of the blocks).
+    template <class Index>
+    void write_positive(int64_t begin, int64_t end, Index* columns, uint64_t* numerators) const {
+        Index found_columns[kSumBlock];
+        uint64_t found_numerators[kSumBlock];
+        for (int64_t block = begin; block < end; ++block) {
+            if (is_empty(block)) continue;
+            int64_t found = 0;
+            for (int64_t v = block * kSumBlock; v < (block + 1) * kSumBlock; ++v) {  // without a branch per column
+                found_columns[found] = static_cast<Index>(v);
+                found_numerators[found] = numerator(v);
+                found += sums[v] != 0;
+            }
+            columns = std::copy_n(found_columns, found, columns);
+            numerators = std::copy_n(found_numerators, found, numerators);
+        }
+    }
 };
+
+// In place of a sum: 1 where a column has a positive entry.
+using Mark = uint8_t;
 
 // Both sums of a block: of its elements, and of these raised to the column power.
 struct BlockSums {
@@ -62,6 +96,13 @@ inline BlockSums block_sums(const uint64_t* sums, int32_t column_power) {
         result.raised += raise(sums[v], column_power);
     }
     return result;
+}
+
+// The number of marks, twice.
+inline BlockSums block_sums(const Mark* marks, int32_t) {
+    uint32_t count = 0;
+    for (int64_t v = 0; v < kSumBlock; ++v) count += marks[v];
+    return {count, count};
 }
 
 // Most blocks have small counts, whose squares add up within 32 bits: loops that compilers turn into vector code.
@@ -86,12 +127,13 @@ inline BlockSums block_sums(const uint16_t* sums, int32_t column_power) {
 }
 
 // The sums of one batch at a time. A range of columns is made by one thread, in slices that stay in the second-level cache while
-// the long rows of the frontier add to them; ranges of one batch may be made by several threads at once.
+// the long rows of the frontier add to them; ranges of one batch may be made by several threads at once. DenseSums<Mark> marks the
+// columns that will have a positive sum: plain_total() is their number.
 template <class Sum>
 class DenseSums {
 public:
     static constexpr int64_t kSlice = (int64_t(1) << 18) / static_cast<int64_t>(sizeof(Sum));  // columns; 256 KB
-    static constexpr int64_t kRange = int64_t(1) << 17;  // columns made by one thread, where several share a batch; whole slices
+    static constexpr int64_t kRange = int64_t(1) << 17;  // columns made by one thread, where several share a batch; whole slices of sums
 
     explicit DenseSums(int64_t num_columns)
         : num_columns_(num_columns), num_blocks_((num_columns + kSumBlock - 1) / kSumBlock), sums_(num_blocks_ * kSumBlock),
@@ -188,6 +230,7 @@ private:
     void add(const CsrView<Index>& A, const Weights& weights, const Rule& rule, int64_t batch, const Part<Index>& part, int64_t upto) {
         Sum* sums = sums_.data();
         const Index* columns = A.indices;
+        if constexpr (std::is_same_v<Sum, Mark>) return mark(A, weights, rule, part, upto);
         if constexpr (!equal_weights<Weights>()) {
             if (rule.shifts != nullptr) {
                 for_each_quantized(weights.data, part.position, upto, rule.shifts[batch], rule.power, [&](int64_t p, uint64_t numerator) {
@@ -198,6 +241,19 @@ private:
         }
         const Sum numerator = static_cast<Sum>(part.numerator);
         for (int64_t p = part.position; p < upto; ++p) sums[columns[p]] = static_cast<Sum>(sums[columns[p]] + numerator);
+    }
+
+    // Marks the columns of these entries, but of those that weigh 0. Stores only, so that neighbours do not wait for each other.
+    template <class Index, class Weights>
+    void mark(const CsrView<Index>& A, const Weights& weights, const Rule& rule, const Part<Index>& part, int64_t upto) {
+        Mark* marks = sums_.data();
+        if constexpr (!equal_weights<Weights>()) {
+            if (rule.shifts != nullptr) {
+                for (int64_t p = part.position; p < upto; ++p) marks[A.indices[p]] |= static_cast<Mark>(weights.data[p] > 0);
+                return;
+            }
+        }
+        for (int64_t p = part.position; p < upto; ++p) marks[A.indices[p]] = 1;
     }
 
     // First of the ascending entries [begin, end) whose column is not below `column`; end where none is. O(log(steps)).

@@ -104,6 +104,7 @@ NB_MODULE(_core, m) {
     spsample::bind_columns(m);
     spsample::bind_shared_columns(m);
     spsample::bind_merged_columns(m);
+    spsample::bind_column_sums(m);
     spsample::bind_probability(m);
     spsample::bind_compact(m);
     spsample::bind_extraction(m);

@@ -87,58 +87,6 @@ nb::object column_totals(
     return to_numpy(std::move(totals));
 }
 
-// --- merge_columns -------------------------------------------------------------------------------------------------
-
-template <class Index>
-struct MergedRows {
-    Buffer<int64_t> indptr;
-    Buffer<Index> columns;
-    Buffer<uint64_t> numerators, totals;
-};
-
-template <class Index>
-MergedRows<Index> concatenate(const std::vector<MergedRow<Index>>& rows) {
-    const int64_t k = static_cast<int64_t>(rows.size());
-    MergedRows<Index> merged{Buffer<int64_t>(k + 1), {}, {}, Buffer<uint64_t>(k)};
-    merged.indptr[0] = 0;
-    for (int64_t i = 0; i < k; ++i) {
-        const auto& row = rows[static_cast<size_t>(i)];
-        merged.indptr[i + 1] = checked_sum(merged.indptr[i], static_cast<int64_t>(row.columns.size()));
-        merged.totals[i] = row.total;
-    }
-    merged.columns = Buffer<Index>(merged.indptr[k]);
-    merged.numerators = Buffer<uint64_t>(merged.indptr[k]);
-    parallel_chunks(k, 1, [&](int64_t i, int64_t) {
-        const auto& row = rows[static_cast<size_t>(i)];
-        std::copy(row.columns.begin(), row.columns.end(), merged.columns.data() + merged.indptr[i]);
-        std::copy(row.numerators.begin(), row.numerators.end(), merged.numerators.data() + merged.indptr[i]);
-    });
-    return merged;
-}
-
-template <class Index>
-nb::tuple merge_columns(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids,
-    const std::optional<In<int64_t>>& shifts, int power, int column_power) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
-    MergedRows<Index> merged;
-    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
-        nb::gil_scoped_release release;
-        std::vector<MergedRow<Index>> rows(static_cast<size_t>(Q.num_batches));
-        const auto make_scratch = [] { return MergeScratch<Index>(); };
-        parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
-            rows[static_cast<size_t>(i)] = merge_batch(A, weights, Q, rule, i, scratch);
-        });
-        merged = concatenate(rows);
-    });
-    return nb::make_tuple(
-        to_numpy(std::move(merged.indptr)), to_numpy(std::move(merged.columns)), to_numpy(std::move(merged.numerators)),
-        to_numpy(std::move(merged.totals)));
-}
-
 // --- extracted_numerators ------------------------------------------------------------------------------------------
 
 // numerators: src_ptr[num_batches] elements. rows: the extraction, its local columns and positions (positions may be
@@ -201,9 +149,6 @@ void bind_probability_for(nb::module_& m) {
     m.def("column_totals", &column_totals<Index>, indptr, indices, data, nb::arg("row_normalized"), shifts,
           nb::arg("power"), nb::arg("column_power"), nb::arg("num_columns") = nb::none(),
           "Column sums of all entries' numerators, to column_power.");
-    m.def("merge_columns", &merge_columns<Index>, indptr, indices, data, nb::arg("row_normalized"), batch_ptr, vertices,
-          batch_ids, shifts, nb::arg("power"), nb::arg("column_power"),
-          "(indptr, columns, numerators, totals) of Q A.");
     m.def("extracted_numerators", &extracted_numerators<Index>, indptr, indices, data, nb::arg("row_normalized"),
           batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"), nb::arg("stacked_indptr"),
           nb::arg("columns"), nb::arg("positions").none(), nb::arg("src_ptr"),

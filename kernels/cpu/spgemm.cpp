@@ -138,13 +138,16 @@ Method method_for(const Factors<Index, T>& factors, int64_t row) {
     constexpr int64_t kMostBytes = int64_t{1} << 25;
     constexpr int64_t kMostMerged = 64;
     constexpr int64_t kMostMergedRows = 2;
+    constexpr int64_t kMostMergedPairs = 1 << 12;  // products of so few rows: longer ones are merged outside of the nearest cache
     const int64_t products = factors.products(row), entries = factors.A.pattern.degree(row);
     if (products <= PairsAccumulator<Index, T>::kMost) return Method::kPairs;
     if (products <= RankAccumulator<Index, T>::kMost) return Method::kRank;
-    if (products <= kMostMerged || entries <= kMostMergedRows) return Method::kMerge;
+    const bool few_rows = entries <= kMostMergedRows;
+    if (products <= kMostMerged || (few_rows && products <= kMostMergedPairs)) return Method::kMerge;
     const bool fits = factors.num_columns <= kMostBytes / static_cast<int64_t>(sizeof(T));
     const bool pays = factors.num_columns <= factors.work[factors.num_rows()];
-    return fits && pays ? Method::kDense : Method::kHash;
+    if (fits && pays) return Method::kDense;
+    return few_rows ? Method::kMerge : Method::kHash;
 }
 
 // How many tasks should share a row.

@@ -109,7 +109,7 @@ class CpuBackend:
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
-        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule))
+        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
 
     # --- row law --------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:

@@ -183,7 +183,10 @@ class Backend(Protocol):
         ...
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
-        """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out."""
+        """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out.
+
+        A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
+        """
         ...
 
     # --- row law -------------------------------------------------------------------------------------------------

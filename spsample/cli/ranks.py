@@ -201,9 +201,13 @@ def check_rank_options(options: RankOptions, ranks: int) -> None:
             given, expected = f"{options.replication} on {ranks} ranks", f"a divisor of {ranks}"
             raise InputError(argument="--replication", given=given, expected=expected)
         return
-    given = {"replication": options.replication != 1, "replicate_hubs": bool(options.replicate_hubs)}
-    given |= {"feature_dtype": options.feature_dtype is not None, "algorithm": options.algorithm != "column"}
-    for name, is_given in given.items():
+    without_effect = {
+        "replication": options.replication != 1,
+        "replicate_hubs": bool(options.replicate_hubs),
+        "feature_dtype": options.feature_dtype is not None,
+        "algorithm": options.algorithm != "column",
+    }
+    for name, is_given in without_effect.items():
         if is_given:
             option = "--" + name.replace("_", "-")
             raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")

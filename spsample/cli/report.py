@@ -201,7 +201,8 @@ def _rank_traffic(summary: RankSummary) -> Table:
     table.add_column("phase")
     for name in ("sent, max", "mean", "received, max", "mean", "messages, max", "mean"):
         table.add_column(name, justify="right")
-    for phase, counts in summary.traffic.items():
+    sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
+    for phase, counts in sent.items():
         volumes = [counts[way][name] for way in ("bytes_sent", "bytes_received") for name in ("max", "mean")]
         messages = counts["messages_sent"]
         cells = [*(format_bytes(round(volume)) for volume in volumes), *(f"{n:,.0f}" for n in messages.values())]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
 from spsample.errors import CommunicationError, RankError, on_rank, told_by
 
@@ -78,22 +79,42 @@ class Channel:
         counts = (
             np.stack([sent.counts for sent in sends], axis=1) if sends else np.zeros((self.group.size, 0), np.int64)
         )
+        for sent in sends:
+            check_exchange(self.group, sent.rows, sent.counts, sent.counts)
+        rows = [np.ascontiguousarray(sent.rows) for sent in sends]
         expected = self._header(counts)
-        return [self._move(sent, expected[:, i].copy(), phase) for i, sent in enumerate(sends)]
+        received = []
+        with self._no_way_back(phase):
+            for i, sent in enumerate(sends):
+                recv_counts = expected[:, i].copy()
+                moved = self.group.all_to_all_v(rows[i], sent.counts, recv_counts, phase=phase)
+                received.append(Received(moved, recv_counts))
+        return received
 
-    def _move(self, sent: Sent, recv_counts: Int64Array, phase: str) -> Received:
-        rows = np.ascontiguousarray(sent.rows)
-        return Received(self.group.all_to_all_v(rows, sent.counts, recv_counts, phase=phase), recv_counts)
+    @contextmanager
+    def _no_way_back(self, phase: str) -> Iterator[None]:
+        """Around what the others count on once they have the header: they can no longer be told of a failure."""
+        try:
+            yield
+        except CommunicationError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CommunicationError(
+                f"rank {self.scope.rank} of a group of {self.scope.size} failed in the middle of an exchange in phase "
+                f"{phase!r}, which the others wait for: {reason}"
+            ) from error
 
     def gather(self, arrays: Sequence[Array], *, phase: str) -> list[Received]:
         """The rows of up to seven arrays of every rank of the group, one rank after the other."""
         counts = np.array([[len(rows) for rows in arrays]] * self.group.size, np.int64)
         expected = self._header(counts)
         received = []
-        for i, rows in enumerate(arrays):
-            recv_counts = expected[:, i].copy()
-            gathered = self.group.all_gather_v(np.ascontiguousarray(rows), recv_counts, phase=phase)
-            received.append(Received(gathered, recv_counts))
+        with self._no_way_back(phase):
+            for i, rows in enumerate(arrays):
+                recv_counts = expected[:, i].copy()
+                gathered = self.group.all_gather_v(np.ascontiguousarray(rows), recv_counts, phase=phase)
+                received.append(Received(gathered, recv_counts))
         return received
 
     def broadcast(self, arrays: Sequence[Array], root: int | None, *, phase: str) -> list[Array]:
@@ -109,9 +130,10 @@ class Channel:
         if root is None:
             return [rows[:0] for rows in arrays]
         received = []
-        for rows, count in zip(arrays, expected[root].tolist(), strict=True):
-            room = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
-            received.append(self.group.broadcast(room, root, phase=phase))
+        with self._no_way_back(phase):
+            for rows, count in zip(arrays, expected[root].tolist(), strict=True):
+                room = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
+                received.append(self.group.broadcast(room, root, phase=phase))
         return received
 
     def reduce_max(self, value: int) -> int:

@@ -243,6 +243,7 @@ class MessageCommunicator(Communicator):
             message += f"; no answer from {self._named(unanswered)}"
         if heard:
             message += f"; {self._named(sorted(heard))} waited, too"
+        self.activity.lost = message
         self._let_go()
         return CommunicationError(message)
 

@@ -94,9 +94,18 @@ class Activity:
     all_to_all in phase 'rows', for 0.0 s
     >>> print(activity)
     no exchange
+    >>> activity.lost = "nothing was heard of rank 3"
+    >>> print(activity)
+    no exchange, after: nothing was heard of rank 3
+
+    Attributes
+    ----------
+    lost : str
+        What was found out about ranks that are lost.
     """
 
     def __init__(self) -> None:
+        self.lost = ""
         self._calls: list[Call] = []
 
     @contextmanager
@@ -110,7 +119,8 @@ class Activity:
             self._calls.remove(call)
 
     def __str__(self) -> str:
-        return "; ".join(map(str, self._calls)) or "no exchange"
+        calls = "; ".join(map(str, self._calls)) or "no exchange"
+        return f"{calls}, after: {self.lost}" if self.lost else calls
 
 
 __all__ = ["Activity", "Call", "end_soon", "timeout_or_default", "wait_for"]

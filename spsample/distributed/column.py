@@ -10,7 +10,7 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
 from spsample.distributed.rows import RowDraw, received_entries, sample_rows
-from spsample.distributed.sums import merge_columns
+from spsample.distributed.sums import Answered, ask, draw_columns, merged
 from spsample.distributed.totals import frontier_totals, locate, row_totals, unchosen_totals
 from spsample.sparse import Entries, RowTotals
 from spsample.sparse.operand import FrontierTotals, RowRule
@@ -51,17 +51,18 @@ class ColumnOperand(PartitionedOperand):
         return locate(self._frontier_of(Q), rows, offsets, exclude)
 
     def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
-        return self._merged(Q, rule, 0)
+        return merged(self._frontier_of(Q), self._asked(Q, rule, 0), rule)
 
     def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
         columns = len(Q.vertices) + len(Q.batch_ids) * draw.size
-        return self.backend.draw_columns(self._merged(Q, rule, GAP_BYTES * columns), Q.batch_ids, draw)
+        return draw_columns(self._frontier_of(Q), self._asked(Q, rule, GAP_BYTES * columns), rule, draw)
 
-    def _merged(self, Q: StackedSelector, rule: Numerators, later_bytes: int) -> ColumnMatrix:
+    def _asked(self, Q: StackedSelector, rule: Numerators, later_bytes: int) -> Answered:
+        """Rows or sums of each part; rows are kept for an extraction."""
         frontier = self._frontier_of(Q)
-        merged = merge_columns(frontier, rule, later_bytes)
-        frontier.fetched = merged.rows
-        return merged.P
+        answered = ask(frontier, rule, later_bytes)
+        frontier.fetched = answered.rows
+        return answered
 
     def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         frontier = self._frontier_of(Q)

@@ -218,7 +218,7 @@ class _Draws:
 def _merged(columns: Int64Array, k: int) -> tuple[list[Int64Array], list[Int64Array]]:
     """Of each batch the distinct columns in the order first drawn, and how often each was."""
     drawn, counts = [], []
-    for row in columns.reshape(k, -1):
+    for row in columns.reshape(k, len(columns) // max(k, 1)):  # no batch: no row
         distinct, first, times = np.unique(row, return_index=True, return_counts=True)
         order = np.argsort(first)
         drawn.append(distinct[order])

@@ -58,6 +58,11 @@ class FetchedRows(NamedTuple):
     parts: NDArray[np.bool_]
     edge_ids: Int64Array | None
 
+    def all_stacked(self, frontier: Frontier) -> StackedSelector:
+        """Q over these rows, which are those of all parts."""
+        rows = frontier.row_of[frontier.places].astype(self.matrix.indices.dtype)
+        return StackedSelector(frontier.Q.batch_ptr, rows, frontier.Q.batch_ids)
+
     def selector(self, frontier: Frontier) -> tuple[StackedSelector, Int64Array]:
         """The stacked rows of Q that lie in these parts, part by part and batch by batch, and the parts they are of.
 

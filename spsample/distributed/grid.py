@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from spsample.comm import Communicator
+from typing import Any
+
+from spsample.comm import Communicator, together
 from spsample.errors import DTypeError, InputError
+from spsample.sampling.sharing import require_same_on
 from spsample.sparse.checks import require_int
 
 
@@ -41,7 +44,7 @@ class ProcessGrid:
     Raises
     ------
     InputError
-        If c does not divide p.
+        If c does not divide p, or is not the same on every rank.
 
     References
     ----------
@@ -61,15 +64,10 @@ class ProcessGrid:
     def __init__(self, comm: Communicator, replication: int = 1) -> None:
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
-        c = require_int("replication", replication, minimum=1)
         p = comm.size
-        if p % c:
-            raise InputError(
-                argument="replication",
-                given=f"c = {c} for p = {p} ranks",
-                expected=f"p mod c = 0, which is {p % c} here",
-                hint=f"Divisors of {p}: {', '.join(str(d) for d in range(1, p + 1) if p % d == 0)}.",
-            )
+        with together(comm):
+            c = require_divisor(replication, p)
+        require_same_on(comm, replication=c)
         self.comm = comm
         self.replication = c
         self.num_blocks = p // c
@@ -83,6 +81,19 @@ class ProcessGrid:
 
     def __repr__(self) -> str:
         return f"ProcessGrid({self.num_blocks} x {self.replication}, this rank at ({self.row}, {self.column}))"
+
+
+def require_divisor(replication: Any, p: int) -> int:
+    """Refuse a replication that does not divide the number of ranks."""
+    c = require_int("replication", replication, minimum=1)
+    if p % c:
+        raise InputError(
+            argument="replication",
+            given=f"c = {c} for p = {p} ranks",
+            expected=f"p mod c = 0, which is {p % c} here",
+            hint=f"Divisors of {p}: {', '.join(str(d) for d in range(1, p + 1) if p % d == 0)}.",
+        )
+    return c
 
 
 __all__ = ["ProcessGrid"]

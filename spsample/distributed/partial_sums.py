@@ -22,6 +22,13 @@ def received_sums(
     return ColumnMatrix(pointers_of(lengths), columns, values, np.zeros(len(lengths), np.uint64))
 
 
+def joined(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.signedinteger], UInt64Array]:
+    """Lengths, columns and numerators of the rows of several matrices, one after the other."""
+    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
+    columns = np.concatenate([piece.columns for piece in pieces])
+    return lengths, columns, np.concatenate([piece.numerators for piece in pieces])
+
+
 def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int) -> ColumnMatrix:
     """The k rows of one batch each that the rows of all pieces add up to; every piece has a multiple of k of them.
 
@@ -35,9 +42,7 @@ def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int
     >>> added(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
     [16, 32]
     """
-    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
-    columns = np.concatenate([piece.columns for piece in pieces])
-    numerators = np.concatenate([piece.numerators for piece in pieces])
+    lengths, columns, numerators = joined(pieces)
     batch = np.arange(len(lengths)) % max(k, 1)
     order = np.argsort(batch, kind="stable").astype(columns.dtype)
     left = pointers_of(np.bincount(batch, minlength=k)), order, np.ones(len(order), np.uint64)
@@ -48,8 +53,9 @@ def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int
 def powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
     """Numerators to a power, and their sums."""
     numerators = P.numerators**power if power != 1 else P.numerators
-    before: UInt64Array = np.concatenate([[0], np.cumsum(numerators, dtype=np.uint64)]).astype(np.uint64)
+    before = np.zeros(len(numerators) + 1, np.uint64)
+    np.cumsum(numerators, out=before[1:])
     return ColumnMatrix(P.indptr, P.columns, numerators, before[P.indptr[1:]] - before[P.indptr[:-1]])
 
 
-__all__ = ["added", "powered", "received_sums"]
+__all__ = ["added", "joined", "powered", "received_sums"]

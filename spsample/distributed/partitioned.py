@@ -185,7 +185,7 @@ class PartitionedGraph(SharedGraph):
                 argument="graph",
                 given="a partitioned graph that stores weights",
                 expected="one without",
-                hint="Normalise before it is stored: Graph.normalized, or spsample convert --normalize row.",
+                hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
         other._rows = copy.copy(self._rows)
@@ -204,7 +204,8 @@ class PartitionedGraph(SharedGraph):
         if backend.name not in self._parts:
             channel = Channel(self.grid.column_group)
             with together(self.comm, channel):
-                self._parts[backend.name] = self._read(channel, backend)
+                parts = self._read(channel, backend)
+            self._parts[backend.name] = parts  # on all ranks or on none
         return ALGORITHMS[self.algorithm](self.grid, self._parts[backend.name])
 
     def _read(self, channel: Channel, backend: Backend) -> Parts:
@@ -223,10 +224,13 @@ class PartitionedGraph(SharedGraph):
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
-        operands = self._operands.values()
+        operands = list(self._operands.values())
         try:
             with together(self.comm, *(operand.channel for operand in operands)):
                 yield
+        except BaseException:
+            self._operands.clear()  # some ranks may have kept what others have not
+            raise
         finally:
             for operand in operands:
                 operand.forget()

@@ -7,28 +7,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, Numerators
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.fetched import FetchedRows, fetched, row_bytes, rows_for
 from spsample.distributed.frontier import Frontier, Wanted
 from spsample.distributed.narrow import either, from_parts, narrow, width_of
 from spsample.distributed.owners import segment_sums
-from spsample.distributed.partial_sums import added, powered, received_sums
+from spsample.distributed.partial_sums import added, joined, powered, received_sums
+from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
 """What an owner sends."""
 
+STEPS = 8
+"""In so many steps a rank's batches are merged at most, until it is clear what to send."""
 
-class Merged(NamedTuple):
-    """Q A, and the rows that were fetched on the way."""
 
-    P: ColumnMatrix
+class Answered(NamedTuple):
+    """What the owners sent: rows of some parts, sums of the others: k rows for each part, empty where it sent rows."""
+
     rows: FetchedRows
+    sums: ColumnMatrix
 
 
-def merge_columns(frontier: Frontier, rule: Numerators, later_bytes: int) -> Merged:
-    """Q A with one row per batch (`GraphOperand.left_multiply`).
+def ask(frontier: Frontier, rule: Numerators, later_bytes: int) -> Answered:
+    """Of each part the rows of Q or their sums by column.
 
     `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
     """
@@ -40,11 +45,25 @@ def merge_columns(frontier: Frontier, rule: Numerators, later_bytes: int) -> Mer
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
     rows = fetched(frontier, is_rows, lengths, from_parts(columns, is_rows), weights[0] if weights else None)
-    sums = received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches)
+    return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
+
+
+def merged(frontier: Frontier, answered: Answered, rule: Numerators) -> ColumnMatrix:
+    """Q A with one row per batch (`GraphOperand.left_multiply`)."""
+    rows, sums = answered
+    block, k = frontier.owners.block, len(frontier.Q.batch_ids)
+    if rows.parts.all():
+        return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
     own = _sums_of(frontier, rows, rule._replace(column_power=1))
-    block = frontier.owners.block
-    P = added(block.backend, [sums, own], k, block.num_columns)
-    return Merged(powered(P, rule.column_power), rows)
+    return powered(added(block.backend, [sums, own], k, block.num_columns), rule.column_power)
+
+
+def draw_columns(frontier: Frontier, answered: Answered, rule: Numerators, draw: Draw) -> ColumnSample:
+    """Column law on Q A (`GraphOperand.draw_merged`), which is not written out where all parts sent rows."""
+    backend, rows = frontier.owners.block.backend, answered.rows
+    if rows.parts.all():
+        return backend.draw_merged(rows.matrix, rows.all_stacked(frontier), rule, draw)
+    return backend.draw_columns(merged(frontier, answered, rule), frontier.Q.batch_ids, draw)
 
 
 class _Answer(NamedTuple):
@@ -58,24 +77,62 @@ class _Answer(NamedTuple):
     def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
         later, shifts = received
         rule = Numerators(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
-        sums = block.backend.merge_columns(block.matrix, wanted.Q, rule)
-        columns = np.diff(sums.indptr)
-        sizes = segment_sums(columns, wanted.batches)
-        width = width_of(int(sums.numerators.max(initial=0)))
-        sums_bytes = sizes * (block.matrix.indices.itemsize + width) + later.rows
-        is_rows = wanted.entries(block) * row_bytes(block, False) <= sums_bytes
-        of_batch = np.repeat(is_rows, wanted.batches)
-        of_column = np.repeat(of_batch, columns)
+        limits = (_row_bytes(block, wanted) - later.rows).tolist()
+        ends = pointers_of(wanted.batches).tolist()
+        ranks = zip(limits, ends[:-1], ends[1:], strict=True)
+        found = [_cheaper_sums(block, *_batches(wanted.Q, rule, begin, end), limit) for limit, begin, end in ranks]
+        is_rows = np.array([pieces is None for pieces in found], np.bool_)
+        pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, wanted.batches, strict=True)]
+        lengths, columns, numerators = joined([piece for sums in pieces for piece in sums])
         rows = rows_for(block, wanted, is_rows, False)
-        sent_sizes = np.where(is_rows, 0, sizes)
+        sizes = segment_sums(lengths, wanted.batches)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            narrow(np.where(of_batch, 0, columns), wanted.batches),
-            either(is_rows, Sent(sums.columns[~of_column], sent_sizes), rows.columns),
-            narrow(sums.numerators[~of_column], sent_sizes),
+            narrow(lengths, wanted.batches),
+            either(is_rows, Sent(columns, sizes), rows.columns),
+            narrow(numerators, sizes),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]
+
+
+def _row_bytes(block: LocalOperand, wanted: Wanted) -> Int64Array:
+    """Bytes that each rank's distinct rows take on the wire."""
+    lengths = np.split(np.diff(block.matrix.indptr)[wanted.rows], np.cumsum(wanted.row_counts)[:-1])
+    of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
+    return wanted.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
+
+
+def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: Numerators, limit: int) -> list[ColumnMatrix] | None:
+    """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
+
+    An eighth of the batches is merged at a time, until those merged take as many bytes by themselves. What is merged
+    tells a part of the bytes, never too many, whatever the other batches are: this is always the cheaper of the two, to
+    the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of their merging.
+    """
+    pieces: list[ColumnMatrix] = []
+    columns, largest, k = 0, 0, len(Q.batch_ids)
+    cuts = sorted({k * step // STEPS for step in range(1, STEPS + 1)} - {0}) if limit > 0 else []
+    for begin, end in zip([0, *cuts], cuts, strict=False):
+        pieces.append(block.backend.merge_columns(block.matrix, *_batches(Q, rule, begin, end)))
+        columns += len(pieces[-1].columns)
+        largest = max(largest, int(pieces[-1].numerators.max(initial=0)))
+        if limit <= columns * (block.matrix.indices.itemsize + width_of(largest)):
+            return None
+    return pieces or None
+
+
+def _batches(Q: StackedSelector, rule: Numerators, begin: int, end: int) -> tuple[StackedSelector, Numerators]:
+    """Batches begin .. end - 1, and the rule for them."""
+    ptr = Q.batch_ptr[begin : end + 1]
+    chosen = StackedSelector(ptr - ptr[0], Q.vertices[ptr[0] : ptr[-1]], Q.batch_ids[begin:end])
+    return chosen, rule if rule.shifts is None else rule._replace(shifts=rule.shifts[begin:end])
+
+
+def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
+    """Sums of k batches without entries."""
+    empty = np.zeros(0, np.uint64)
+    return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
 
 
 def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> ColumnMatrix:
@@ -85,4 +142,4 @@ def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> ColumnM
     return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
 
 
-__all__ = ["Merged", "merge_columns"]
+__all__ = ["Answered", "ask", "draw_columns", "merged"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
-from spsample.sampling.sharing import SharedGraph, checking, require_same
-from spsample.sparse import LAW_VERSION, GraphOperand, derive_key
+from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
+from spsample.sparse import LAW_VERSION, derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.store.validation import require_choice, require_int
 
@@ -320,35 +320,31 @@ def bulk_sample(  # the public face: design, section 5
         require_choice("duplicates", duplicates, ("merge", "error"))
         edge_ids = require_bool("edge_ids", edge_ids)
         backend = None if backend is None else get_backend(backend).name
-    A = graph.operand(backend)
-    options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates}
+    options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
+    A = graph.operand(backend)
     try:
-        batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
-        if isinstance(graph, SharedGraph):
-            return _sample_share(graph, A, sampler, batches, Options(key, edge_ids))
-        return BulkSample(sampler, batches, sampler.run(A, batches.selector, key, edge_ids))
+        with sampling(graph):
+            batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
+            share = _share_of(graph, batches)
+            layers = sampler.run(A, share.selector, key, edge_ids)
+        return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
     except MemoryError as error:
         raise _no_memory_for(num_batches, batch_size, sampler) from error
 
 
-class Options(NamedTuple):
-    """Key of the draws, and whether edge ids are wanted."""
+def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
+    """The batches of a call that are sampled here."""
+    if not isinstance(graph, SharedGraph):
+        return batches
+    return batches.chosen(graph.sampled_here(len(batches.selector.batch_ids)))
 
-    key: tuple[int, int]
-    edge_ids: bool
 
-
-def _sample_share(
-    graph: SharedGraph, A: GraphOperand, sampler: Sampler, batches: SeedBatches, options: Options
-) -> BulkSample:
-    """Sample this rank's batches of a collective call."""
-    num_batches = len(batches.selector.batch_ids)
+def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> BulkSample:
+    """Of those sampled here, the batches that the caller gets."""
+    if not isinstance(graph, SharedGraph):
+        return bulk
     here, own = graph.sampled_here(num_batches), graph.own(num_batches)
-    share = batches.chosen(here)
-    with graph.sampling():
-        layers = sampler.run(A, share.selector, options.key, options.edge_ids)
-    bulk = BulkSample(sampler, share, layers)
     return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import sha256
 from typing import Any
 
@@ -56,18 +56,29 @@ def checking(graph: Any) -> Iterator[None]:
         yield
 
 
+def sampling(graph: Any) -> AbstractContextManager[None]:
+    """`SharedGraph.sampling`; nothing around what concerns one rank only."""
+    return graph.sampling() if isinstance(graph, SharedGraph) else nullcontext()
+
+
 def require_same(shared: Any, /, **arguments: Any) -> None:
-    """Refuse a collective call whose arguments differ between ranks; they are compared by hash, a local graph's not.
+    """`require_same_on` the ranks of a shared graph; nothing for a local one."""
+    if isinstance(shared, SharedGraph):
+        require_same_on(shared.comm, **arguments)
+
+
+def require_same_on(comm: Communicator, /, **arguments: Any) -> None:
+    """Refuse a collective call whose arguments differ between ranks; they are compared by hash.
 
     Raises
     ------
     InputError
         On every rank, naming the first argument that differs and a rank that gave another one than rank 0.
     """
-    if not isinstance(shared, SharedGraph) or shared.comm.size == 1:
+    if comm.size == 1:
         return
     digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.uint64)
-    everyone = shared.comm.all_gather(digests, phase="status")
+    everyone = comm.all_gather(digests, phase="status")
     differs = everyone != everyone[0]
     if not differs.any():
         return
@@ -86,4 +97,4 @@ def _digest(value: Any) -> bytes:
     return sha256(repr(value).encode()).digest()[:8]
 
 
-__all__ = ["SharedGraph", "checking", "require_same"]
+__all__ = ["SharedGraph", "checking", "require_same", "require_same_on", "sampling"]

@@ -14,6 +14,9 @@ from spsample.backends.protocol import Int64Array, UInt64Array
 from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, WIDE_DRAWS, Stream
 from spsample.sparse.operand import GraphOperand
 
+AT_A_TIME = 32
+"""Batches that draw together: their arrays stay in the cache."""
+
 Counts = list[dict[int, int]]
 """Per batch: each column drawn so far, in the order first drawn, and how often."""
 
@@ -64,15 +67,24 @@ class _Frontiers(NamedTuple):
         """Columns of the draws first .. first + count - 1 of every batch with a total; one `locate` for all."""
         rows, offsets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         batches = [i for i, row_totals in enumerate(totals) if row_totals.any()]
-        for i in batches:
-            cumulative = np.cumsum(totals[i], dtype=np.uint64)
-            stream = Stream(self.draw.key, 0, self.draw.hop, int(self.Q.batch_ids[i]))
-            x = stream.integers(np.arange(first, first + count), cumulative[-1], self.initial[i] > NARROW_LIMIT)
-            row = np.searchsorted(cumulative, x, side="right")
+        cumulative = [np.cumsum(totals[i], dtype=np.uint64) for i in batches]
+        units = self._units(batches, np.array([sums[-1] for sums in cumulative], np.uint64), first, count)
+        for i, sums, x in zip(batches, cumulative, units, strict=True):
+            row = np.searchsorted(sums, x, side="right")
             rows.append((row + self.Q.batch_ptr[i]).astype(np.int64))
-            offsets.append(((x - (cumulative - totals[i])[row]) // self.q[rows[-1]]).astype(np.int64))
+            offsets.append(((x - (sums - totals[i])[row]) // self.q[rows[-1]]).astype(np.int64))
         columns = self.A.locate(self.Q, np.concatenate(rows), np.concatenate(offsets), exclude)
         return {i: columns[r * count : (r + 1) * count].tolist() for r, i in enumerate(batches)}
+
+    def _units(self, batches: list[int], totals: UInt64Array, first: int, count: int) -> UInt64Array:
+        """(batches, count) draws first .. first + count - 1 of these batches, below their totals."""
+        ids, wide = self.Q.batch_ids[batches], self.initial[batches] > NARROW_LIMIT
+        x = [np.zeros(0, np.uint64)]
+        for some in (slice(i, i + AT_A_TIME) for i in range(0, len(batches), AT_A_TIME)):
+            numbers = np.tile(np.arange(first, first + count), len(ids[some]))
+            stream = Stream(self.draw.key, 0, self.draw.hop, np.repeat(ids[some], count))
+            x.append(stream.integers(numbers, np.repeat(totals[some], count), np.repeat(wide[some], count)))
+        return np.concatenate(x).reshape(len(batches), count)
 
 
 def _with_repeats(frontiers: _Frontiers, totals: list[UInt64Array]) -> Counts:

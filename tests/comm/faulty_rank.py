@@ -1,7 +1,8 @@
 """A job in which one rank goes wrong: `LAUNCHER python faulty_rank.py BACKEND FAULT`, with seconds to wait at most.
 
 kill: rank 2 is killed while the others are in an all-to-allv; error: it ends with an exception of its own; away: it
-does not come, for longer than the others wait; input: it is given what it refuses, in a call that fails together.
+does not come, for longer than the others wait; abort: it ends all; input: it is given what it refuses, in a call that
+fails together.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def main(backend, fault, timeout=20.0):
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "error":
             raise ZeroDivisionError("this rank's own fault")
+        if fault == "abort":
+            comm.abort("rank 2 cannot go on")
         if fault == "away":
             time.sleep(timeout + 15)
     exchange(comm)

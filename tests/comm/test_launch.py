@@ -177,7 +177,7 @@ def test_a_command_of_spsample():
 @pytest.mark.slow
 def test_a_script_over_gloo(tmp_path):
     script = tmp_path / "ranks.py"
-    script.write_text("import sys, spsample\ncomm = spsample.init()\nprint(comm, sys.argv[1:], flush=True)\n")
+    script.write_text('import sys, spsample\ncomm = spsample.init()\nsys.stdout.write(f"{comm} {sys.argv[1:]}\\n")\n')
     status, output = run("-n", "2", "--backend", "gloo", str(script), "--an-option", "1")
     assert status == 0, output
     assert "TorchCommunicator(rank=1, size=2) ['--an-option', '1']" in output

@@ -183,3 +183,80 @@ def test_draw_merged_is_composed_by_default():
     operand, Q = LocalOperand(hubs(rng), None, CPU), frontiers(rng, 3)
     arguments = (Q, Numerators(None, 1, 2), Draw(KEY, 0, 30))
     assert_equal(GraphOperand.draw_merged(operand, *arguments), operand.draw_merged(*arguments))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_merge_columns(rule, count, index):
+    """Dense sums, for many batches and for fewer than threads; a batch without rows."""
+    data, row_normalized, shift, column_power = RULES[rule]
+    rng = np.random.default_rng(12)
+    A = hubs(rng, index, data, row_normalized)
+    for k in (1, 2, 3, 7):
+        Q = frontiers(rng, k, index)
+        numerators = Numerators(None if shift is None else shift - np.arange(k), 3 - column_power, column_power)
+        with threads(count):
+            P = CPU.merge_columns(A, Q, numerators)
+        assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("data", [None, np.float32])
+def test_merge_columns_dense_and_by_hash_table(count, data):
+    """64 columns for each entry or one more: batches of both kinds side by side, and zeros in both."""
+    rng, n = np.random.default_rng(6), 64 * 100
+    indptr = np.minimum(np.arange(n + 1), 300)
+    weights = None if data is None else (rng.random(300) * (rng.random(300) < 0.7)).astype(data)
+    A = Matrix(indptr, rng.integers(0, n, 300).astype(np.int32), weights)
+    sizes = [99, 100, 0, 101, 98, 300]
+    vertices = np.concatenate([rng.permutation(300)[:size] for size in sizes]).astype(np.int32)
+    Q = StackedSelector(pointers(sizes), vertices, np.arange(len(sizes)))
+    for numerators in (Numerators(None, 1, 2), Numerators(np.full(len(sizes), 20), 1, 2)):
+        with threads(count):
+            P = CPU.merge_columns(A, Q, numerators)
+        assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("data", [None, np.float64])
+def test_merge_columns_over_several_ranges(count, data):
+    """More columns than a range has, in a matrix of few rows; columns at the borders; threads share the batches."""
+    rng, n = np.random.default_rng(5), 700_001
+    border = [0, 255, 256, 2**15, 2**17 - 1, 2**17, 2**18 - 1, 2**18, n - 1]
+    rows = [np.append(rng.choice(n, d), border) for d in (20_000, 9_000, 300)] + [rng.choice(2**16, 11_000)]
+    columns = np.concatenate([np.sort(r) for r in rows]).astype(np.int32)
+    weights = None if data is None else rng.random(len(columns)) * (rng.random(len(columns)) < 0.8)
+    A = Matrix(pointers([len(r) for r in rows]), columns, weights, num_columns=n)
+    Q = StackedSelector(np.array([0, 4, 5]), np.array([2, 0, 3, 1, 3], np.int32), np.array([3, 9]))
+    numerators = Numerators(None if data is None else np.array([30, 31]), 1, 2)
+    with threads(count):
+        P = CPU.merge_columns(A, Q, numerators)
+    assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_merge_columns_counts_beyond_16_bits(count):
+    """The second batch needs sums of 64 bits, and those before and after it do not."""
+    columns = np.concatenate([np.repeat([1, 5, 6], [2**16 + 3, 4, 2**16]), [0, 0, 7]]).astype(np.int32)
+    A = Matrix(pointers([len(columns) - 3, 3]), columns, num_columns=300_000)
+    Q = StackedSelector(np.array([0, 1, 3, 4]), np.array([1, 0, 1, 1], np.int32), np.arange(3))
+    with threads(count):
+        P = CPU.merge_columns(A, Q, Numerators(None, 1, 2))
+    assert_equal(P, REFERENCE.merge_columns(A, Q, Numerators(None, 1, 2)))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_merge_columns_refuses_columns_outside(count):
+    A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, 900_000, 5, 6, 800_000], np.int32))
+    Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
+    with threads(count), pytest.raises(ValueError, match="indices: a column is not below the number of columns"):
+        CPU.merge_columns(A, Q, Numerators(None, 1, 2))
+
+
+def test_merge_columns_refuses_sums_of_more_than_64_bits():
+    """K is not of the frontier rule: the two 2^63 add up to 0, where a column was counted."""
+    A = Matrix(np.array([0, 2, 2]), np.array([1, 1], np.int32), np.ones(2))
+    Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
+    with pytest.raises(ValueError, match="a sum passes 64 bits"):
+        CPU.merge_columns(A, Q, Numerators(np.array([63]), 1, 1))

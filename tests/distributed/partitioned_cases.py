@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 import spsample as sp
+from spsample.distributed.algorithms import ALGORITHMS as _ALGORITHMS
+
+ALGORITHMS = tuple(_ALGORITHMS)
 
 
 def _edges(n: int = 60, m: int = 500) -> np.ndarray:
@@ -79,6 +82,15 @@ def gathered(per_rank: list[dict[int, Any]]) -> dict[int, Any]:
         assert not everything.keys() & batches.keys()
         everything |= batches
     return everything
+
+
+def same_batches(got: dict[int, Any], want: dict[int, Any]) -> None:
+    """Equal to the bit, dtypes included."""
+    assert got.keys() == want.keys()
+    for i in want:
+        for mine, other in zip(got[i], want[i], strict=True):
+            np.testing.assert_array_equal(mine, other)
+            assert mine.dtype == other.dtype
 
 
 def divisors(p: int) -> list[int]:

@@ -5,11 +5,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-import spsample as sp  # noqa: E402
-from spsample.comm import run_threads  # noqa: E402
-from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph  # noqa: E402
-from spsample.errors import InputError  # noqa: E402
-from spsample.training import blocks  # noqa: E402
+import spsample as sp
+from spsample.comm import run_threads
+from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
+from spsample.errors import InputError
+from spsample.training import blocks
 
 
 def graph_of(kind):

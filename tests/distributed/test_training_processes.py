@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from spsample.cli.launch import ranks_environment, with_launcher  # noqa: E402
-from spsample.errors import MissingDependencyError  # noqa: E402
+from spsample.cli.launch import ranks_environment, with_launcher
+from spsample.errors import MissingDependencyError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
