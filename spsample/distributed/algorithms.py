@@ -6,11 +6,13 @@ from spsample.distributed.column import ColumnOperand
 from spsample.distributed.oblivious import ObliviousOperand
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.stages import StagesOperand
+from spsample.distributed.stages_distinct import StagesDistinctOperand
 from spsample.distributed.stages_split import StagesSplitOperand
 
 ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "column": ColumnOperand,
     "stages": StagesOperand,
+    "stages-distinct": StagesDistinctOperand,
     "stages-split": StagesSplitOperand,
     "oblivious": ObliviousOperand,
 }

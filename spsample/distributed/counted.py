@@ -22,6 +22,7 @@ from spsample.distributed.tallies import (
     graph_draws,
     layer_rows,
     longest,
+    longest_rows,
     merged_columns,
     squared_weights,
     tally,
@@ -40,12 +41,14 @@ class BatchTallies:
     edges: FloatArray
     positions: FloatArray
     sums: FloatArray
+    most: FloatArray
     src: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
     sources: FloatArray
     gaps: FloatArray
     partials: FloatArray
+    partial_most: FloatArray
     partial_rows: FloatArray
     partial_edges: FloatArray
 
@@ -72,18 +75,24 @@ def tally_batches(
     columns = np.where(owners >= 0, shape.stage_columns[owners], -1)
     by_block, by_column = (k, blocks.count), (k, shape.replication)
     few = frontier if law == "row" or merged_batches is None else frontier.first(merged_batches)
+    sums, most = _sums(graph, few, law, owners[: len(few.batch)], blocks.count)
+    partials = partial_most = np.zeros(by_column)
+    if staged:
+        partials, partial_most = _partials(graph, frontier, few, law, columns, shape.replication)
     return BatchTallies(
         pairs=tally(batch, owners, by_block),
         edges=tally(batch, owners, by_block, frontier.edges),
         positions=_positions(graph, few, sampler, (s, spare), owners[: len(few.batch)], blocks.count),
-        sums=_sums(graph, few, law, owners[: len(few.batch)], blocks.count),
+        sums=sums,
+        most=most,
         src=tally_src(frontier, graph.num_nodes, shape) if law == "graph" else np.zeros(by_block),
         longest=longest(batch, owners, by_block, frontier.degrees),
         longest_edges=longest(batch, owners, by_block, frontier.edges),
         sources=frontier.sources.astype(np.float64),
         gaps=frontier.gaps.astype(np.float64),
-        partials=_partials(graph, few, law, columns[: len(few.batch)], shape.replication, staged),
-        partial_rows=tally(batch, columns, by_column) if law == "row" else np.ones(by_column),
+        partials=partials,
+        partial_most=partial_most,
+        partial_rows=tally(batch, columns, by_column),
         partial_edges=tally(batch, columns, by_column, frontier.edges),
     )
 
@@ -110,20 +119,25 @@ def _positions(
     return here * (drawn / np.where(entries > 0, entries, 1.0))[:, None]
 
 
-def _sums(graph: Any, frontier: LayerRows, law: DrawLaw, owners: Int64Array, num_blocks: int) -> FloatArray:
+def _sums(
+    graph: Any, frontier: LayerRows, law: DrawLaw, owners: Int64Array, num_blocks: int
+) -> tuple[FloatArray, FloatArray]:
     by_block = (len(frontier.sources), num_blocks)
-    return np.zeros(by_block) if law != "column" else merged_columns(graph, frontier, owners, by_block)
+    if law != "column":
+        return np.zeros(by_block), np.zeros(by_block)
+    return merged_columns(graph, frontier, owners, by_block)
 
 
 def _partials(
-    graph: Any, frontier: LayerRows, law: DrawLaw, columns: Int64Array, num_columns: int, staged: bool
-) -> FloatArray:
+    graph: Any, frontier: LayerRows, few: LayerRows, law: DrawLaw, columns: Int64Array, num_columns: int
+) -> tuple[FloatArray, FloatArray]:
+    """Entries of P, and the most that were added up: of the column law those of a few batches."""
     by_column = (len(frontier.sources), num_columns)
-    if not staged or law == "graph":
-        return np.zeros(by_column)
-    if law == "row":
-        return tally(frontier.batch, columns, by_column, frontier.degrees)
-    return merged_columns(graph, frontier, columns, by_column)
+    if law == "column":
+        return merged_columns(graph, few, columns[: len(few.batch)], (len(few.sources), num_columns))
+    if law == "graph":
+        return np.zeros(by_column), np.zeros(by_column)
+    return tally(frontier.batch, columns, by_column, frontier.degrees), np.ones(by_column)
 
 
 class Folding(Protocol):
@@ -155,6 +169,7 @@ def hop_counts(
         row_entries=row_entries,
         positions=folding.by_rank(tallies.positions),
         sums=folding.by_rank(tallies.sums),
+        most=folding.most_by_rank(tallies.most),
         src=folding.by_rank(tallies.src),
         longest=folding.most_by_rank(tallies.longest),
         longest_edges=folding.most_by_rank(tallies.longest_edges),
@@ -164,6 +179,7 @@ def hop_counts(
         group_rows=group_rows,
         group_entries=group_entries,
         partials=_of_stages(shape, folding.by_rank(tallies.partials)),
+        partial_most=_most_of_stages(shape, folding.most_by_rank(tallies.partial_most)),
         partial_rows=_of_stages(shape, folding.by_rank(tallies.partial_rows)),
         partial_edges=_of_stages(shape, folding.by_rank(tallies.partial_edges)),
     )
@@ -174,6 +190,13 @@ def _of_stages(shape: GridShape, by_rank: FloatArray) -> FloatArray:
     c = shape.replication
     sums: FloatArray = by_rank.reshape(shape.num_blocks, c, c).sum(axis=1).reshape(shape.ranks)
     return sums
+
+
+def _most_of_stages(shape: GridShape, by_rank: FloatArray) -> FloatArray:
+    """(p,): the same of the largest."""
+    c = shape.replication
+    largest: FloatArray = by_rank.reshape(shape.num_blocks, c, c).max(axis=1).reshape(shape.ranks)
+    return largest
 
 
 class _Counted:
@@ -236,6 +259,7 @@ def count_bulk(
         inputs=folding.by_rank(tally_src(layers[-1], graph.num_nodes, shape)),
         block_rows=np.diff(blocks.starts).astype(np.float64),
         block_entries=np.diff(graph.indptr[blocks.starts]).astype(np.float64),
+        block_longest=longest_rows(graph, blocks),
     )
 
 

@@ -29,6 +29,8 @@ class HopCounts:
         Draws, where they are sent to the owners of what is drawn (layer-wise samplers).
     sums : array (p, p/c)
         Entries of Q A as each block row's owner sums them: distinct columns per batch and block row (column law).
+    most : array (p, p/c)
+        The most entries of a batch's rows in one column (column law).
     src : array (p, p/c)
         Src vertices by range of n / (p/c) vertices, where their numerators are asked for (FastGCN).
     longest, longest_edges : array (p, p/c)
@@ -41,9 +43,11 @@ class HopCounts:
         As `rows` and `row_entries`, for the union of the batches of each row group.
     partials : array (p,)
         Entries of P that rank (i, j) has after its stages: those of row group i's batches, of the block rows of column
-        j's stages.
+        j's stages. A batch's rows are added up in the column law only.
+    partial_most : array (p,)
+        The most entries that were added up.
     partial_rows : array (p,)
-        Rows of it.
+        Rows of the stacked frontiers of the group in these block rows.
     partial_edges : array (p,)
         Edges sampled from it.
     """
@@ -54,6 +58,7 @@ class HopCounts:
     row_entries: FloatArray
     positions: FloatArray
     sums: FloatArray
+    most: FloatArray
     src: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
@@ -63,6 +68,7 @@ class HopCounts:
     group_rows: FloatArray
     group_entries: FloatArray
     partials: FloatArray
+    partial_most: FloatArray
     partial_rows: FloatArray
     partial_edges: FloatArray
 
@@ -79,8 +85,8 @@ class RankCounts:
     hops : tuple of HopCounts
     inputs : array (p, p/c)
         Src vertices of layer 1 of each rank's batches, by the block of features they lie in.
-    block_rows, block_entries : array (p/c,)
-        Rows and entries of each block row of A.
+    block_rows, block_entries, block_longest : array (p/c,)
+        Rows and entries of each block row of A, and entries of its longest row.
     """
 
     shape: GridShape
@@ -89,6 +95,7 @@ class RankCounts:
     inputs: FloatArray
     block_rows: FloatArray
     block_entries: FloatArray
+    block_longest: FloatArray
 
 
 __all__ = ["HopCounts", "RankCounts"]

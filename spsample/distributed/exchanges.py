@@ -11,7 +11,17 @@ from spsample.comm.channel import HEADER_WORDS
 from spsample.distributed.shape import FloatArray, GridShape
 
 Phase = Literal[
-    "frontier", "totals", "rows", "positions", "columns", "sums", "extraction", "features", "gradients", "status"
+    "frontier",
+    "totals",
+    "rows",
+    "positions",
+    "columns",
+    "sums",
+    "extraction",
+    "reduction",
+    "features",
+    "gradients",
+    "status",
 ]
 PHASES: tuple[Phase, ...] = (
     "frontier",
@@ -21,6 +31,7 @@ PHASES: tuple[Phase, ...] = (
     "columns",
     "sums",
     "extraction",
+    "reduction",
     "features",
     "gradients",
     "status",
@@ -167,13 +178,13 @@ def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Traff
     return Traffic(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
-def row_gather(phase: Phase, shape: GridShape, own: FloatArray) -> Traffic:
+def row_gather(shape: GridShape, own: FloatArray) -> Traffic:
     """Bytes `own[r]` of rank r to all other ranks of its row group."""
     c = shape.replication
     received = np.repeat(own.reshape(-1, c).sum(axis=1), c) - own
     sent = own * (c - 1)
     messages = np.where(own > 0, c - 1.0, 0.0)
-    return Traffic(phase, "reduction", "row", sent, received, messages, _most(sent, received))
+    return Traffic("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
 
 
 def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
@@ -189,9 +200,14 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
     return Traffic(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
 
 
-def header(phase: Phase, kind: Kind, shape: GridShape, exchanges: int = 1) -> Traffic:
+def header(shape: GridShape, exchanges: int = 1) -> Traffic:
     """What precedes so many exchanges: counts and the status, to every other rank of the column group."""
-    return _words(phase, kind, "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
+    return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
+
+
+def staged_header(shape: GridShape, exchanges: int) -> Traffic:
+    """The same in stages, where it goes to all ranks."""
+    return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 
 def told(phase: Phase, shape: GridShape, words: int) -> Traffic:
@@ -222,6 +238,7 @@ __all__ = [
     "request",
     "ring_reduction",
     "row_gather",
+    "staged_header",
     "staged_reply",
     "staged_request",
     "told",

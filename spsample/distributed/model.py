@@ -11,10 +11,12 @@ Three things are kept apart: *counts* (`RankCounts`), which are counted from a b
     of distinct rows and the owner's sums. Then the masked extraction.
 "stages"
     Algorithm 2 of the paper: distinct rows of a row group's batches, stage by stage, then the all-reduce of P over the
-    row group; layer-wise, the extraction fetches the rows once more.
+    row group: of every batch its rows, or (column law) its sums by column and later the extracted edges.
+"stages-distinct"
+    The same, where a row that several batches want is put together once for all of them.
 "stages-split"
-    The same without the all-reduce where that is redundant (node-wise): the rows of P stay split over the row group,
-    and only what was drawn from them is gathered.
+    The same without the all-reduce where that is redundant (node-wise, entry law): the rows of P stay split over the
+    row group, and only what was drawn or extracted from them is gathered.
 "oblivious"
     Whole block rows of A are broadcast instead, whatever is needed of them.
 
@@ -26,7 +28,7 @@ Tripathy, Yelick, Buluc, "Distributed matrix-based sampling for graph neural net
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +46,7 @@ from spsample.distributed.exchanges import (
     request,
     ring_reduction,
     row_gather,
+    staged_header,
     staged_reply,
     staged_request,
     told,
@@ -52,15 +55,14 @@ from spsample.distributed.shape import FloatArray, GridShape
 from spsample.errors import InputError
 from spsample.sampling import LADIES, GraphSAGE, Sampler
 
-Algorithm = Literal["column", "stages", "stages-split", "oblivious"]
-ALGORITHMS: tuple[Algorithm, ...] = ("column", "stages", "stages-split", "oblivious")
+Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
+ALGORITHMS: tuple[Algorithm, ...] = ("column", "stages", "stages-distinct", "stages-split", "oblivious")
 DrawLaw = Literal["row", "entry", "column", "graph"]
 """The row law is that of node-wise samplers; "graph" is the column law on one distribution for all (FastGCN)."""
 
 WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
 GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
 EXPONENT_BYTES = 4
-STAGED_NUMERATOR_BYTES = 8  # of an entry of P, in the stages
 NORM_BYTES = 2  # of a squared column norm, about
 STATUS_WORDS = 1  # that ranks tell each other at the end of a collective call
 
@@ -78,7 +80,7 @@ class Wire:
     edge_id_bytes : int
         Of an edge id, 8; 0 where they were not asked for.
     numerator_bytes : int
-        Of a sum of numerators, about.
+        Of a sum of numerators at least: of counts more where they are larger.
     row_normalized : bool
         Whether entries weigh one over the length of their row, which then travels too.
     """
@@ -163,12 +165,12 @@ def bulk_traffic(
         If there is no such algorithm.
     """
     require_algorithm(algorithm)
-    if counts.shape.num_blocks == 1:
+    if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
         sampling: list[Traffic] = []
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
-        sampling += status(counts.shape, len(counts.hops) * (_ROUNDS[law] if algorithm == "column" else 0))
+        sampling += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
 
@@ -185,10 +187,8 @@ def _layer(
 ) -> Iterator[Traffic]:
     if algorithm == "column":
         yield from _COLUMN[law](counts, hop, s, wire)
-    elif algorithm == "oblivious":
-        yield from oblivious(counts, hop, law, wire)
     else:
-        yield from stages(counts.shape, hop, s, law, wire, split=algorithm == "stages-split" and law == "row")
+        yield from staged(counts, hop, law, wire, algorithm)
 
 
 def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: int) -> Iterator[Traffic]:
@@ -209,9 +209,8 @@ def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterato
 
 def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Traffic]:
     """A question to the owners and its answer, each with its header."""
-    yield header(phase, "request", counts.shape)
+    yield header(counts.shape, 2)
     yield request(phase, counts.shape, out)
-    yield header(phase, "reply", counts.shape)
     yield reply(phase, counts.shape, back)
 
 
@@ -272,7 +271,7 @@ def positions(hop: HopCounts) -> FloatArray:
 def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
     """Per block row the cheaper of its distinct rows and its owner's sums, then the extraction of what is not there."""
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
-    sums = hop.sums * (wire.id_bytes + wire.numerator_bytes)
+    sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most, wire))
     later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
     as_rows = hop.row_entries * (wire.id_bytes + wire.weight_bytes) <= sums + later[:, None]
     yield from frontier(counts, hop, wire)
@@ -284,6 +283,11 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterat
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
     yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
+
+
+def numerator_bytes(most: FloatArray, wire: Wire) -> FloatArray:
+    """Of sums of up to so many entries."""
+    return np.maximum(widths(most), wire.numerator_bytes)
 
 
 def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
@@ -323,9 +327,8 @@ def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[
     masked = ~held & (entries > src)
     k = counts.batches[:, None]
     asks = (WORD_BYTES + k * length_bytes(hop.most_sources) + np.where(masked, src, 0.0)).astype(np.float64)
-    yield header("extraction", "request", counts.shape)
+    yield header(counts.shape, 2)
     yield request("extraction", counts.shape, asks)
-    yield header("extraction", "reply", counts.shape)
     rows = whole_rows(hop, wire, edge_ids=True)
     cheaper = np.where(masked & (edges <= entries), edges, rows)
     yield reply("extraction", counts.shape, 1.0 + np.where(held, 0.0, cheaper))
@@ -344,6 +347,13 @@ def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
 
 _ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 5, "column": 0, "graph": 3}
 """How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
+
+
+def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
+    """The same of an algorithm: where every rank has the rows of its batches, nobody is asked."""
+    return 0 if law == "entry" and algorithm not in ("column", "stages-split") else _ROUNDS[law]
+
+
 _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
     "row": node_wise,
     "entry": entry_law,
@@ -354,54 +364,161 @@ _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Tra
 # ------------------------------------------------------------------------------- algorithm 2 of the paper, and its kin
 
 
-def stages(shape: GridShape, hop: HopCounts, s: int, law: DrawLaw, wire: Wire, *, split: bool) -> Iterator[Traffic]:
-    """P = Q A stage by stage and its all-reduce; layer-wise, the rows once more for the extraction."""
-    if law != "graph":
-        yield from staged_rows("rows", shape, hop, wire)
-        yield row_gather("sums", shape, split_samples(hop, s, wire) if split else partial_sums(hop, law, wire))
-    if law != "row":
-        yield from staged_rows("extraction", shape, hop, wire)
+def staged(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire, algorithm: Algorithm) -> Iterator[Traffic]:
+    """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
+    shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
+    first = replace(wire, edge_id_bytes=0) if again else wire
+    fetch = broadcast_rows if algorithm == "oblivious" else staged_rows
+    yield from fetch(counts, hop, first)
+    if again:  # with edge ids for the extraction
+        yield from fetch(counts, hop, wire)
+    if shape.replication > 1:
+        own = _REDUCTION[law](counts, hop, wire, algorithm)
+        yield row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
+        yield staged_header(shape, gathers(counts, law, algorithm))
+    if law == "graph":
+        yield from group_columns(counts, hop, wire)
 
 
-def staged_rows(phase: Phase, shape: GridShape, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+def staged_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
     """Ids of the distinct rows that a row group needs, and the rows."""
-    yield staged_request(phase, shape, hop.group_rows * wire.id_bytes)
-    yield staged_reply(phase, shape, staged_row_bytes(hop.group_rows, hop.group_entries, wire))
+    shape = counts.shape
+    rows = hop.group_rows * widths(grouped(shape, hop.longest, np.maximum)) + hop.group_entries * wire.entry_bytes
+    yield staged_request("rows", shape, hop.group_rows * wire.id_bytes)
+    yield staged_reply("rows", shape, rows)
+    yield staged_header(shape, 2 * stages_of(shape))
 
 
-def staged_row_bytes(rows: FloatArray, entries: FloatArray, wire: Wire) -> FloatArray:
-    """Rows of A as they are, with their lengths."""
-    return rows * WORD_BYTES + entries * wire.entry_bytes
+def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+    """Whole block rows of A to all."""
+    blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
+    yield broadcasts("rows", counts.shape, blocks)
+    yield staged_header(counts.shape, stages_of(counts.shape))
 
 
-def partial_sums(hop: HopCounts, law: DrawLaw, wire: Wire) -> FloatArray:
-    """(p,): what a rank has of P before the all-reduce, which gathers it in the row group."""
-    value = wire.weight_bytes + wire.edge_id_bytes if law == "row" else STAGED_NUMERATOR_BYTES
-    return hop.partial_rows * WORD_BYTES + hop.partials * (wire.id_bytes + value)
+def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
+    """How often a row group puts something together in a layer, at least; one batch after the other as published."""
+    if law in ("row", "entry") and algorithm in ("stages", "oblivious"):
+        return 1 + int(counts.shape.group_batches(int(counts.batches.sum())).max())
+    return {"row": 1, "entry": 3 if algorithm == "stages-split" else 1, "column": 3, "graph": 1}[law]
 
 
-def split_samples(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
-    """(p,): what was drawn from the rows of P that a rank has."""
-    return hop.partial_rows * length_bytes(s) + hop.partial_edges * wire.entry_bytes
+def stages_of(shape: GridShape) -> int:
+    """About p/c^2: of the column that has most."""
+    return int(np.bincount(shape.stage_columns).max())
 
 
-def oblivious(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire) -> Iterator[Traffic]:
-    """Block rows of A to all, for each product."""
-    shape, blocks = counts.shape, staged_row_bytes(counts.block_rows, counts.block_entries, wire)
-    if law != "graph":
-        yield broadcasts("rows", shape, blocks)
-        yield row_gather("sums", shape, partial_sums(hop, law, wire))
-    if law != "row":
-        yield broadcasts("extraction", shape, blocks)
+def grouped(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
+    """(p/c, ...): sums over the ranks of each row group, or another reduction, from (p, ...).
+
+    Examples
+    --------
+    >>> grouped(GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
+    [3.0, 7.0]
+    """
+    by_group = by_rank.reshape(shape.num_blocks, shape.replication, *by_rank.shape[1:])
+    reduced: FloatArray = op.reduce(by_group, axis=1)
+    return reduced
+
+
+def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) -> FloatArray:
+    """(p,): of rank (i, j) what row group i has in the block rows of column j, from (p/c, p/c).
+
+    Examples
+    --------
+    >>> in_columns(GridShape(4, 2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+    found = np.zeros((shape.replication, shape.num_blocks))
+    op.at(found, shape.stage_columns, by_group.T)
+    return found.T.reshape(shape.ranks)
+
+
+def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+    """(p,): rows of P, as published once for each batch; or what was drawn from them."""
+    if algorithm == "stages-split":
+        drawn = hop.partial_rows * widths(_most(counts.shape, hop.longest_edges)) + hop.partial_edges * wire.entry_bytes
+        return drawn + wire.row_normalized * row_lengths(counts.shape, hop)
+    return rows_of_product(counts, hop, wire, algorithm)
+
+
+def rows_of_product(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+    """(p,): rows of P, once for each batch or once for all."""
+    if algorithm != "stages-distinct":
+        return row_lengths(counts.shape, hop) + hop.partials * wire.entry_bytes
+    shape = counts.shape
+    lengths = in_columns(shape, hop.group_rows) * widths(_most(shape, hop.longest))
+    return lengths + in_columns(shape, hop.group_entries) * wire.entry_bytes
+
+
+def row_lengths(shape: GridShape, hop: HopCounts) -> FloatArray:
+    """(p,): how many entries each row of P has."""
+    return hop.partial_rows * widths(_most(shape, hop.longest))
+
+
+def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+    """(p,): rows of P; or lengths of rows, drawn columns and extracted edges."""
+    shape = counts.shape
+    if algorithm != "stages-split":
+        return rows_of_product(counts, hop, replace(wire, edge_id_bytes=0), algorithm)
+    drawn = in_columns(shape, grouped(shape, hop.positions)) * wire.id_bytes
+    edges = masked(shape, hop, wire) if wire.edge_id_bytes == 0 else 0.0
+    return row_lengths(shape, hop) + drawn + edges
+
+
+def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+    """(p,): of each batch the entries of its frontier and the largest exponent; sums by column; extracted edges."""
+    shape = counts.shape
+    k = np.repeat(shape.group_batches(int(counts.batches.sum())), shape.replication)
+    entries = in_columns(shape, hop.group_entries) / np.maximum(k, 1)
+    heads = k * (widths(entries) + EXPONENT_BYTES + widths(hop.partials / np.maximum(k, 1)))
+    sums = hop.partials * (wire.id_bytes + numerator_bytes(hop.partial_most, wire))
+    return heads + sums + graph_law_reduction(counts, hop, wire, algorithm)
+
+
+def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+    """(p,): extracted edges, and the lengths of rows where they say what edges weigh."""
+    lengths = wire.row_normalized * row_lengths(counts.shape, hop)
+    return masked(counts.shape, hop, wire) + lengths
+
+
+def masked(shape: GridShape, hop: HopCounts, wire: Wire) -> FloatArray:
+    """(p,): edges into the src vertices as places among these, and how many there are in each row."""
+    edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
+    return hop.partial_rows * widths(_most(shape, hop.longest_edges)) + hop.partial_edges * edge_bytes
+
+
+def _most(shape: GridShape, longest: FloatArray) -> FloatArray:
+    """(p,): of rank (i, j) the largest of row group i in the block rows of column j, from (p, p/c)."""
+    return in_columns(shape, grouped(shape, longest, np.maximum), np.maximum)
+
+
+def group_columns(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+    """As `graph_law`, but every rank of a row group asks for all draws of the group."""
+    shape = counts.shape
+    positions, src = (np.repeat(grouped(shape, one), shape.replication, axis=0) for one in (hop.positions, hop.src))
+    for_group = replace(hop, positions=positions, src=src)
+    for out, back in (drawn_columns(counts, for_group), (src * wire.id_bytes, src * NORM_BYTES)):
+        yield request("columns", shape, out)
+        yield reply("columns", shape, back)
+        yield staged_header(shape, 2)
+
+
+_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, Wire, Algorithm], FloatArray]] = {
+    "row": row_law_reduction,
+    "entry": entry_law_reduction,
+    "column": column_law_reduction,
+    "graph": graph_law_reduction,
+}
 
 
 # ----------------------------------------------------------------------------------------- status, features, gradients
 
 
-def status(shape: GridShape, rounds: int = 0) -> Iterator[Traffic]:
+def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Traffic]:
     """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
     yield told("status", shape, HEADER_WORDS)
-    yield header("status", "reply", shape, 1 + rounds)
+    yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
     yield told("status", shape, STATUS_WORDS)
 
 
@@ -409,8 +526,7 @@ def features(shape: GridShape, inputs: FloatArray, wire: Wire, feature_bytes: in
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
     yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
     yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
-    yield header("features", "request", shape, steps)
-    yield header("features", "reply", shape, steps)
+    yield header(shape, 2 * steps)
 
 
 def _per_step(traffic: Traffic, steps: int) -> Traffic:

@@ -24,6 +24,7 @@ from spsample.distributed.tallies import (
     distinct,
     hub_rows,
     layer_rows,
+    longest_rows,
     tally,
 )
 from spsample.distributed.visits import BlockVisits
@@ -254,6 +255,7 @@ class GridPilot:
             inputs=_Predicted(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
             block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
             block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
+            block_longest=longest_rows(pilot.graph, blocks),
         )
 
 

@@ -75,6 +75,16 @@ class RowArrays(NamedTuple):
         lengths, *entries = received
         return self.replaced(widen(lengths, counts), [array.rows for array in entries])
 
+    def first(self, rows: int) -> RowArrays:
+        """The first rows."""
+        end = int(self.lengths[:rows].sum())
+        return self.replaced(self.lengths[:rows], [array[:end] for array in self.entries])
+
+    def picked(self, like: LocalOperand, rows: IntArray) -> RowArrays:
+        """Some of the rows, which are of the same A as the block `like`."""
+        ids = np.zeros(len(self.lengths), like.index_dtype)  # of no use here: the rows are only picked
+        return RowArrays.taken(self.operand(like, ids), rows, self.edge_ids is not None)
+
     def replaced(self, lengths: NDArray[Any], entries: Sequence[NDArray[Any]]) -> RowArrays:
         """Rows with the same kinds of entries."""
         columns, *more = entries

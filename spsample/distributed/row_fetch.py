@@ -13,7 +13,7 @@ from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sparse import LocalOperand
 
-ROWS, REQUESTS = "rows", "row requests"
+ROWS, REQUESTS = "rows", "rows requests"
 """Phases."""
 
 
@@ -65,8 +65,7 @@ class BroadcastRows(RowFetch):
         lengths, *entries = self.channel.broadcast([narrow(own.lengths, count).rows, *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
         whole = own.replaced(widen(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
-        ids = np.zeros(rows, self.block.index_dtype)  # of no use here: the rows are only picked
-        return RowArrays.taken(whole.operand(self.block, ids), wanted, edge_ids)
+        return whole.picked(self.block, wanted)
 
     def _whole(self, edge_ids: bool) -> RowArrays:
         """Its own block, of each rank."""

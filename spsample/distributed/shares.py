@@ -118,6 +118,26 @@ class Shares:
         """Q for a matrix of all distinct rows."""
         return self.Q._replace(vertices=self._rows.astype(self.Q.vertices.dtype))
 
+    def pairs_of_batch(self, batch: int) -> Int64Array:
+        """(c,) how many stacked rows of the batch at a position are of each column; 0 where there is no such batch."""
+        here = self.column[self._batch(batch)]
+        return np.bincount(here, minlength=len(self.pairs)).astype(np.int64)
+
+    def firsts(self) -> Firsts:
+        """The distinct rows in the order in which they turn up first, batch by batch and there column by column."""
+        order = np.lexsort((self.column, self._batches()))
+        first = np.sort(np.unique(self._rows[order], return_index=True)[1])
+        number = np.empty(len(self.vertices), np.int64)
+        number[self._rows[order[first]]] = np.arange(len(first))
+        selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
+        return Firsts(selector, self.Q.vertices[order[first]], first)
+
+    def _batch(self, batch: int) -> slice:
+        return slice(*self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist())
+
+    def _batches(self) -> Int64Array:
+        return np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
+
     def selector_of(self, column: int) -> StackedSelector:
         """The stacked rows of one column, for a matrix of its distinct rows."""
         here = self.column == column
@@ -126,4 +146,28 @@ class Shares:
         return StackedSelector(ends, rows, self.Q.batch_ids)
 
 
-__all__ = ["Schedule", "Shares"]
+class Firsts(NamedTuple):
+    """Distinct rows of Q, numbered as they turn up where batches follow each other, each column by column.
+
+    Attributes
+    ----------
+    selector : StackedSelector
+        Q for a matrix of them.
+    vertices : int array
+        Of the distinct rows.
+    places : int64 array
+        Where each turns up first among all stacked rows in that order.
+    """
+
+    selector: StackedSelector
+    vertices: IntArray
+    places: Int64Array
+
+    def of_batch(self, batch: int) -> IntArray:
+        """Those that turn up in the batch at a position, counted among its rows; none where there is no such batch."""
+        first, end = self.selector.batch_ptr[np.minimum([batch, batch + 1], len(self.selector.batch_ids))]
+        here = self.places[slice(*np.searchsorted(self.places, [first, end]))]
+        return (here - first).astype(self.vertices.dtype)
+
+
+__all__ = ["Firsts", "Schedule", "Shares"]

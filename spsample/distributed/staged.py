@@ -34,6 +34,11 @@ class HeldRows(NamedTuple):
         """Whether all that is asked for is there."""
         return self.arrays.edge_ids is not None or not edge_ids
 
+    def of_batch(self, batch: int) -> RowArrays:
+        """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
+        first, end = self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist()
+        return RowArrays.taken(self.A, self.Q.vertices[first:end], self.arrays.edge_ids is not None)
+
 
 class Held:
     """What a rank has for one Q: the rows of its column, or of its whole row group, and the lengths of Q's rows."""

@@ -190,6 +190,12 @@ def longest(groups: Int64Array, owners: Int64Array, shape: tuple[int, int], valu
     return largest
 
 
+def longest_rows(graph: Any, blocks: BlockRows) -> FloatArray:
+    """(p/c,): entries of the longest row of each block row."""
+    cuts = pairwise(blocks.starts.tolist())
+    return np.array([np.diff(graph.indptr[begin : end + 1]).max(initial=0) for begin, end in cuts], np.float64)
+
+
 def distinct(groups: Int64Array, frontier: LayerRows) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Distinct vertices of each group of rows: group, vertex, entries in A."""
     order = np.lexsort((frontier.vertices, groups))
@@ -199,24 +205,29 @@ def distinct(groups: Int64Array, frontier: LayerRows) -> tuple[Int64Array, Int64
     return group[first], vertex[first], frontier.degrees[order][first]
 
 
-def merged_columns(graph: Any, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]) -> FloatArray:
-    """(k, parts): distinct columns of each batch's rows in each part of them; part -1 is left out."""
-    counted = np.zeros(shape)
+def merged_columns(
+    graph: Any, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    """(k, parts): distinct columns of each batch's rows in each part of them, and the most entries in one column.
+
+    Part -1 is left out.
+    """
+    counted, most = np.zeros(shape), np.zeros(shape)
     kept = np.flatnonzero(parts >= 0)
     cells = frontier.batch[kept] * shape[1] + parts[kept]
     order = np.argsort(cells, kind="stable")
     found, first = np.unique(cells[order], return_index=True)
     for cell, rows in zip(found.tolist(), np.split(kept[order], first[1:]), strict=True):
-        counted.flat[cell] = _count_distinct(_columns(graph, frontier, rows), graph.num_nodes)
-    return counted
+        times = _times(_columns(graph, frontier, rows), graph.num_nodes)
+        counted.flat[cell], most.flat[cell] = np.count_nonzero(times), times.max(initial=0)
+    return counted, most
 
 
-def _count_distinct(columns: Int64Array, num_nodes: int) -> int:
+def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
+    """How often each column is there, some of them 0 times."""
     if num_nodes > SPARSE * len(columns):
-        return len(np.unique(columns))
-    found = np.zeros(num_nodes, np.bool_)
-    found[columns] = True
-    return int(np.count_nonzero(found))
+        return np.unique(columns, return_counts=True)[1]
+    return np.bincount(columns)
 
 
 def _columns(graph: Any, frontier: LayerRows, rows: Int64Array) -> Int64Array:
@@ -312,6 +323,7 @@ __all__ = [
     "hub_rows",
     "layer_rows",
     "longest",
+    "longest_rows",
     "merged_columns",
     "piece_of_draws",
     "squared_weights",

@@ -36,20 +36,23 @@ from spsample.distributed.model import (
     bulk_traffic,
     by_phase,
     column_law,
+    column_law_reduction,
     draw_law,
     drawn_columns,
     drawn_edges,
     entry_law,
+    entry_law_reduction,
     extraction,
     features,
     gradients,
     graph_law,
+    grouped,
+    in_columns,
     masked_edges,
     named_rows,
     node_wise,
-    partial_sums,
     positions,
-    split_samples,
+    row_law_reduction,
     src_sets,
     widths,
 )
@@ -78,7 +81,7 @@ shapes = st.sampled_from([(1, 1), (4, 1), (4, 2), (4, 4), (6, 2), (12, 3), (16, 
 def hop(**given):
     """A layer on a 2 x 1 grid: every count is 1 unless it is given."""
     square, line = np.ones((2, 2)), np.ones(2)
-    counts = dict.fromkeys(("pairs", "edges", "rows", "row_entries", "positions", "sums", "src"), square)
+    counts = dict.fromkeys(("pairs", "edges", "rows", "row_entries", "positions", "sums", "most", "src"), square)
     counts |= {
         "longest": square,
         "longest_edges": square,
@@ -88,7 +91,7 @@ def hop(**given):
         "group_rows": square,
         "group_entries": square,
     }
-    counts |= {"partials": line, "partial_rows": line, "partial_edges": line}
+    counts |= dict.fromkeys(("partials", "partial_most", "partial_rows", "partial_edges"), line)
     return HopCounts(**{**counts, **{name: np.asarray(value, float) for name, value in given.items()}})
 
 
@@ -158,12 +161,12 @@ def test_the_rank_that_broadcasts_sends_to_each_other():
 
 
 def test_gathers_rings_and_headers():
-    gathered = row_gather("sums", GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0]))
+    gathered = row_gather(GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0]))
     assert gathered.received.tolist() == [2, 1, 4, 3]
     assert gathered.sent.tolist() == [1, 2, 3, 4]
     ring = ring_reduction("gradients", GridShape(8), 800)
     assert (ring.sent[0], ring.messages[0]) == (2 * 7 / 8 * 800, 14)
-    before = header("rows", "reply", GridShape(8, 2), 2)
+    before = header(GridShape(8, 2), 2)
     assert (before.sent[0], before.messages[0]) == (2 * 3 * 64, 6)
     assert told("status", GridShape(8, 2), 1).sent[0] == 7 * 8
     assert gradients(GridShape(4), 100, 3).sent[0] == 3 * 150
@@ -173,12 +176,13 @@ def test_gathers_rings_and_headers():
 
 
 def counts_of(one, batches=(1, 1)):
-    return RankCounts(GridShape(2), np.array(batches), (one,), np.zeros((2, 2)), np.ones(2), np.array([100.0, 100.0]))
+    entries = np.ones(2), np.array([100.0, 100.0]), np.array([9.0, 9.0])
+    return RankCounts(GridShape(2), np.array(batches), (one,), np.zeros((2, 2)), *entries)
 
 
 def received(traffic, phase):
-    """Of each rank, headers left out."""
-    return sum((one.received for one in traffic if one.recorded == phase), start=np.zeros(2)) - 64
+    """Of each rank."""
+    return sum((one.received for one in traffic if one.recorded == phase), start=np.zeros(2))
 
 
 def test_numbers_travel_in_as_many_bytes_as_they_need():
@@ -243,14 +247,27 @@ def test_graph_law_by_hand():
     assert out.tolist() == [[8, 7 + 8], [8 + 8, 8]]
     assert back.tolist() == [[0, 7 * 11], [8 * 11, 0]]
     traffic = list(graph_law(counts_of(one), one, 5, Wire(4)))
-    assert (received(traffic, "columns") - 64).tolist() == [7 * 11 + 3 * 2, 8 * 11 + 4 * 2]
+    assert received(traffic, "columns").tolist() == [7 * 11 + 3 * 2, 8 * 11 + 4 * 2]
 
 
 def test_stages_formulas_by_hand():
-    one = hop(partials=[100, 50], partial_rows=[10, 5], partial_edges=[20, 10])
-    assert partial_sums(one, "row", Wire(4)).tolist() == [480, 240]
-    assert partial_sums(one, "entry", Wire(4)).tolist() == [1280, 640]
-    assert split_samples(one, 15, Wire(4)).tolist() == [90, 45]
+    one = hop(partials=[100, 50], partial_rows=[10, 5], partial_edges=[20, 10], longest=[[300, 1], [1, 1]])
+    counts = counts_of(one)
+    assert row_law_reduction(counts, one, Wire(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert row_law_reduction(counts, one, Wire(4), "stages-split").tolist() == [10 + 80, 5 + 40]
+    assert entry_law_reduction(counts, one, Wire(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert entry_law_reduction(counts, one, Wire(4), "stages-distinct").tolist() == [2 * 2 + 2 * 4, 2 + 2 * 4]
+    assert entry_law_reduction(counts, one, Wire(4), "stages-split").tolist() == [20 + 2 * 4 + 30, 5 + 2 * 4 + 15]
+    assert column_law_reduction(counts, one, Wire(4), "stages").tolist() == [6 + 500 + 30, 6 + 250 + 15]
+
+
+def test_what_a_row_group_has_in_a_column():
+    shape = GridShape(8, 2)  # block rows 0 and 1 in column 0, 2 and 3 in column 1
+    needed = np.arange(32.0).reshape(8, 4)
+    group = grouped(shape, needed)
+    assert group[0].tolist() == [4, 6, 8, 10]
+    assert in_columns(shape, group)[:2].tolist() == [10, 18]
+    assert in_columns(shape, group, np.maximum)[:2].tolist() == [6, 10]
 
 
 def test_features_by_hand():
@@ -276,10 +293,9 @@ def test_an_unknown_algorithm_is_refused():
 
 
 @samplers
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler, algorithm):
+def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
     counts = count_bulk(GRAPH, bulk_of(sampler, 16), GridShape(4, 4))
-    assert bulk_traffic(counts, sampler, draw_law(sampler, "unweighted"), Wire(), algorithm, feature_bytes=8) == []
+    assert bulk_traffic(counts, sampler, draw_law(sampler, "unweighted"), Wire(), feature_bytes=8) == []
 
 
 @samplers
@@ -298,7 +314,7 @@ def test_owners_that_draw_send_less_than_rows():
         algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", Wire(), algorithm))
         for algorithm in ALGORITHMS
     }
-    assert moved["column"] < moved["stages-split"] < moved["stages"]
+    assert moved["column"] < moved["stages-split"] < moved["stages-distinct"] < moved["stages"]
 
 
 # ---------------------------------------------------------------------------------------------------------- the counts
@@ -363,9 +379,9 @@ def test_counts_are_those_of_plain_python(sampler, grid):
         assert one.group_rows.sum() == len(united)
         if law == "column":
             assert_equals(one.sums, merged)
-        if law == "row":
+        if law in ("row", "entry"):
             assert_equals(one.partials[:, None], {(rank, 0): value for rank, value in stage.items()})
-        elif law != "graph":
+        elif law == "column":
             assert one.partials.sum() == len(staged)
 
 
@@ -374,26 +390,11 @@ def test_counts_are_those_of_plain_python(sampler, grid):
 @pytest.mark.parametrize("weighting", ["unweighted", "row"])
 def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting):
     """Every phase of algorithm="column" within 5 %, most of them to the byte."""
-    p, c = grid
     graph = GRAPH if weighting == "unweighted" else GRAPH.normalized("row")
-    seeds = SEEDS[keys.shuffle(len(SEEDS), 3, 0)[: 48 * 64]]
-
-    def body(comm):
-        recorder = Recorder(comm)
-        partitioned = PartitionedGraph.from_graph(graph, ProcessGrid(recorder, replication=c))
-        sp.bulk_sample(partitioned, seeds[:64], sampler, batch_size=64)  # makes what is made once
-        recorder.traffic.clear()
-        sp.bulk_sample(partitioned, seeds, sampler, batch_size=64)
-        return {name: counts.bytes_received for name, counts in recorder.traffic.phases.items()}
-
-    recorded = run_threads(p, body)
-    counts = count_bulk(graph, sp.bulk_sample(graph, seeds, sampler, batch_size=64), GridShape(p, c), staged=False)
-    modelled = defaultdict(lambda: np.zeros(p))
-    for one in bulk_traffic(counts, sampler, draw_law(sampler, weighting), Wire.of(4, 0, weighting)):
-        modelled[one.recorded] = modelled[one.recorded] + one.received
-    assert set(modelled) == set(recorded[0])
-    for phase, expected in modelled.items():
-        found = np.array([rank[phase] for rank in recorded])
+    recorded, modelled = bytes_received(graph, sampler, grid, "column")
+    assert {phase for phase, found in modelled.items() if found.any()} == set(recorded)
+    for phase, found in recorded.items():
+        expected = modelled[phase]
         if phase in ("frontier", "frontier requests", "rows", "rows requests", "extraction requests"):
             assert found.tolist() == expected.tolist(), phase
         elif phase.startswith(("extraction", "sums")):
@@ -402,6 +403,46 @@ def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting)
             # Rounds of draws after the first add to all these; on a row-normalised graph there are many.
             assert expected.mean() == pytest.approx(found.mean(), rel=0.05), phase
             assert expected.max() == pytest.approx(found.max(), rel=0.1), phase
+
+
+def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
+    """By phase of each rank: recorded, and modelled of the same bulk."""
+    (p, c), seeds = grid, SEEDS[keys.shuffle(len(SEEDS), 3, 0)[: batches * 64]]
+    options = {"batch_size": 64, "edge_ids": edge_ids}
+
+    def body(comm):
+        recorder = Recorder(comm)
+        partitioned = PartitionedGraph.from_graph(graph, ProcessGrid(recorder, replication=c), algorithm=algorithm)
+        sp.bulk_sample(partitioned, seeds[:64], sampler, batch_size=64)  # makes what is made once
+        recorder.traffic.clear()
+        sp.bulk_sample(partitioned, seeds, sampler, **options)
+        return {name: counts.bytes_received for name, counts in recorder.traffic.phases.items()}
+
+    ranks = run_threads(p, body)
+    bulk = sp.bulk_sample(graph, seeds, sampler, batch_size=64)
+    counts = count_bulk(graph, bulk, GridShape(p, c), staged=algorithm != "column")
+    modelled = defaultdict(lambda: np.zeros(p))
+    wire = Wire.of(4, 0, graph.weighting, edge_ids=edge_ids)
+    for one in bulk_traffic(counts, sampler, draw_law(sampler, graph.weighting), wire, algorithm):
+        modelled[one.recorded] = modelled[one.recorded] + one.received
+    return {name: np.array([rank.get(name, 0) for rank in ranks]) for name in set().union(*ranks)}, modelled
+
+
+@samplers
+@pytest.mark.parametrize("algorithm", ALGORITHMS[1:])
+@pytest.mark.parametrize("c", [1, 2, 4])
+@pytest.mark.parametrize("edge_ids", [False, True])
+def test_the_model_of_the_published_algorithms_is_what_is_recorded(sampler, algorithm, c, edge_ids):
+    """Rows, what is asked for and what is put together within 5 % on every rank."""
+    recorded, modelled = bytes_received(GRAPH, sampler, (8, c), algorithm, batches=20, edge_ids=edge_ids)
+    assert {phase for phase, found in modelled.items() if found.any()} == set(recorded)
+    for phase, found in recorded.items():
+        draws = phase in ("columns", "columns requests")  # few of them, whose widths and rounds are not known
+        assert modelled[phase].mean() == pytest.approx(found.mean(), rel=0.15 if draws or phase == "status" else 0.05)
+        if not draws and phase != "status":
+            assert modelled[phase] == pytest.approx(found, rel=0.05), phase
+        if phase == "rows requests":
+            assert modelled[phase].tolist() == found.tolist()
 
 
 def assert_equals(array, cells):
@@ -425,7 +466,7 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
         sums.append({phase: one.received_mean for phase, one in by_phase(traffic).items()})
     # The column law takes rows or sums, whichever is cheaper, and near the break-even it may be either.
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums
-    tolerance = 0.2 if batches == 8 else 0.08  # eight batches of 16 seeds differ from other eight
+    tolerance = 0.25 if batches == 8 else 0.1  # eight batches of 16 seeds differ from other eight
     assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=50)
 
 

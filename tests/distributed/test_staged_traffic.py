@@ -94,8 +94,13 @@ def broadcast_rows(bulk, row, column):
     return len(bulk.sampler.sizes) * sum(bulk.rows(block) for block in blocks)
 
 
-def all_rows(bulk, row, column):
-    """The all-reduce of P: the rows that a column fetched."""
+def all_pairs(bulk, row, column):
+    """The published all-reduce of P: of each batch the rows that a column fetched for it."""
+    return sum(bulk.rows(bulk.dst_of(mb, column)) for mbs in bulk.layers(row) for mb in mbs)
+
+
+def distinct_rows(bulk, row, column):
+    """The rows that a column fetched, once for all batches."""
     return sum(bulk.rows(bulk.distinct(mbs, *bulk.blocks_of(column))) for mbs in bulk.layers(row))
 
 
@@ -130,13 +135,17 @@ def neighbours(A, v):
 
 SAGE, ENTRIES, COLUMNS = sp.GraphSAGE([3, 4, 2]), sp.LADIES([5, 6]), sp.LADIES([5, 6], law="squared_count")
 CASES = [
-    ("stages", SAGE, False, requested_rows, all_rows),
-    ("stages", SAGE, True, requested_rows, all_rows),
+    ("stages", SAGE, False, requested_rows, all_pairs),
+    ("stages", SAGE, True, requested_rows, all_pairs),
+    ("stages-distinct", SAGE, False, requested_rows, distinct_rows),
+    ("stages-distinct", SAGE, True, requested_rows, distinct_rows),
+    ("stages-distinct", ENTRIES, False, requested_rows, distinct_rows),
+    ("stages-distinct", COLUMNS, False, requested_rows, sums_and_edges),
     ("stages-split", SAGE, False, requested_rows, drawn_rows),
     ("stages-split", SAGE, True, requested_rows, drawn_rows),
-    ("oblivious", SAGE, False, broadcast_rows, all_rows),
-    ("oblivious", SAGE, True, broadcast_rows, all_rows),
-    ("stages", ENTRIES, False, requested_rows, all_rows),
+    ("oblivious", SAGE, False, broadcast_rows, all_pairs),
+    ("oblivious", SAGE, True, broadcast_rows, all_pairs),
+    ("stages", ENTRIES, False, requested_rows, all_pairs),
     ("stages", COLUMNS, False, requested_rows, sums_and_edges),
     ("stages-split", COLUMNS, False, requested_rows, sums_and_edges),
     ("oblivious", COLUMNS, False, broadcast_rows, sums_and_edges),
@@ -152,12 +161,12 @@ def test_bytes_are_those_of_the_frontiers(algorithm, sampler, edge_ids, rows, re
         others = [j for j in range(c) if j != column]
         asked = partial(from_block, bulk, row, column)
         want = {
-            "row requests": (requests(bulk, row, column), asked(requests_of)),
+            "rows requests": (requests(bulk, row, column), asked(requests_of)),
             "rows": (asked(sent_by[rows]), rows(bulk, row, column)),
             "reduction": (len(others) * reduction(bulk, row, column), sum(reduction(bulk, row, j) for j in others)),
         }
         if algorithm == "oblivious":
-            want["row requests"] = 0, 0
+            want["rows requests"] = 0, 0
         none = dict.fromkeys(want, (0, 0))
         got = {name: (counts.bytes_sent, counts.bytes_received) for name, counts in phases.items() if name != "status"}
         assert none | got == want
