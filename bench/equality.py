@@ -130,7 +130,9 @@ def table(results: list[Result]) -> list[str]:
         if result.launcher == ONE_PROCESS:
             digests[result.case] = result.digest
     lines = [
-        "| graph | sampler | weights | " + " | ".join(f"{launcher}, p = {p}" for launcher, p in columns) + " | SHA-256 |",
+        "| graph | sampler | weights | "
+        + " | ".join(f"{launcher}, p = {p}" for launcher, p in columns)
+        + " | SHA-256 |",
         "|---|---|---|" + "---|" * len(columns) + "---|",
     ]
     for case, digest in digests.items():
