@@ -12,12 +12,14 @@ from cold_store import cold_store
 from planning import planning
 from prefetch import prefetch
 from sampling import sampling
+from traffic import traffic
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
 app.command()(planning)
 app.command()(prefetch)
 app.command()(sampling)
+app.command()(traffic)
 app.command()(cold_store)
 
 
@@ -29,6 +31,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
+    traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 
 if __name__ == "__main__":

@@ -273,13 +273,13 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterat
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
     sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most, wire))
     later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
-    as_rows = hop.row_entries * (wire.id_bytes + wire.weight_bytes) <= sums + later[:, None]
+    rows = whole_rows(hop, wire, edge_ids=False)
+    as_rows = rows <= sums + later[:, None]
     yield from frontier(counts, hop, wire)
     yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
     if wire.row_normalized:
         yield from row_totals(counts, hop)
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
-    rows = whole_rows(hop, wire, edge_ids=False)
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
     yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))

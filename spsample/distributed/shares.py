@@ -167,7 +167,8 @@ class Firsts(NamedTuple):
         """Those that turn up in the batch at a position, counted among its rows; none where there is no such batch."""
         first, end = self.selector.batch_ptr[np.minimum([batch, batch + 1], len(self.selector.batch_ids))]
         here = self.places[slice(*np.searchsorted(self.places, [first, end]))]
-        return (here - first).astype(self.vertices.dtype)
+        rows: IntArray = (here - first).astype(self.vertices.dtype)
+        return rows
 
 
 __all__ = ["Firsts", "Schedule", "Shares"]
