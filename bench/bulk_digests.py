@@ -1,4 +1,4 @@
-"""Whole bulks as one SHA-256, over one process or many ranks: what `equality.py`, `soak.py` and tests compare."""
+"""Whole bulks as one SHA-256, over one process or many ranks: what `same_bulks.py`, `soak.py` and tests compare."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graphs import graph_folder
 
 import spsample as sp
+from graphs import graph_folder
 from spsample.comm import Communicator, LocalCommunicator
 
 SAMPLERS: dict[str, sp.Sampler] = {
@@ -24,8 +24,8 @@ SAMPLERS: dict[str, sp.Sampler] = {
 def bulk_digest(bulk: sp.BulkSample, comm: Communicator | None = None) -> str:
     """SHA-256 of all batches of a bulk by batch id, wherever they lie; the same on every rank. Collective.
 
-    A batch is its seeds and, of each layer, dst, src, shape, indptr, indices, data and edge ids, with their dtypes. Raises
-    ValueError where a batch is on two ranks.
+    A batch is its seeds and, of each layer, dst, src, shape, indptr, indices, data and edge ids, with their dtypes.
+    Raises ValueError where a batch is on two ranks.
     """
     comm = LocalCommunicator() if comm is None else comm
     digests = [np.frombuffer(_batch_digest(mb), np.uint8) for mb in bulk]

@@ -84,15 +84,6 @@ def gathered(per_rank: list[dict[int, Any]]) -> dict[int, Any]:
     return everything
 
 
-def same_batches(got: dict[int, Any], want: dict[int, Any]) -> None:
-    """Equal to the bit, dtypes included."""
-    assert got.keys() == want.keys()
-    for i in want:
-        for mine, other in zip(got[i], want[i], strict=True):
-            np.testing.assert_array_equal(mine, other)
-            assert mine.dtype == other.dtype
-
-
 def divisors(p: int) -> list[int]:
     return [c for c in range(1, p + 1) if p % c == 0]
 

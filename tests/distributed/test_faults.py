@@ -201,17 +201,17 @@ def no_json(store):
     (store / "meta.json").write_text("{")
 
 
-@pytest.mark.parametrize(
-    ("damage", "file"),
-    [
-        (remove, "broken"),
-        (remove_meta, "meta.json"),
-        (remove_indices, "indices.npy"),
-        (truncate_indices, "indices.npy"),
-        (another_number, "meta.json"),
-        (no_json, "meta.json"),
-    ],
-)
+DAMAGES = {
+    remove: "broken",
+    remove_meta: "meta.json",
+    remove_indices: "indices.npy",
+    truncate_indices: "indices.npy",
+    another_number: "meta.json",
+    no_json: "meta.json",
+}
+
+
+@pytest.mark.parametrize(("damage", "file"), DAMAGES.items())
 def test_store_of_one_rank(tmp_path, damage, file):
     """As where the disk of one machine is damaged."""
     GRAPHS["plain"]().save(tmp_path / "good")
@@ -255,7 +255,7 @@ def test_store_that_is_damaged_after_it_was_opened(tmp_path):
             assert "(on rank 2)" in str(error)
 
 
-# ----------------------------------------------------------------------------------------------- in the middle of a bulk
+# ---------------------------------------------------------------------------------------------- in the middle of a bulk
 
 SAMPLERS = [
     ("plain", SAGE),
@@ -350,5 +350,5 @@ def test_no_memory_in_the_middle_of_an_exchange():
         hooked = (Full if comm.rank == FAULTY else Hooked)(comm, lambda method, phase: None)
         sample(partitioned()(hooked))
 
-    with pytest.raises(CommunicationError, match="of an exchange in phase .* no room for what comes|another thread"):
+    with pytest.raises(CommunicationError, match=r"of an exchange in phase .* no room for what comes|another thread"):
         run_threads(P, body, TIMEOUT)

@@ -1,13 +1,13 @@
 """The same bulks on every process grid: hashes of whole bulks, compared with those of one process.
 
-    python bench/equality.py run --graph musae_facebook --threads 1,2,4       # ranks are threads
-    mpirun -n 8 python bench/equality.py run --graph cnr2000 --graph rmat:18,26
-    torchrun --nproc-per-node=8 bench/equality.py run --graph cnr2000
-    python bench/equality.py table build/equality/*.jsonl                    # all results as one table
+    python bench/same_bulks.py run --graph musae_facebook --threads 1,2,4       # ranks are threads
+    mpirun -n 8 python bench/same_bulks.py run --graph cnr2000 --graph rmat:18,26
+    torchrun --nproc-per-node=8 bench/same_bulks.py run --graph cnr2000
+    python bench/same_bulks.py table build/same_bulks/*.jsonl                    # all results as one table
 
-One launch goes through every c that divides p, every algorithm, with hub rows on every rank and without, for GraphSAGE of
-three layers, LADIES of three and FastGCN of two, on the graph with weights and without. Every line of the results has the
-hash. The exit status is 1 where one differs. docs/benchmarks/equality.md has the results.
+One launch goes through every c that divides p, every algorithm, with hub rows on every rank and without, for GraphSAGE
+of three layers, LADIES of three and FastGCN of two, on the graph with weights and without. Every line of results has
+the hash. The exit status is 1 where one differs. docs/benchmarks/same_bulks.md has the results.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 
 import spsample as sp
+from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 from spsample.comm import Communicator, init, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.algorithms import ALGORITHMS
@@ -182,7 +182,7 @@ def run(
     batches: Annotated[int, typer.Option()] = 32,
     batch_size: Annotated[int, typer.Option()] = 32,
     graph_cache: Annotated[Path, typer.Option(help="Folder for stores of the graphs.")] = Path("build/graphs"),
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("build/equality"),
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("build/same_bulks"),
     backend: Annotated[str, typer.Option(help="As of spsample.init.")] = "auto",
 ) -> None:
     """Hash bulks over the ranks of this launch and compare them."""
@@ -218,7 +218,7 @@ def _finish(results: list[Result], begin: float, out: Path) -> int:
     lines = [json.dumps(result._asdict()) for result in results]
     (out / f"{last.launcher}-{last.p}.jsonl").write_text("\n".join(lines) + "\n")
     seconds = time.monotonic() - begin
-    print("\n".join([*report(results), f"{last.launcher}, p = {last.p}: {seconds:.0f} s", ""]), flush=True)  # noqa: T201
+    print("\n".join([*report(results), f"{last.launcher}, p = {last.p}: {seconds:.0f} s", ""]), flush=True)
     return len(different(results))
 
 
@@ -226,7 +226,7 @@ def _finish(results: list[Result], begin: float, out: Path) -> int:
 def show(files: Annotated[list[Path], typer.Argument(help="Results of `run`.")]) -> None:
     """All results as one table."""
     results = [Result(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
-    print("\n".join(report(results)))  # noqa: T201
+    print("\n".join(report(results)))
     sys.exit(1 if different(results) else 0)
 
 
