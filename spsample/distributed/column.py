@@ -7,7 +7,7 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.extraction import Columns, extract
 from spsample.distributed.frontier import Frontier
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.operand import PartitionedOperand, Parts, is_same
 from spsample.distributed.owners import Owners
 from spsample.distributed.rows import RowDraw, received_entries, sample_rows
 from spsample.distributed.sums import Answered, ask, draw_columns, merged
@@ -75,7 +75,7 @@ class ColumnOperand(PartitionedOperand):
 
     def _frontier_of(self, Q: StackedSelector) -> Frontier:
         """Q as its owners know it; they are told when it is not the last one asked about."""
-        if self._last is None or self._last.Q.vertices is not Q.vertices:
+        if self._last is None or not is_same(self._last.Q, Q):
             self._last = Frontier(self.owners, Q)
         return self._last
 

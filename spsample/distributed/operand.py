@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import Backend, ColumnSample, Draw
+from spsample.backends import Backend, ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
 from spsample.distributed.blocks import RowSource
@@ -38,6 +38,18 @@ class Parts(NamedTuple):
     placement: Placement
     block: LocalOperand
     hubs: LocalOperand | None = None
+
+
+def is_same(Q: StackedSelector, other: StackedSelector) -> bool:
+    """Whether both are of the very same arrays: what is known of one holds for the other.
+
+    Examples
+    --------
+    >>> Q = StackedSelector(np.array([0, 2]), np.array([3, 1]), np.array([0]))
+    >>> is_same(Q, StackedSelector(*Q)), is_same(Q, Q._replace(batch_ptr=np.array([0, 1, 2])))
+    (True, False)
+    """
+    return all(mine is given for mine, given in zip(Q, other, strict=True))
 
 
 class PartitionedOperand(GraphOperand):
@@ -109,4 +121,4 @@ class PartitionedOperand(GraphOperand):
         return ColumnRanges(self.channel, self.parts.block, self.num_edges)
 
 
-__all__ = ["PartitionedOperand", "Parts"]
+__all__ = ["PartitionedOperand", "Parts", "is_same"]

@@ -164,10 +164,14 @@ class PartitionedGraph(SharedGraph):
         return sum(_nbytes(rows) for both in held for rows in both if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
-        """The same graph over duplicated communicators, for another thread; collective. Rows are shared."""
+        """The same graph over duplicated communicators, for another thread; collective.
+
+        Rows that were read by a call before are shared.
+        """
         other = copy.copy(self)
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
+        other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
 

@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.narrow import narrow, widen, width_of
-from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.operand import PartitionedOperand, Parts, is_same
 from spsample.distributed.partial_sums import added, powered, received_sums
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.row_fetch import RequestedRows, RowFetch
@@ -93,7 +93,7 @@ class StagedOperand(PartitionedOperand):
 
     def held(self, Q: StackedSelector) -> Held:
         """What is known of Q, nothing at first."""
-        if self._last is None or self._last.shares.Q.vertices is not Q.vertices:
+        if self._last is None or not is_same(self._last.shares.Q, Q):
             self._last = Held(Shares(Q, self.parts.placement, self._schedule, self.row_group.size))
         return self._last
 

@@ -23,7 +23,7 @@ from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.epoch_bulks import ramp_of
 from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
-from spsample.sampling.sharing import SharedGraph
+from spsample.sampling.sharing import SharedGraph, checking, require_same
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -147,25 +147,30 @@ class BulkLoader:
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
-        ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
-        self.graph = graph
-        self.comm = comm_of(graph)
-        self._share = Share.of(self.comm)
-        self.seeds = ids.copy()
-        self.seeds.flags.writeable = False
-        self.seeds_sha256 = order.digest_of(self.seeds)
-        self.sampler = sampler
-        self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
-        self.completion = Completion(features, labels, graph.num_nodes)
-        self.edge_ids = require_bool("edge_ids", edge_ids)
-        self.shuffle = require_bool("shuffle", shuffle)
-        self.random_seed = require_word("random_seed", random_seed)
-        self.backend = None if backend is None else get_backend(backend).name
+        with checking(graph):
+            ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
+            self.graph = graph
+            self.comm = comm_of(graph)
+            self._share = Share.of(self.comm)
+            self.seeds = ids.copy()
+            self.seeds.flags.writeable = False
+            self.seeds_sha256 = order.digest_of(self.seeds)
+            self.sampler = sampler
+            self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+            self.completion = Completion(features, labels, graph.num_nodes)
+            self.edge_ids = require_bool("edge_ids", edge_ids)
+            self.shuffle = require_bool("shuffle", shuffle)
+            self.random_seed = require_word("random_seed", random_seed)
+            self.backend = None if backend is None else get_backend(backend).name
+            if bulk_size != "auto":
+                require_int("bulk_size", bulk_size, minimum=1)
+            self._check_ranks()
+        require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
+        require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, shuffle=self.shuffle)
         self.plan: BulkPlan | RankPlan | None = None
         self.bulk_size = self._planned(bulk_size, memory_budget)
         self._threads: Threads | None = None
         if self.comm.size > 1:
-            self._check_ranks()
             self._threads = Threads(graph, self.features) if self.prefetch else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self.epoch = 0
@@ -375,7 +380,7 @@ class BulkLoader:
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
         ranks = comm_of(self.features)
-        if ranks.size not in (1, self.comm.size):
+        if self.comm.size > 1 and ranks.size not in (1, self.comm.size):
             given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
             raise InputError(argument="features", given=given, expected=expected)
 

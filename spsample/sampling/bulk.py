@@ -323,14 +323,14 @@ def bulk_sample(  # the public face: design, section 5
     options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     A = graph.operand(backend)
-    try:
-        with sampling(graph):
+    with sampling(graph):
+        try:
             batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
             share = _share_of(graph, batches)
             layers = sampler.run(A, share.selector, key, edge_ids)
-        return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
-    except MemoryError as error:
-        raise _no_memory_for(num_batches, batch_size, sampler) from error
+            return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
+        except MemoryError as error:
+            raise _no_memory_for(num_batches, batch_size, sampler) from error
 
 
 def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:

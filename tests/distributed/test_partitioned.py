@@ -13,7 +13,8 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.algorithms import ALGORITHMS
-from spsample.errors import InputError
+from spsample.errors import CapacityError, InputError
+from spsample.sparse import RowSelector
 
 TIMEOUT = 60
 RANKS = [1, 2, 3, 4, 6, 8]
@@ -83,3 +84,57 @@ def test_an_algorithm_that_there_is_not():
 
     with pytest.raises(InputError, match="stages-split"):
         run_threads(2, body, TIMEOUT)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("sampler", [sp.LADIES([5, 6]), sp.LADIES([5], law="squared_count"), sp.FastGCN([6])], ids=repr)
+def test_the_reference_backend_on_ranks(algorithm, graph, sampler):
+    A = GRAPHS[graph]()
+    arguments = {"batch_size": 9, "backend": "reference"}
+    want = batches_of(sp.bulk_sample(A, np.arange(30), sampler, **arguments))
+    body = partial(sampled, A, sampler, np.arange(30), arguments, algorithm=algorithm, c=2)
+    same_batches(gathered(run_threads(4, body, TIMEOUT)), want)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_vertices_in_other_batches(algorithm):
+    A = GRAPHS["plain"]()
+    vertices = np.arange(4, dtype=np.int32)
+    selectors = [RowSelector(np.array([0, end, 4]), vertices, np.array([0, 1])) for end in (1, 2)]
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
+        operand = parts.operand()
+        with parts.sampling():
+            return [operand.frontier_totals(Q).counts.tolist() for Q in selectors]
+
+    want = [A.operand().frontier_totals(Q).counts.tolist() for Q in selectors]
+    assert run_threads(2, body, TIMEOUT) == [want, want]
+
+
+def test_a_duplicate_does_not_see_what_the_other_thread_reads():
+    def body(comm):
+        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm))
+        twin = parts.duplicate()
+        if comm.rank == 0:  # its other thread is a little earlier
+            parts._parts["cpu"] = None
+        return len(sp.bulk_sample(twin, np.arange(8), sp.GraphSAGE([2]), batch_size=2, backend="cpu"))
+
+    assert run_threads(2, body, TIMEOUT) == [2, 2]
+
+
+def test_memory_that_runs_out_on_one_rank():
+    class Greedy(sp.GraphSAGE):
+        def layer(self, A, Q, draw, want):
+            if A.channel.group.rank == 1:
+                raise MemoryError
+            return super().layer(A, Q, draw, want)
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm))
+        with pytest.raises(CapacityError, match="rank 1"):
+            sp.bulk_sample(parts, np.arange(8), Greedy([2]), batch_size=2)
+        return True
+
+    assert all(run_threads(2, body, TIMEOUT))

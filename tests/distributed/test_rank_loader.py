@@ -304,3 +304,18 @@ def test_bulks_without_features_are_each_ranks_own():
     bulks = run_threads(2, lambda comm: [b.batch_ids.tolist() for b in loader_of(comm).bulks(0)], TIMEOUT)
     assert bulks[0] == [[0, 2, 4], [6, 8, 10], [12, 14, 16]]
     assert bulks[1] == [[1, 3, 5], [7, 9, 11], [13, 15]]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"seeds": [1, 5000]}, {"labels": np.zeros(3)}, {"bulk_size": 0}, {"prefetch": -1}, {"prefetch": 0}],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_one_rank_gives_wrong_is_refused_on_all(option):
+    def body(comm):
+        with pytest.raises(InputError, match=f"{next(iter(option))}: .*rank 1"):
+            loader_of(comm, **(option if comm.rank == 1 else {}))
+        return True
+
+    assert all(run_threads(2, body, TIMEOUT))
+    assert_no_threads()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,12 +88,12 @@ def entry_values(
     A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
 ) -> FloatArray:
     """A_iv weights[v] of each extracted entry, rounded once; CapacityError where that is not finite."""
-    positions = cast("Int64Array", rows.positions)
     values = np.zeros(len(rows.columns), np.float64)
     for i, begin, indptr in stacked_batches(rows):
         for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
             vertex = int(Q.vertices[Q.batch_ptr[i] + r])
-            a = entry_weights(A, vertex)[positions[lo:hi] - A.indptr[vertex]]
+            a = entry_weights(A, vertex)  # all alike where positions are left out
+            a = a[: hi - lo] if rows.positions is None else a[rows.positions[lo:hi] - A.indptr[vertex]]
             with np.errstate(over="ignore", invalid="ignore"):
                 row = a * weights[src_ptr[i] + rows.columns[lo:hi]]
                 values[lo:hi] = normalize_row(row) if normalize else row

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -123,12 +121,12 @@ def extracted_numerators(
     A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: NDArray[np.int64], rule: Numerators
 ) -> UInt64Array:
     """N_v of each src column from the entries of the extraction."""
-    positions = cast("NDArray[np.int64]", rows.positions)
     sums = np.zeros(src_ptr[-1], np.uint64)
     for i, begin, indptr in stacked_batches(rows):
         for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
             vertex = int(Q.vertices[Q.batch_ptr[i] + r])
-            values = entry_numerators(A, vertex, rule, i)[positions[lo:hi] - A.indptr[vertex]]
+            values = entry_numerators(A, vertex, rule, i)
+            values = values[: hi - lo] if rows.positions is None else values[rows.positions[lo:hi] - A.indptr[vertex]]
             np.add.at(sums, src_ptr[i] + rows.columns[lo:hi], values)
     return sums**rule.column_power
 
