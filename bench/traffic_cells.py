@@ -28,7 +28,6 @@ from spsample.distributed.tallies import BlockRows, hub_rows
 from spsample.features import PartitionedFeatures
 
 RANKS = 16
-HUB_BYTES = 64 << 20
 FEATURES = 100
 MOST_BATCHES = 192
 TIMEOUT = 1800.0
@@ -38,7 +37,8 @@ VARIANTS: dict[str, tuple[Algorithm, int]] = {
     "stages-distinct": ("stages-distinct", 0),
     "stages-split": ("stages-split", 0),
     "column": ("column", 0),
-    "column, hubs": ("column", HUB_BYTES),
+    "column, 8 MiB of hubs": ("column", 8 << 20),
+    "column, 64 MiB of hubs": ("column", 64 << 20),
 }
 """Algorithm, and bytes of hub rows on every rank."""
 SAMPLERS: dict[str, tuple[sp.Sampler, int]] = {

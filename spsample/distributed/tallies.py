@@ -214,6 +214,8 @@ def merged_columns(
     """
     counted, most = np.zeros(shape), np.zeros(shape)
     kept = np.flatnonzero(parts >= 0)
+    if len(kept) == 0:
+        return counted, most
     cells = frontier.batch[kept] * shape[1] + parts[kept]
     order = np.argsort(cells, kind="stable")
     found, first = np.unique(cells[order], return_index=True)

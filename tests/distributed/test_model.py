@@ -392,7 +392,7 @@ def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting)
     """Every phase of algorithm="column" within 5 %, most of them to the byte."""
     graph = GRAPH if weighting == "unweighted" else GRAPH.normalized("row")
     recorded, modelled = bytes_received(graph, sampler, grid, "column")
-    assert {phase for phase, found in modelled.items() if found.any()} == set(recorded)
+    assert {phase for phase, found in modelled.items() if found.any()} <= set(recorded) <= set(modelled)
     for phase, found in recorded.items():
         expected = modelled[phase]
         if phase in ("frontier", "frontier requests", "rows", "rows requests", "extraction requests"):
@@ -467,7 +467,7 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
     # The column law takes rows or sums, whichever is cheaper, and near the break-even it may be either.
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums
     tolerance = 0.25 if batches == 8 else 0.1  # eight batches of 16 seeds differ from other eight
-    assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=50)
+    assert sums[1] == pytest.approx(sums[0], rel=tolerance, abs=100)
 
 
 def test_a_scaled_pilot_predicts_the_larger_graph():
