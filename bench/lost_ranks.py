@@ -5,7 +5,7 @@
 For each phase the job of tests/distributed/killed_rank.py runs once; rank 2 is killed in the middle one of its calls.
 All processes must have ended within 60 s, with an exit status that is not 0 and a message that names signal 9 or the
 rank.
-docs/benchmarks/lost_ranks.md has a table. Under Slurm, tests/slurm kills a rank.
+docs/many-ranks-checked.md has a table. Under Slurm, tests/slurm kills a rank.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 One launch goes through every c that divides p, every algorithm, with hub rows on every rank and without, for GraphSAGE
 of three layers, LADIES of three and FastGCN of two, on the graph with weights and without. Every line of results has
-the hash. The exit status is 1 where one differs. docs/benchmarks/same_bulks.md has the results.
+the hash. The exit status is 1 where one differs. docs/many-ranks-checked.md has the results.
 """
 
 from __future__ import annotations
