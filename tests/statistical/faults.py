@@ -332,7 +332,7 @@ PROBABILITIES = [
     Fault(
         "FastGCN sees the first rows only",
         "probability",
-        "for row in range(len(totals))",
+        "for row in range(rows)",
         "for row in range(len(totals) - 2)",
         layer("fastgcn", "row", 1),
     ),
