@@ -88,7 +88,8 @@ class MPICommunicator(MessageCommunicator):
         self._mpi = MPI
         self._comm = comm
         self._limit = limit
-        self._notices: list[Any] = []
+        self._notices: list[Any] = []  # messages that say "alive", until they are sent
+        self._alive: dict[int, int] = {}  # the last call in which another rank said so
         self.transport_errors = (MPI.Exception,)
 
     def duplicate(self) -> MPICommunicator:
@@ -196,18 +197,21 @@ class MPICommunicator(MessageCommunicator):
         """A small message to each other rank, of which none is waited for."""
         word = np.array([call], np.int64)
         requests = [self._comm.Isend(word, rank, _ALIVE) for rank in range(self.size) if rank != self.rank]
+        self._notices = [notice for notice in self._notices if not self._mpi.Request.Testall(notice[1])]
         self._notices.append((word, requests))
+        self._listen()
 
     def _heard_of(self, call: int) -> set[int]:
-        status = self._mpi.Status()
-        heard = set()
+        self._listen()
+        return {rank for rank, last in self._alive.items() if last >= call}
+
+    def _listen(self) -> None:
+        """Take what others have said, so that it does not pile up."""
+        status, word = self._mpi.Status(), np.zeros(1, np.int64)
         while self._comm.Iprobe(self._mpi.ANY_SOURCE, _ALIVE, status):
-            word = np.zeros(1, np.int64)
             source = status.Get_source()
             self._comm.Recv(word, source, _ALIVE)
-            if word[0] == call:
-                heard.add(source)
-        return heard
+            self._alive[source] = int(word[0])
 
     def _let_go(self) -> None:
         atexit.register(end_soon)

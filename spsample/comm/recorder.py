@@ -56,8 +56,9 @@ class Traffic:
     def total(self) -> Counts:
         """Of all phases."""
         total = Counts()
-        for counts in self.phases.values():
-            total.add(counts)
+        with self._lock:
+            for counts in self.phases.values():
+                total.add(counts)
         return total
 
     def clear(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -25,10 +26,15 @@ class _Room:
     def __init__(self, size: int, timeout: float, parent: _Room | None = None) -> None:
         self.places: list[Any] = [None] * size
         self.timeout = timeout
-        self.children: list[_Room] = []
+        self._children: WeakSet[_Room] = WeakSet()
+        self._lock = threading.Lock()
         self._barrier = threading.Barrier(size)
         if parent is not None:
-            parent.children.append(self)
+            parent.adopt(self)
+
+    def adopt(self, child: _Room) -> None:
+        with self._lock:
+            self._children.add(child)
 
     def meet(self, rank: int, timeout: float) -> None:
         try:
@@ -41,7 +47,9 @@ class _Room:
     def end(self) -> None:
         """All who wait here or in groups of this one, now or later, get an error."""
         self._barrier.abort()
-        for child in self.children:
+        with self._lock:
+            children = list(self._children)
+        for child in children:
             child.end()
 
 

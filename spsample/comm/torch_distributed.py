@@ -184,7 +184,7 @@ class TorchCommunicator(MessageCommunicator):
     def _say_alive(self, call: int) -> None:
         """Leave a word in the job's store."""
         try:
-            self._store.set(self._word(call, self.rank), "here")
+            self._store.set(self._word(self.rank), str(call))
         except RuntimeError:  # the store is lost, too
             return
 
@@ -193,7 +193,7 @@ class TorchCommunicator(MessageCommunicator):
         others = set(range(self.size)) - {self.rank}
 
         def all_heard() -> bool:
-            heard.update(rank for rank in others - heard if self._store.check([self._word(call, rank)]))
+            heard.update(rank for rank in others - heard if self._last_call(rank) >= call)
             return heard == others
 
         try:
@@ -202,8 +202,13 @@ class TorchCommunicator(MessageCommunicator):
             return None
         return heard
 
-    def _word(self, call: int, rank: int) -> str:
-        return f"{self._prefix}/waits/{call}/{rank}"
+    def _last_call(self, rank: int) -> int:
+        """The last one in which a rank said that it waits; 0 where it never did."""
+        word = self._word(rank)
+        return int(self._store.get(word)) if self._store.check([word]) else 0
+
+    def _word(self, rank: int) -> str:
+        return f"{self._prefix}/waits/{rank}"
 
     def _let_go(self) -> None:
         if self.name == "nccl":

@@ -74,10 +74,22 @@ class ProcessGrid:
         self.row, self.column = divmod(comm.rank, c)
         self.row_group = comm.split(self.row, self.column)
         self.column_group = comm.split(self.column, self.row)
+        self._made = [self.row_group, self.column_group]
 
     def duplicate(self) -> ProcessGrid:
         """The same grid over duplicated communicators, for another thread; collective."""
-        return ProcessGrid(self.comm.duplicate(), self.replication)
+        grid = ProcessGrid(self.comm.duplicate(), self.replication)
+        grid._made.append(grid.comm)
+        return grid
+
+    def close(self) -> None:
+        """Free the communicators that were made for the grid, `comm` only where it is a duplicate's; collective.
+
+        Nothing that uses the grid may be called after it. MPI has a few thousand communicators at a time, and a grid
+        takes two: a program that makes many grids closes those it no longer needs.
+        """
+        for comm in self._made:
+            comm.close()
 
     def __repr__(self) -> str:
         return f"ProcessGrid({self.num_blocks} x {self.replication}, this rank at ({self.row}, {self.column}))"

@@ -22,9 +22,11 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget:
     """Ascending ids of the vertices that are sources of the most edges and whose rows fit in `budget` bytes together.
 
     A sampler asks for the row of a vertex about as often as it draws the vertex, which it does along its out-edges.
-    Vertices with equally many are all taken or none. Collective; ranks count ranges of columns.
+    Vertices with equally many are all taken or none. No more are taken than leave places that the dtype of ids can
+    count (`with_hubs`). Collective; ranks count ranges of columns.
     """
     ranks, n = channel.group.size, block.num_columns
+    budget = min(budget, ROW_BYTES * (np.iinfo(rows.index_dtype).max - n))
     bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
     counts = column_sums(channel, pattern, Numerators(None, 1, 1), bounds, PHASE)

@@ -63,6 +63,7 @@ class PartitionedGraph(SharedGraph):
     def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
         self.grid = grid
         self.comm: Communicator = grid.comm
+        self._is_duplicate = False
         self.algorithm = layout.algorithm
         self._rows = rows
         self._layout = layout
@@ -94,7 +95,8 @@ class PartitionedGraph(SharedGraph):
             broadcasts all of A.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
-            are sources of the most edges, which samplers ask for most often.
+            are sources of the most edges, which samplers ask for most often. Where they are takes another 4 bytes per
+            vertex of the graph (8 from 2^31 vertices on), which the budget does not count.
         partition : int array (n,), optional
             The block row of each vertex, such as METIS gives; None: ranges of vertices with about as many entries.
 
@@ -171,9 +173,15 @@ class PartitionedGraph(SharedGraph):
         other = copy.copy(self)
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
+        other._is_duplicate = True
         other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; that of another graph is its caller's."""
+        if self._is_duplicate:
+            self.grid.close()
 
     def normalized(self, kind: str) -> PartitionedGraph:
         """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
@@ -192,6 +200,7 @@ class PartitionedGraph(SharedGraph):
                 hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
+        other._is_duplicate = False
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
         other._parts, other._operands = {}, {}

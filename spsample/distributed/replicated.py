@@ -51,6 +51,7 @@ class ReplicatedGraph(SharedGraph):
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         self.comm = comm
+        self._is_duplicate = False
         with checking(self):
             if not isinstance(graph, Graph):
                 raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
@@ -97,7 +98,14 @@ class ReplicatedGraph(SharedGraph):
 
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""
-        return ReplicatedGraph(self.graph, self.comm.duplicate())
+        twin = ReplicatedGraph(self.graph, self.comm.duplicate())
+        twin._is_duplicate = True
+        return twin
+
+    def close(self) -> None:
+        """Free the communicator of a duplicate; that of another graph is its caller's."""
+        if self._is_duplicate:
+            self.comm.close()
 
     def __repr__(self) -> str:
         return f"ReplicatedGraph({self.graph!r}, rank {self.comm.rank} of {self.comm.size})"

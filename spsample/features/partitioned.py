@@ -14,6 +14,7 @@ from spsample.distributed.placement import Placement
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
+from spsample.sampling.sharing import require_same_on
 from spsample.store import GraphStore
 from spsample.store.validation import require_choice, validate_seeds
 
@@ -73,10 +74,12 @@ class PartitionedFeatures:
     ) -> None:
         self.grid = grid
         self.phase = phase
+        self._is_duplicate = False
         self._placement = placement
         self._channel = _channel(grid)
         with together(grid.comm):
             rows = self._checked(as_rows(block))
+        require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
         self._format = _format(rows, dtype, grid)
         with together(grid.comm):
@@ -188,7 +191,13 @@ class PartitionedFeatures:
         twin.__dict__.update(self.__dict__)
         twin.grid = self.grid.duplicate()
         twin._channel = _channel(twin.grid)
+        twin._is_duplicate = True
         return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
+        if self._is_duplicate:
+            self.grid.close()
 
     def _distinct(self, places: NDArray[Any]) -> NDArray[np.float32]:
         """Rows at distinct, ascending places."""

@@ -98,15 +98,19 @@ class Threads:
 
     def __init__(self, graph: Any, features: FeatureSource | None) -> None:
         self.graph = _for_threads(graph)
-        self.features: Any = features.duplicate() if comm_of(features).size > 1 else features  # type: ignore[union-attr]
-        gathering = comm_of(self.features)
-        self.comms = comm_of(self.graph), gathering if gathering.size > 1 else None
+        self._made = [self.graph]
+        self.features: Any = features
+        gathering = None
+        if comm_of(features).size > 1:
+            self.features = features.duplicate()  # type: ignore[union-attr]
+            self._made.append(self.features)
+            gathering = comm_of(self.features)
+        self.comms = comm_of(self.graph), gathering
 
     def close(self) -> None:
         """Free the communicators; collective."""
-        for comm in self.comms:
-            if comm is not None:
-                comm.close()
+        for duplicate in self._made:
+            duplicate.close()
 
 
 def _for_threads(graph: Any) -> Any:

@@ -37,6 +37,14 @@ class SharedGraph(ABC):
     def sampling(self) -> AbstractContextManager[None]:
         """Around the collective calls of the operand: where one rank fails, all raise."""
 
+    @abstractmethod
+    def duplicate(self) -> SharedGraph:
+        """The same graph over duplicated communicators, for another thread; collective."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the communicators that `duplicate` made for this graph, if it did; collective, and the last call."""
+
     def sampled_here(self, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of a call that this rank samples."""
         return self.own(num_batches)

@@ -84,7 +84,7 @@ class CommunicatorGradients:
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Sum over the ranks, and divide by all seeds."""
         mine = [_flat(parameter) for parameter in self._parameters]
-        mine.append(np.array([loss.item() * (num_seeds > 0), 1.0], np.float32))
+        mine.append(np.array([loss.item() if num_seeds else 0.0, 1.0], np.float32))
         flat = np.concatenate(mine)
         flat *= np.float32(num_seeds)
         total = self._comm.all_reduce(flat, phase="gradients")

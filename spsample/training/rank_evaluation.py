@@ -68,7 +68,9 @@ def full_logits_on_ranks(
             step = budget // bytes_per_edge(source.dim, model.encoder, conv, decoder)
             step = max(1, step // (1 + graph.num_edges // max(graph.num_nodes, 1)))
             parts = [layer(sampled, source, blocks, rows.comm) for sampled in _chunks(graph, placement, step)]
-            logits = source = PartitionedFeatures(np.concatenate(parts), rows, placement, phase="activations")
+            with failing_together(rows.comm):
+                block = np.concatenate(parts)
+            logits = source = PartitionedFeatures(block, rows, placement, phase="activations")
     return logits
 
 

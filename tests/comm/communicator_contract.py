@@ -6,6 +6,7 @@ as threads; `over_processes.py` runs all of them in one job of MPI or torch.dist
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -40,6 +41,11 @@ def exchanged(comm: Communicator, dtype: np.dtype, shape: tuple[int, ...], count
     received = comm.all_to_all_v(send, to, of)
     expected = np.concatenate([rows(q, me, count(q, me), dtype, shape) for q in everyone])
     same(received, expected)
+
+
+def open_files() -> int:
+    """Of this process."""
+    return len(os.listdir("/proc/self/fd"))
 
 
 def same(received: np.ndarray, expected: np.ndarray) -> None:
@@ -271,6 +277,19 @@ class CommunicatorContract:
         thread.join()
         assert not errors, errors[0]
         other.close()
+
+    def case_what_is_closed_is_freed(self, comm):
+        """Neither handles nor connections run out."""
+        comm.duplicate().close()
+        before = open_files()
+        for _ in range(20):
+            part = comm.split(comm.rank % 2)
+            part.barrier()
+            part.close()
+        deadline = time.monotonic() + 10
+        while open_files() > before + 5 and time.monotonic() < deadline:  # threads of other ranks have some, too
+            time.sleep(0.01)
+        assert open_files() <= before + 5
 
     # ------------------------------------------------------------------------------------------------------ bad input
 

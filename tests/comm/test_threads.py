@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from communicator_contract import CommunicatorContract
@@ -20,6 +23,16 @@ def test_threads(case, size):
 @pytest.mark.parametrize("case", CommunicatorContract.cases())
 def test_local(case):
     getattr(CommunicatorContract(), case)(LocalCommunicator())
+
+
+def test_groups_that_nobody_uses_are_forgotten():
+    def body(comm):
+        room = weakref.ref(comm.duplicate()._room)
+        comm.barrier()
+        gc.collect()
+        return room() is None
+
+    assert run_threads(3, body) == [True] * 3
 
 
 @st.composite

@@ -10,9 +10,13 @@ import pytest
 from partitioned_cases import GRAPHS, SAMPLERS, batches_of, divisors, gathered, same_batches
 
 import spsample as sp
-from spsample.comm import run_threads
+from spsample.backends import get_backend
+from spsample.comm import Channel, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.blocks import GraphRows, block_row
+from spsample.distributed.hubs import hub_vertices, with_hubs
+from spsample.distributed.placement import balanced
 from spsample.errors import CapacityError, InputError
 from spsample.sparse import RowSelector
 
@@ -138,3 +142,22 @@ def test_memory_that_runs_out_on_one_rank():
         return True
 
     assert all(run_threads(2, body, TIMEOUT))
+
+
+def test_no_more_hubs_than_ids_can_count():
+    """Ids of 120 vertices in eight bits, as those of almost 2^31 in 32: few places are left for hub rows."""
+    A = sp.Graph(np.arange(121), np.concatenate([np.arange(60) // 10, np.arange(60, 120)]))
+
+    def body(comm):
+        rows = GraphRows(A)
+        block = block_row(rows, balanced(A.indptr, comm.size), comm.rank, get_backend())
+        every = hub_vertices(Channel(comm), block, rows, 10**6)
+        rows.index_dtype = np.dtype(np.int8)
+        few = hub_vertices(Channel(comm), block, rows, 10**6)
+        placed = with_hubs(balanced(A.indptr, comm.size), few, 120)
+        return len(every), few.tolist(), placed.position[few].tolist()
+
+    for every, few, places in run_threads(2, body, TIMEOUT):
+        assert every == 66
+        assert few == list(range(6))  # seven places are left, and the next hub rows would be 60
+        assert places == list(range(120, 126))

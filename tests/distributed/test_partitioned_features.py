@@ -101,6 +101,22 @@ def test_narrow_forms_keep_their_error_and_are_what_is_sent(p, dtype, bytes_per_
         assert (np.abs(rows - x) <= bound).all()
 
 
+def test_arguments_that_differ_between_ranks_are_refused_on_all():
+    x = np.arange(12.0).reshape(6, 2)
+
+    def body(comm):
+        grid = ProcessGrid(comm)
+        for options in ({"dtype": "int8" if comm.rank else None}, {"dtype": "float16" if comm.rank else "float32"}):
+            with pytest.raises(InputError, match="dtype: got something else on rank 1 than on rank 0"):
+                PartitionedFeatures.of(x, grid, **options)
+        parts = np.array([0, 1] * 3) if comm.rank else np.array([1, 0] * 3)
+        with pytest.raises(InputError, match="position: got something else on rank 1"):
+            PartitionedFeatures.of(x, grid, placement=from_parts(parts, 2, np.dtype(np.int32)))
+        return PartitionedFeatures.of(x, grid).gather([4]).tolist()
+
+    assert run_threads(2, body, TIMEOUT) == [[[8.0, 9.0]]] * 2
+
+
 def test_int8_scales_are_those_of_all_blocks():
     x = np.array([[1.0], [100.0]], np.float32)
     rows = run_threads(2, lambda comm: PartitionedFeatures.of(x, ProcessGrid(comm), dtype="int8").gather([0, 1]))

@@ -5,11 +5,12 @@ import time
 
 import numpy as np
 import pytest
+from hooked import Hooked
 
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.data import planted
-from spsample.distributed import ProcessGrid
+from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
 from spsample.features import FeatureStore, PartitionedFeatures
@@ -159,6 +160,47 @@ def test_a_pass_that_all_leave_early_leaves_nobody_waiting(prefetch):
 
     assert_shared_out(run_threads(4, body, TIMEOUT), expected)
     assert_no_threads()
+
+
+class Counted(Hooked):
+    """Knows which communicators were made of it and not closed."""
+
+    def __init__(self, comm, made=None):
+        super().__init__(comm, lambda method, phase: None)
+        self.made = set() if made is None else made
+
+    def split(self, color, key=None):
+        part = Counted(self._comm.split(color, key), self.made)
+        self.made.add(part)
+        return part
+
+    def duplicate(self):
+        return self.split(0)
+
+    def close(self):
+        self.made.discard(self)
+        super().close()
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_what_is_closed_leaves_no_communicators(partitioned):
+    def body(comm):
+        comm = Counted(comm)
+        grid = ProcessGrid(comm, 2)
+        graph = PartitionedGraph.from_graph(DATA.graph, grid) if partitioned else ReplicatedGraph(DATA.graph, comm)
+        features = PartitionedFeatures.of(DATA.x, grid)
+        before = set(comm.made)
+        for _ in range(2):
+            loader = sp.BulkLoader(graph, np.arange(60), sp.GraphSAGE([3]), features=features, batch_size=4)
+            assert len(list(loader)) == 4
+            assert len(comm.made) > len(before)
+            loader.close()
+            assert comm.made == before
+        assert len(features.gather([1, 2])) == 2  # the caller's own are open
+        grid.close()
+        return len(comm.made)
+
+    assert run_threads(4, body, TIMEOUT) == [0, 0, 0, 0]
 
 
 def assert_no_threads():

@@ -15,6 +15,7 @@ from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph 
 from spsample.errors import SpSampleError  # noqa: E402
 from spsample.features import PartitionedFeatures  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+from spsample.training.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 
 TIMEOUT = 60.0
 SHAPES = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
@@ -239,3 +240,11 @@ def test_it_learns():
     alone = trainer_of(DATA, epochs=8, batch_size=128).fit()
     assert result.test == pytest.approx(alone.test, abs=0.1)
     assert result.history[-1].loss < 0.8 * result.history[0].loss
+
+
+def test_a_mean_over_no_seeds_counts_for_nothing():
+    def body(comm):
+        gradients = CommunicatorGradients(torch.nn.Linear(1, 1), comm)
+        return gradients.finish(torch.tensor(float("nan") if comm.rank else 2.0), 0 if comm.rank else 3)
+
+    assert run_threads(2, body, TIMEOUT) == [StepLoss(2.0, 3)] * 2
