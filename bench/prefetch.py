@@ -19,8 +19,6 @@ from rich.table import Table
 
 from machine_facts import machine_facts
 
-MOST = 1.15
-
 
 @dataclass(frozen=True)
 class Turn:

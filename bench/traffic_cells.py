@@ -49,8 +49,6 @@ SAMPLERS: dict[str, tuple[sp.Sampler, int]] = {
 }
 """Sampler, and the batch size of a large graph."""
 
-Phases = dict[str, dict[str, float]]
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -19,7 +19,6 @@ from spsample.sparse.units import format_bytes
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
-NO_SAMPLING: tuple[Phase, ...] = ("features", "gradients")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -23,19 +23,7 @@ Phase = Literal[
     "gradients",
     "status",
 ]
-PHASES: tuple[Phase, ...] = (
-    "frontier",
-    "totals",
-    "rows",
-    "positions",
-    "columns",
-    "sums",
-    "extraction",
-    "reduction",
-    "features",
-    "gradients",
-    "status",
-)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 """What the ranks communicate for, in the order of a training step."""
 
 Kind = Literal["request", "reply", "reduction"]

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ from spsample.errors import InputError
 from spsample.sampling import LADIES, GraphSAGE, Sampler
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
-ALGORITHMS: tuple[Algorithm, ...] = ("column", "stages", "stages-distinct", "stages-split", "oblivious")
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 DrawLaw = Literal["row", "entry", "column", "graph"]
 """The row law is that of node-wise samplers; "graph" is the column law on one distribution for all (FastGCN)."""
 

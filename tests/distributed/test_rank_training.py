@@ -8,18 +8,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from training_cases import DATA, Seen, on_ranks  # noqa: E402
+
 import spsample as sp  # noqa: E402
 from spsample.comm import Recorder, run_threads  # noqa: E402
-from spsample.data import planted  # noqa: E402
-from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph  # noqa: E402
 from spsample.errors import SpSampleError  # noqa: E402
-from spsample.features import PartitionedFeatures  # noqa: E402
-from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
 from spsample.training.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 
 TIMEOUT = 60.0
 SHAPES = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
-DATA = planted(400, degree=5, random_seed=2)
 
 
 @pytest.fixture(autouse=True)
@@ -28,32 +26,6 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-class Seen(Callback):
-    """Weights before, losses, the first gradient; optionally a state, or an error, at a step."""
-
-    def __init__(self, save_at=None, fail_at=None):
-        self.losses, self.batches, self.gradient = [], [], None
-        self._save_at, self._fail_at = save_at, fail_at
-
-    def on_start(self, trainer):
-        self.weights = copy.deepcopy(trainer.model.state_dict())
-
-    def on_step(self, trainer, loss):
-        self.losses.append(loss)
-        if self.gradient is None:
-            self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
-        if trainer.progress.step == self._save_at:
-            self.state = copy.deepcopy(trainer.state_dict())
-        if trainer.progress.step == self._fail_at:
-            raise ZeroDivisionError("no more")
-
-
-def distributed(comm, c=1, kind="partitioned", data=DATA):
-    grid = ProcessGrid(comm, c)
-    graph = ReplicatedGraph(data.graph, comm) if kind == "replicated" else PartitionedGraph.from_graph(data.graph, grid)
-    return dataclasses.replace(data, graph=graph, x=PartitionedFeatures.of(data.x, grid))
 
 
 def trainer_of(data, seen=(), sampler=None, model=None, **settings):
@@ -85,7 +57,7 @@ def test_the_gradient_of_a_step_is_that_of_its_batches_on_one_rank(p, c, archite
 
     def body(comm):
         seen = Seen()
-        trainer_of(distributed(comm, c), [seen], model=model, epochs=1).fit()
+        trainer_of(on_ranks(comm, c), [seen], model=model, epochs=1).fit()
         return seen
 
     runs = run_threads(p, body, TIMEOUT)
@@ -102,7 +74,7 @@ def test_an_uneven_last_step_weighs_seeds():
 
     def body(comm):
         seen = Seen()
-        result = trainer_of(distributed(comm), [seen], batch_size=64, epochs=1).fit()
+        result = trainer_of(on_ranks(comm), [seen], batch_size=64, epochs=1).fit()
         return seen.losses, result.history[0].loss
 
     losses, mean = run_threads(3, body, TIMEOUT)[0]
@@ -117,7 +89,7 @@ def outcome(result):
 @pytest.mark.parametrize("p", [2, 4])
 def test_every_grid_and_graph_trains_the_same_model(p):
     def body(comm, c, kind):
-        return outcome(trainer_of(distributed(comm, c, kind), evaluation="both").fit())
+        return outcome(trainer_of(on_ranks(comm, c, kind), evaluation="both").fit())
 
     outcomes = []
     for kind in ("partitioned", "replicated"):
@@ -140,7 +112,7 @@ def test_evaluation_is_that_of_one_rank(evaluation, memory, architecture):
     expected = alone._logits(evaluation, ids)
 
     def body(comm):
-        trainer = trainer_of(distributed(comm), **settings)
+        trainer = trainer_of(on_ranks(comm), **settings)
         trainer.model.load_state_dict(weights)
         return trainer._logits(evaluation, ids), trainer.evaluate()
 
@@ -154,7 +126,7 @@ def test_evaluation_is_that_of_one_rank(evaluation, memory, architecture):
 def test_layerwise_samplers(sampler, kind):
     def body(comm):
         seen = Seen()
-        trainer_of(distributed(comm, kind=kind), [seen], sampler=sampler).fit()
+        trainer_of(on_ranks(comm, kind=kind), [seen], sampler=sampler).fit()
         return seen
 
     runs = run_threads(3, body, TIMEOUT)
@@ -165,11 +137,11 @@ def test_layerwise_samplers(sampler, kind):
 def test_a_run_goes_on_on_another_grid_bit_for_bit():
     def whole(comm):
         seen = Seen(save_at=3)
-        return outcome(trainer_of(distributed(comm, 1), [seen]).fit()), seen
+        return outcome(trainer_of(on_ranks(comm, 1), [seen]).fit()), seen
 
     def rest(comm):
         seen = Seen()
-        trainer = trainer_of(distributed(comm, 2), [seen])
+        trainer = trainer_of(on_ranks(comm, 2), [seen])
         trainer.load_state_dict(copy.deepcopy(state))  # torch's optimizers keep the tensors
         return outcome(trainer.fit()), seen.losses
 
@@ -187,13 +159,13 @@ def test_a_run_goes_on_on_another_number_of_ranks(before, after):
 
     def begun(comm):
         seen = Seen(save_at=1, fail_at=1)
-        data = distributed(comm) if before > 1 else DATA
+        data = on_ranks(comm) if before > 1 else DATA
         with pytest.raises((SpSampleError, ZeroDivisionError)):
             trainer_of(data, [seen]).fit()
         return seen.state
 
     def rest(comm):
-        trainer = trainer_of(distributed(comm) if after > 1 else DATA, [seen := Seen()])
+        trainer = trainer_of(on_ranks(comm) if after > 1 else DATA, [seen := Seen()])
         trainer.load_state_dict(copy.deepcopy(state))
         trainer.fit()
         return trainer.progress, len(seen.losses), trainer.loader.num_batches
@@ -211,7 +183,7 @@ def test_a_rank_that_fails_ends_training_on_all(fail_at, prefetch):
     def body(comm):
         seen = Seen(fail_at=fail_at if comm.rank == 1 else None)
         with pytest.raises(SpSampleError, match="rank 1 failed: ZeroDivisionError: no more"):
-            trainer_of(distributed(comm), [seen], prefetch=prefetch).fit()
+            trainer_of(on_ranks(comm), [seen], prefetch=prefetch).fit()
         return seen.losses
 
     losses = run_threads(3, body, TIMEOUT)
@@ -221,7 +193,7 @@ def test_a_rank_that_fails_ends_training_on_all(fail_at, prefetch):
 def test_gradients_are_one_sum_a_step():
     def body(comm):
         recorder = Recorder(comm)
-        trainer = trainer_of(distributed(recorder), epochs=1, prefetch=0)
+        trainer = trainer_of(on_ranks(recorder), epochs=1, prefetch=0)
         trainer.fit()
         phase = recorder.traffic.phases["gradients"]
         numbers = sum(parameter.numel() for parameter in trainer.model.parameters())
@@ -234,7 +206,7 @@ def test_gradients_are_one_sum_a_step():
 
 def test_it_learns():
     def body(comm):
-        return trainer_of(distributed(comm, 2), epochs=8, learning_rate=0.02, batch_size=32).fit()
+        return trainer_of(on_ranks(comm, 2), epochs=8, learning_rate=0.02, batch_size=32).fit()
 
     result = run_threads(4, body, TIMEOUT)[0]
     alone = trainer_of(DATA, epochs=8, batch_size=128).fit()

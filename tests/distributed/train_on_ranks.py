@@ -5,50 +5,24 @@ Each case runs on all ranks in turn, each as a collective call: what fails on on
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import sys
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from training_cases import DATA, Seen, on_ranks
+
 import spsample as sp
 from spsample.comm import Recorder, init, together
-from spsample.data import planted
-from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.errors import SpSampleError
-from spsample.features import PartitionedFeatures
-from spsample.training import Callback, ModelConfig, TrainConfig, Trainer
+from spsample.training import ModelConfig, TrainConfig, Trainer
 from spsample.training.gradients import CommunicatorGradients, DistributedGradients
 from spsample.training.rank_summary import rank_summary
-
-DATA = planted(400, degree=5, random_seed=2)
-
-
-class Seen(Callback):
-    def __init__(self, save_at=None, fail_at=None):
-        self.losses, self.gradient, self._save_at, self._fail_at = [], None, save_at, fail_at
-
-    def on_start(self, trainer):
-        self.weights = copy.deepcopy(trainer.model.state_dict())
-
-    def on_step(self, trainer, loss):
-        self.losses.append(loss)
-        if self.gradient is None:
-            self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
-        if trainer.progress.step == self._save_at:
-            self.state = copy.deepcopy(trainer.state_dict())
-        if trainer.progress.step == self._fail_at:
-            raise ZeroDivisionError("no more")
-
-
-def on_ranks(comm, c=1):
-    grid = ProcessGrid(comm, c)
-    return dataclasses.replace(
-        DATA, graph=PartitionedGraph.from_graph(DATA.graph, grid), x=PartitionedFeatures.of(DATA.x, grid)
-    )
 
 
 def trainer_of(data, seen=(), **settings):
