@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +20,9 @@ MARKERS = {
 
 # Before any OpenMP runtime is loaded: where tests share cores, threads that wait must not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A shell without job control lets what it runs in the background ignore Ctrl-C, and so would what tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
