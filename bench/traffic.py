@@ -28,6 +28,7 @@ SAME_ALONE = ("stages-distinct", "stages-split")
 APART = ("status", "set-up", "features", "features requests")
 """Phases that are not counted as sampling."""
 MIB = 1 << 20
+BASELINES = ("stages", "stages-distinct", "stages-split")
 
 Line = dict[str, Any]
 
@@ -152,17 +153,13 @@ def table(lines: list[Line]) -> Table:
     models = by_cell(lines, "modelled")
     for at, variants in by_cell(lines, "recorded").items():
         sizes = {name: sampling_bytes(line["phases"]) for name, line in variants.items()}
-        model = models.get(at, {}).get("all")
         made.add_row(
             *map(str, at),
-            *(_mib(sizes.get(name)) for name in VARIANTS),
-            *(_ratio(sizes.get("column"), sizes.get(name)) for name in BASELINES),
-            _fit({name: of_model(model, name, line) for name, line in variants.items()} if model else {}),
+            *(mib(sizes.get(name)) for name in VARIANTS),
+            *(ratio(sizes.get("column"), sizes.get(name)) for name in BASELINES),
+            fit(models.get(at, {}).get("all"), variants),
         )
     return made
-
-
-BASELINES = ("stages", "stages-distinct", "stages-split")
 
 
 def of_model(model: Line, variant: str, line: Line) -> dict[str, float]:
@@ -175,17 +172,21 @@ def of_model(model: Line, variant: str, line: Line) -> dict[str, float]:
     return ratios
 
 
-def _fit(variants: dict[str, dict[str, float]]) -> str:
-    """The least and the most of all phases of all variants."""
-    ratios = [ratio for phases in variants.values() for ratio in phases.values()]
+def fit(model: Line | None, variants: dict[str, Line]) -> str:
+    """The model over what was recorded: the least and the most of all phases of all variants."""
+    if model is None:
+        return ""
+    ratios = [one for name, line in variants.items() for one in of_model(model, name, line).values()]
     return f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else ""
 
 
-def _mib(size: float | None) -> str:
+def mib(size: float | None) -> str:
+    """Three digits, or whole MiB."""
     return "" if size is None else f"{size / MIB:.3g}" if size < 1000 * MIB else f"{size / MIB:,.0f}"
 
 
-def _ratio(one: float | None, other: float | None) -> str:
+def ratio(one: float | None, other: float | None) -> str:
+    """Three decimals, where there are both."""
     return f"{one / other:.3f}" if one is not None and other else ""
 
 
