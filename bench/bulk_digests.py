@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import spsample as sp
-from graphs import graph_folder
+from graphs import dataset_graph, graph_folder
 from spsample.comm import Communicator, LocalCommunicator
 
 SAMPLERS: dict[str, sp.Sampler] = {
@@ -74,9 +73,7 @@ def store_of(spec: str, weighted: bool, cache: Path) -> Path:
 
 def _graph(spec: str, cache: Path) -> sp.Graph:
     if not spec.startswith("rmat:"):
-        folder = Path(os.environ.get("SPSAMPLE_DATA", "../shared/data"))
-        files = [folder / f"{prefix}{spec}.npz" for prefix in ("", "topo_")]
-        return sp.load_dataset(next((str(file) for file in files if file.is_file()), spec)).graph
+        return dataset_graph(spec)
     folder = graph_folder(spec, cache)
     return sp.Graph(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("indptr", "indices")))
 

@@ -50,8 +50,15 @@ def _arrays(spec: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     name, _, sizes = spec.partition(":")
     if name == "rmat" and sizes.count(",") == 1:
         return rmat_arrays(*map(int, sizes.split(",")))
-    graph = sp.load_dataset(spec).graph
+    graph = dataset_graph(spec)
     return graph.indptr, graph.indices
+
+
+def dataset_graph(spec: str) -> sp.Graph:
+    """The graph of a data set, or of an .npz file of that name among the real graphs (SPSAMPLE_DATA)."""
+    folder = Path(os.environ.get("SPSAMPLE_DATA", "../shared/data"))
+    files = (folder / f"{prefix}{spec}.npz" for prefix in ("", "topo_"))
+    return sp.load_dataset(next((str(file) for file in files if file.is_file()), spec)).graph
 
 
 def rmat_arrays(scale: int, edge_factor: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

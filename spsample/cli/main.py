@@ -19,6 +19,7 @@ from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
 from spsample.cli.launch import launch
+from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
 from spsample.cli.sample import sample
@@ -68,6 +69,7 @@ app.command()(info)
 app.command()(doctor)
 app.command()(sample)
 app.command()(plan)
+app.command()(partition)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 

@@ -42,6 +42,7 @@ _NAMES = (
     "num_nodes",
     "num_seeds",
     "optimizer",
+    "partition",
     "patience",
     "prefetch",
     "random_seed",
@@ -64,7 +65,7 @@ _NAMES = (
     "weights",
 )
 _OPTIONS = {name: "--" + name.replace("_", "-") for name in _NAMES}
-_OPTIONS |= {"architecture": "--model", "learning_rate": "--lr"}
+_OPTIONS |= {"architecture": "--model", "learning_rate": "--lr", "num_parts": "--parts"}
 _OPTIONS |= {f"every_{unit}": f"--checkpoint-{unit}" for unit in ("minutes", "batches", "epochs")}
 
 

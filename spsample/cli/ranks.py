@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from spsample.comm import Communicator
     from spsample.data import Dataset
 
@@ -23,6 +26,7 @@ __all__ = [
     "Backend",
     "FeatureType",
     "Hubs",
+    "Partition",
     "Partitioned",
     "RankOptions",
     "RanksData",
@@ -46,6 +50,10 @@ Partitioned = Annotated[
 Replication = Annotated[int, _option("Ranks that hold the same block row: c.")]
 Algorithm = Annotated[str, _option("How rows of other ranks are reached: column or stages.")]
 Hubs = Annotated[str | None, _option("Memory for rows of hubs on every rank, as 256MiB.")]
+Partition = Annotated[
+    str | None,
+    _option("File (.npy) of each vertex's block row, of `spsample partition`; by default ranges of vertices."),
+]
 FeatureType = Annotated[
     str | None, _option("Of partitioned features: float32, float16, bfloat16 or int8; by default as stored.")
 ]
@@ -60,6 +68,7 @@ class RankOptions:
     algorithm: str
     replicate_hubs: str | None
     feature_dtype: str | None
+    partition: str | None = None
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> RankOptions:
@@ -74,6 +83,7 @@ class RankOptions:
         blocks = f"graph and features in {comm.size // self.replication} block rows"
         copies = "" if self.replication == 1 else f", each on {self.replication} ranks"
         hubs = f", {self.replicate_hubs} of hub rows on all" if self.replicate_hubs else ""
+        blocks += f" of {self.partition}" if self.partition else ""
         return f"{where}{blocks}{copies}; algorithm {self.algorithm}{hubs}"
 
 
@@ -148,7 +158,8 @@ class RanksData:
 
     def _spread(self, dataset: Dataset, path: str) -> Dataset:
         from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-        from spsample.features import FeatureStore
+        from spsample.distributed.placement import from_parts
+        from spsample.features import FeatureStore, PartitionedFeatures
 
         on_ranks: dict[str, Any] = {}
         if not self._options.partitioned:
@@ -157,11 +168,37 @@ class RanksData:
                 on_ranks["x"] = FeatureStore.open(path)
             return replace(dataset, **on_ranks)
         grid = ProcessGrid(self._comm, self._options.replication)
-        algorithm, hubs = self._options.algorithm, self._options.replicate_hubs
-        on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs)
+        algorithm, hubs, parts = self._options.algorithm, self._options.replicate_hubs, self._parts()
+        on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
         if dataset.x is not None:
-            on_ranks["x"] = FeatureStore.open(path, grid=grid, dtype=self._options.feature_dtype)
+            same = None if parts is None else from_parts(parts, grid.num_blocks, np.dtype(np.int64))
+            on_ranks["x"] = PartitionedFeatures.open(path, grid, placement=same, dtype=self._options.feature_dtype)
         return replace(dataset, **on_ranks)
+
+    def _parts(self) -> NDArray[Any] | None:
+        """The block row of each vertex, where the user says so."""
+        from spsample.distributed.ranks import failing_together
+
+        if self._options.partition is None:
+            return None
+        with failing_together(self._comm):
+            return _integers(Path(self._options.partition))
+
+
+def _integers(path: Path) -> NDArray[Any]:
+    """The array of a file."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            argument="--partition",
+            given=f"{str(path)!r}: {error}",
+            expected="a file (.npy) that `spsample partition` has written, which all machines see",
+        ) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        given = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        raise DataError(argument="--partition", given=given, expected="integers, one per vertex")
+    return array
 
 
 def _visible(path: str) -> str:
@@ -205,6 +242,7 @@ def check_rank_options(options: RankOptions, ranks: int) -> None:
         "replication": options.replication != 1,
         "replicate_hubs": bool(options.replicate_hubs),
         "feature_dtype": options.feature_dtype is not None,
+        "partition": options.partition is not None,
         "algorithm": options.algorithm != "column",
     }
     for name, is_given in without_effect.items():

@@ -20,6 +20,7 @@ from spsample.cli.ranks import (
     Backend,
     FeatureType,
     Hubs,
+    Partition,
     Partitioned,
     RankOptions,
     RanksData,
@@ -51,6 +52,7 @@ Examples:
 * `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
 * `spsample train --config configs/digits.toml --lr 0.01`
 * `spsample launch -n 4 train digits --replication 2`, or `mpirun -n 4 spsample train my-store`
+* `mpirun -n 8 spsample train my-store --replication 2 --partition parts.npy`, see `spsample partition`
 * `spsample train planted:20000 --rewire` (control: no model can learn this one)
 """
 
@@ -178,6 +180,7 @@ def train(
     algorithm: Algorithm = "column",
     replicate_hubs: Hubs = None,
     feature_dtype: FeatureType = None,
+    partition: Partition = None,
 ) -> None:
     """Train a graph neural network on bulk-sampled minibatches.
 

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
 from spsample.cli.launch import ranks_environment, with_launcher
-from spsample.errors import MissingDependencyError
+from spsample.cli.ranks import RankOptions, RanksData
+from spsample.comm import LocalCommunicator
+from spsample.errors import DataError, MissingDependencyError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -74,3 +77,41 @@ def test_what_the_command_refuses_is_said_once(backend):
     assert status != 0
     assert errors.count("--replication: got 3 on 2 ranks") == 1
     assert "spsample: rank 0: error" in errors
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_partition_changes_nothing_but_where_rows_are(backend, tmp_path):
+    np.save(tmp_path / "parts.npy", np.random.default_rng(0).integers(0, 2, 300))
+    settings = ("planted:300,5", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16", "--epochs", "2", "--json")
+    runs = [[], ["--partition", tmp_path / "parts.npy"]]
+    told = []
+    for more in runs:
+        status, output, errors = run(backend, 2, *COMMAND, *settings, *more)
+        assert status == 0, errors
+        told.append(json.loads(output))
+    assert told[0]["runs"][0]["history"] == told[1]["runs"][0]["history"]
+    assert told[0]["ranks"]["traffic"]["rows"] != told[1]["ranks"]["traffic"]["rows"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_partition_that_does_not_fit(backend, tmp_path):
+    np.save(tmp_path / "three.npy", np.arange(300) % 3)
+    status, _, errors = run(backend, 2, *COMMAND, "planted:300", "--partition", tmp_path / "three.npy")
+    assert status != 0
+    assert "--partition: got parts from 0 to 2; expected one part for each of the p/c = 2 block rows" in errors
+
+
+def test_files_that_are_no_partition(tmp_path):
+    np.save(tmp_path / "words.npy", np.array(["a"]))
+    np.savez(tmp_path / "two.npz", a=[1], b=[2])
+    (tmp_path / "text.npy").write_text("0 1 0 1")
+    said = {
+        "none.npy": "No such file",
+        "words.npy": "an array of <U1",
+        "two.npz": "several arrays",
+        "text.npy": "text.npy",
+    }
+    for name, words in said.items():
+        data = RanksData(LocalCommunicator(), RankOptions(True, 1, "column", None, None, str(tmp_path / name)))
+        with pytest.raises(DataError, match=f"--partition: got .*{words}"):
+            data._parts()

@@ -1,0 +1,55 @@
+"""``spsample partition``: which block row each vertex goes to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from spsample.cli.naming import as_typed
+from spsample.errors import InputError
+
+__all__ = ["partition"]
+
+
+@as_typed()
+def partition(
+    dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],
+    num_parts: Annotated[int, typer.Option("--parts", help="Block rows: ranks over replication, p/c.")],
+    out: Annotated[Path, typer.Option(help="File for the parts, one number per vertex (.npy).")],
+    random_seed: Annotated[int, typer.Option(help="Of METIS.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a sentence.")] = False,
+) -> None:
+    """Partition a graph by METIS, for `spsample train --partition FILE` on many ranks.
+
+    Runs on one machine, which holds the graph's pattern twice in memory.
+
+    Examples
+    --------
+    * `spsample partition graphs/products --parts 4 --out parts.npy`
+    * `mpirun -n 8 spsample train graphs/products --replication 2 --partition parts.npy`
+    """
+    from spsample.data import load_dataset, metis_partition, partition_quality
+
+    if out.suffix != ".npy":
+        raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
+    if out.exists() and not overwrite:
+        raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
+    if not out.parent.is_dir():
+        raise InputError(argument="--out", given=str(out), expected="a folder that exists")
+    graph = load_dataset(dataset).graph
+    parts = metis_partition(graph, num_parts, random_seed=random_seed)
+    quality = partition_quality(graph, parts, num_parts)
+    np.save(out, parts)
+    if as_json:
+        print(json.dumps({"parts": num_parts, "file": str(out), **quality._asdict()}))
+        return
+    empty = f"; {quality.empty} parts are empty" if quality.empty else ""
+    print(
+        f"{out}: {graph.num_nodes:,} vertices in {num_parts} parts, the largest {quality.largest:.3f} times the mean; "
+        f"{quality.cut:.2%} of the edges join two parts{empty}"
+    )
