@@ -27,7 +27,7 @@ SAME_ALONE = ("stages-distinct", "stages-split")
 """Variants of the reduction: with c = 1 there is none, and they are `stages`."""
 APART = ("status", "set-up", "features", "features requests")
 """Phases that are not counted as sampling."""
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 BASELINES = ("stages", "stages-distinct", "stages-split")
 
 Line = dict[str, Any]
@@ -163,11 +163,11 @@ def table(lines: list[Line]) -> Table:
 
 
 def of_model(model: Line, variant: str, line: Line) -> dict[str, float]:
-    """Ratio of the model to what was recorded, of the mean bytes of each phase that has any."""
+    """Ratio of the model to what was recorded, of the mean bytes of each phase that has at least a KiB."""
     phases = model["variants"].get(variant, {})
     ratios: dict[str, float] = {}
     for phase, spread in line["phases"].items():
-        if phases and spread["received_mean"] and phase not in ("status", "set-up"):
+        if phases and spread["received_mean"] >= KIB and phase not in ("status", "set-up"):
             ratios[phase] = phases.get(phase, {"received_mean": 0.0})["received_mean"] / spread["received_mean"]
     return ratios
 
