@@ -22,7 +22,7 @@ import spsample as sp
 from graphs import graph_folder
 from spsample.comm import Communicator, Recorder, run_threads
 from spsample.data import metis_partition, partition_quality
-from spsample.distributed.placement import balanced, from_parts
+from spsample.distributed.placement import balanced
 from spsample.features import PartitionedFeatures
 from traffic_cells import load
 
@@ -53,7 +53,7 @@ def moved(graph: sp.Graph, parts: NDArray[Any], seeds: NDArray[np.int64], ranks:
         recorder = Recorder(comm)
         grid = sp.ProcessGrid(recorder)
         shared = sp.PartitionedGraph.from_graph(graph, grid, partition=parts)
-        features = PartitionedFeatures.of(x, grid, placement=from_parts(parts, ranks, np.dtype(np.int64)))
+        features = PartitionedFeatures.of(x, grid, partition=parts)
         recorder.traffic.clear()
         bulk = sp.bulk_sample(shared, seeds, sp.GraphSAGE([15, 10, 5]), batch_size=b)
         sampling = recorder.traffic.total().bytes_received

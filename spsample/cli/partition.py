@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import numpy as np
 import typer
 
 from spsample.cli.naming import as_typed
 from spsample.errors import InputError
+from spsample.store.files import whole_file
 
 __all__ = ["partition"]
 
@@ -26,7 +29,7 @@ def partition(
 ) -> None:
     """Partition a graph by METIS, for `spsample train --partition FILE` on many ranks.
 
-    Runs on one machine, which holds the graph's pattern twice in memory.
+    Runs on one machine, with some 120 bytes of memory for each edge.
 
     Examples
     --------
@@ -39,12 +42,11 @@ def partition(
         raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
     if out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
-    if not out.parent.is_dir():
-        raise InputError(argument="--out", given=str(out), expected="a folder that exists")
     graph = load_dataset(dataset).graph
-    parts = metis_partition(graph, num_parts, random_seed=random_seed)
+    with _new_file(out) as file:
+        parts = metis_partition(graph, num_parts, random_seed=random_seed)
+        np.save(file, parts)
     quality = partition_quality(graph, parts, num_parts)
-    np.save(out, parts)
     if as_json:
         print(json.dumps({"parts": num_parts, "file": str(out), **quality._asdict()}))
         return
@@ -53,3 +55,15 @@ def partition(
         f"{out}: {graph.num_nodes:,} vertices in {num_parts} parts, the largest {quality.largest:.3f} times the mean; "
         f"{quality.cut:.2%} of the edges join two parts{empty}"
     )
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """`whole_file`, which is there before the work is done, so that a path that cannot be written is told at once."""
+    try:
+        with whole_file(path) as file:
+            yield file
+    except OSError as error:
+        raise InputError(
+            argument="--out", given=f"{str(path)!r}: {error.strerror}", expected="a file in a folder that exists"
+        ) from error

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from spsample.comm import Communicator
     from spsample.data import Dataset
+    from spsample.distributed import ProcessGrid
 
 __all__ = [
     "Algorithm",
@@ -102,6 +104,7 @@ class RanksData:
         self._comm = comm
         self._options = options
         self._folder: Path | None = None
+        self._grid: ProcessGrid | None = None  # of all runs
         self._number = 0
 
     def load(self, spec: str, split: int, random_seed: int) -> tuple[Dataset, str]:
@@ -158,8 +161,7 @@ class RanksData:
 
     def _spread(self, dataset: Dataset, path: str) -> Dataset:
         from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-        from spsample.distributed.placement import from_parts
-        from spsample.features import FeatureStore, PartitionedFeatures
+        from spsample.features import FeatureStore
 
         on_ranks: dict[str, Any] = {}
         if not self._options.partitioned:
@@ -167,12 +169,14 @@ class RanksData:
             if dataset.x is not None:
                 on_ranks["x"] = FeatureStore.open(path)
             return replace(dataset, **on_ranks)
-        grid = ProcessGrid(self._comm, self._options.replication)
+        if self._grid is None:
+            self._grid = ProcessGrid(self._comm, self._options.replication)
+        grid = self._grid
         algorithm, hubs, parts = self._options.algorithm, self._options.replicate_hubs, self._parts()
         on_ranks["graph"] = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs, partition=parts)
         if dataset.x is not None:
-            same = None if parts is None else from_parts(parts, grid.num_blocks, np.dtype(np.int64))
-            on_ranks["x"] = PartitionedFeatures.open(path, grid, placement=same, dtype=self._options.feature_dtype)
+            dtype = self._options.feature_dtype
+            on_ranks["x"] = FeatureStore.open(path, grid=grid, dtype=dtype, partition=parts)
         return replace(dataset, **on_ranks)
 
     def _parts(self) -> NDArray[Any] | None:
@@ -189,7 +193,7 @@ def _integers(path: Path) -> NDArray[Any]:
     """The array of a file."""
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(
             argument="--partition",
             given=f"{str(path)!r}: {error}",

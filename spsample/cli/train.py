@@ -350,7 +350,7 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
         if speaks:
             trainer.callbacks.append(cast("Callback", progress))
         result = trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
-    trainer.loader.close()
+    trainer.close()
     return result
 
 

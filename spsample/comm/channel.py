@@ -202,18 +202,24 @@ def together(world: Communicator, *channels: Channel) -> Iterator[None]:
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
     failure: BaseException | None = None
+    told_of_one = False
     try:
         yield
         _settle(channels)
     except CommunicationError:
         raise
     except _PeerFailedError:
-        pass
+        told_of_one = True
     except Exception as error:
         failure = error
         for channel in channels[:1]:
             channel.fail()
     _raise_together(world, failure)
+    if told_of_one:
+        raise CommunicationError(
+            f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
+            "tell: the ranks are out of step"
+        )
 
 
 def _settle(channels: Sequence[Channel]) -> None:

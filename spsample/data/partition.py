@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from spsample.errors import DTypeError, InputError, require_module
+from spsample.distributed.placement import require_parts
+from spsample.errors import DTypeError, require_module
 from spsample.sparse.checks import require_int
 from spsample.store import Graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PartitionQuality", "metis_partition", "partition_quality"]
+__all__ = ["ROOM", "PartitionQuality", "metis_partition", "partition_quality"]
+
+ROOM = 32
+"""Vertices that METIS should have for each part."""
 
 
 def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> NDArray[np.int32]:
@@ -22,12 +30,13 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
 
     The graph is taken as undirected: what matters is which vertices have something to do with each other. A part has
     about as many rows and entries of A as the others, a row counting as one entry more than it has, as in the ranges
-    that `PartitionedGraph.open` makes by itself.
+    that `PartitionedGraph.open` makes by itself. Graphs of fewer than `ROOM` vertices a part are cut in ranges: METIS
+    leaves parts empty there.
 
     Parameters
     ----------
     graph : Graph
-        All of it. Another copy of its pattern, twice as large, is made in memory.
+        All of it. METIS takes some 120 bytes of memory for each edge.
     num_parts : int
         p/c, the number of block rows of a `ProcessGrid`.
     random_seed : int
@@ -58,33 +67,50 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
     True
     """
     _require_graph(graph)
-    num_parts = require_int("num_parts", num_parts, minimum=1)
+    num_parts = require_int("num_parts", num_parts, minimum=1, maximum=2**31 - 1)
     random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1)
     pymetis = require_module("pymetis", needed_for="partitions by METIS", extra="metis")
-    if num_parts == 1 or graph.num_nodes <= num_parts:
-        return np.arange(graph.num_nodes, dtype=np.int32) % np.int32(num_parts)
-    both = _undirected(graph)
-    weights = np.diff(np.asarray(graph.indptr, np.int64)) + 1
-    adjacency = pymetis.CSRAdjacency(both.indptr.astype(np.int64), both.indices.astype(np.int64))
-    made = pymetis.part_graph(
-        num_parts,
-        adjacency,
-        vweights=weights,
-        recursive=False,  # recursive bisection, pymetis's choice for up to 8 parts, has cut 70 times as many edges
-        options=pymetis.Options(seed=random_seed),
-    )
+    if num_parts == 1 or graph.num_nodes < ROOM * num_parts:
+        return (np.arange(graph.num_nodes, dtype=np.int64) * num_parts // max(graph.num_nodes, 1)).astype(np.int32)
+    adjacency = pymetis.CSRAdjacency(*_undirected(graph))
+    weights = np.asarray(np.diff(graph.indptr), np.int64) + 1
+    with _told_on_stderr():
+        made = pymetis.part_graph(
+            num_parts,
+            adjacency,
+            vweights=weights,
+            recursive=False,  # recursive bisection, pymetis's choice for up to 8 parts, has cut 70 times as many edges
+            options=pymetis.Options(seed=random_seed),
+        )
     return np.asarray(made.vertex_part, np.int32)
 
 
-def _undirected(graph: Graph) -> sparse.csr_array:
-    """The pattern of A + A^T without its diagonal."""
+def _undirected(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row starts and columns of A + A^T without its diagonal, in METIS's type."""
     n = graph.num_nodes
-    entries = np.ones(graph.num_edges, np.bool_)
-    A = sparse.csr_array((entries, np.asarray(graph.indices), np.asarray(graph.indptr)), shape=(n, n))
-    both = (A + A.T).tocsr()
-    both.setdiag(False)
-    both.eliminate_zeros()
-    return both
+    entries, indptr = np.ones(graph.num_edges, np.bool_), np.asarray(graph.indptr)
+    small = indptr.astype(np.int32) if 2 * graph.num_edges < 2**31 else indptr
+    A = sparse.csr_array((entries, np.asarray(graph.indices), small), shape=(n, n))
+    both = A + A.T.tocsr()
+    if both.diagonal().any():
+        both.setdiag(False)
+        both.eliminate_zeros()
+    return both.indptr.astype(np.int64), both.indices.astype(np.int64)
+
+
+@contextmanager
+def _told_on_stderr() -> Iterator[None]:
+    """What C code prints goes to standard error: METIS complains on standard output, where results go."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 class PartitionQuality(NamedTuple):
@@ -108,24 +134,26 @@ class PartitionQuality(NamedTuple):
 def partition_quality(graph: Graph, parts: NDArray[np.integer], num_parts: int) -> PartitionQuality:
     """Measure a partition of a graph.
 
+    Raises
+    ------
+    InputError, DTypeError
+        If `parts` does not have a number below `num_parts` for each vertex.
+
     Examples
     --------
     >>> partition_quality(Graph([0, 1, 2, 3, 4], [1, 0, 3, 0]), np.array([0, 0, 1, 1]), 2)
     PartitionQuality(largest=1.0, cut=0.25, empty=0)
     """
     _require_graph(graph)
-    if np.shape(parts) != (graph.num_nodes,):
-        raise InputError(argument="parts", given=f"shape {np.shape(parts)}", expected=f"({graph.num_nodes},)")
+    num_parts = require_int("num_parts", num_parts, minimum=1)
+    parts = require_parts(parts, graph.num_nodes, num_parts)
     degrees = np.asarray(np.diff(graph.indptr), np.int64)
     load = np.bincount(parts, weights=degrees + 1, minlength=num_parts)
-    target = np.repeat(parts, degrees)
-    crossing = int(np.count_nonzero(target != parts[np.asarray(graph.indices)]))
-    mean = load.sum() / num_parts
-    empty = num_parts - len(np.unique(parts))
+    crossing = int(np.count_nonzero(np.repeat(parts, degrees) != parts[np.asarray(graph.indices)]))
     return PartitionQuality(
-        largest=float(load.max(initial=0.0) / mean) if mean else 1.0,
+        largest=float(load.max() * num_parts / load.sum()),
         cut=crossing / graph.num_edges if graph.num_edges else 0.0,
-        empty=empty,
+        empty=int(np.count_nonzero(load == 0)),
     )
 
 

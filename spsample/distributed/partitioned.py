@@ -18,7 +18,7 @@ from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, Stored
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.placement import Placement, balanced, from_parts
+from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import SharedGraph, require_same
 from spsample.sparse import GraphOperand, LocalOperand
@@ -135,7 +135,11 @@ class PartitionedGraph(SharedGraph):
     def _made(cls, rows: RowSource, grid: ProcessGrid, layout: Layout) -> PartitionedGraph:
         graph = cls(rows, grid, layout)
         facts = {"graph": (rows.num_nodes, rows.num_edges, rows.weighting, rows.digest, str(rows.index_dtype))}
-        options = {"algorithm": layout.algorithm, "replicate_hubs": layout.hub_bytes, "partition": layout.parts}
+        options = {
+            "algorithm": layout.algorithm,
+            "replicate_hubs": layout.hub_bytes,
+            "partition": None if layout.parts is None else np.asarray(layout.parts, np.int64),
+        }
         require_same(graph, **facts, **options, replication=grid.replication)
         return graph
 
@@ -274,13 +278,8 @@ class Layout(NamedTuple):
         """Where each row of A goes."""
         if self.parts is None:
             return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
-        if self.parts.shape != (rows.num_nodes,) or self.parts.dtype.kind not in "iu":
-            raise InputError(
-                argument="partition",
-                given=f"dtype {self.parts.dtype} and shape {self.parts.shape}",
-                expected=f"one integer per vertex: ({rows.num_nodes},)",
-            )
-        return from_parts(self.parts, grid.num_blocks, rows.index_dtype)
+        parts = require_parts(self.parts, rows.num_nodes, grid.num_blocks)
+        return from_parts(parts, grid.num_blocks, rows.index_dtype)
 
 
 def _nbytes(block: LocalOperand) -> int:

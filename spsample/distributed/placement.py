@@ -83,31 +83,45 @@ def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
     return vertex if above <= below else vertex - 1
 
 
+def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
+    """Refuse what does not say of each of so many rows which block it is of.
+
+    Examples
+    --------
+    >>> require_parts([1, 0], 2, 2).tolist()
+    [1, 0]
+    >>> require_parts([1, 0], 2, 1)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: partition: got parts from 0 to 1; expected one of the p/c = 1 block rows: 0 to 0
+    """
+    array = np.asarray(parts)
+    if array.shape != (num_rows,) or array.dtype.kind not in "iu":
+        given = f"dtype {array.dtype} and shape {array.shape}"
+        raise InputError(argument="partition", given=given, expected=f"one integer per vertex: ({num_rows},)")
+    if num_rows and not 0 <= int(array.min()) <= int(array.max()) < num_blocks:
+        raise InputError(
+            argument="partition",
+            given=f"parts from {array.min()} to {array.max()}",
+            expected=f"one of the p/c = {num_blocks} block rows: 0 to {num_blocks - 1}",
+        )
+    return array
+
+
 def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedinteger]) -> Placement:
     """The placement in which block i holds, ascending, the vertices whose entry of `parts` is i.
 
-    `dtype` is that of vertex ids.
-
-    Raises
-    ------
-    InputError
-        If a part is not in [0, num_blocks).
+    `dtype` is that of vertex ids. `require_parts` says what parts may be.
 
     Examples
     --------
     >>> from_parts(np.array([1, 0, 1, 0]), 2, np.dtype(np.int32))
     Placement(bounds=array([0, 2, 4]), position=array([2, 0, 3, 1], dtype=int32))
     """
-    if len(parts) and not 0 <= int(parts.min()) <= int(parts.max()) < num_blocks:
-        raise InputError(
-            argument="partition",
-            given=f"parts from {parts.min()} to {parts.max()}",
-            expected=f"one part for each of the p/c = {num_blocks} block rows: 0 to {num_blocks - 1}",
-        )
     bounds = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=num_blocks))]).astype(np.int64)
     position = np.empty(len(parts), dtype)
     position[np.argsort(parts, kind="stable")] = np.arange(len(parts))
     return Placement(bounds, position)
 
 
-__all__ = ["Placement", "balanced", "from_parts"]
+__all__ = ["Placement", "balanced", "from_parts", "require_parts"]

@@ -1,4 +1,7 @@
-"""Column law on a partitioned A: of each part the cheaper of the rows and their owner's sums by column."""
+"""Column law on a partitioned A: of each part its rows, or their owner's sums by column where those are cheaper.
+
+What an extraction after sums takes is not known yet when the owner chooses; the least that it can take is counted in.
+"""
 
 from __future__ import annotations
 

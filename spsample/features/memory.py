@@ -60,7 +60,13 @@ class FeatureStore:
     @overload
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], name: str = ..., *, grid: ProcessGrid, dtype: str | None = ...
+        cls,
+        path: str | os.PathLike[str],
+        name: str = ...,
+        *,
+        grid: ProcessGrid,
+        dtype: str | None = ...,
+        partition: Any = ...,
     ) -> PartitionedFeatures: ...
     @classmethod
     def open(
@@ -69,6 +75,7 @@ class FeatureStore:
         name: str = "x",
         grid: ProcessGrid | None = None,
         dtype: str | None = None,
+        partition: Any = None,
     ) -> FeatureStore | PartitionedFeatures:
         """Open features of a graph store by memory maps: nothing is read but headers, whatever their size.
 
@@ -84,11 +91,13 @@ class FeatureStore:
             call is collective.
         dtype : str, optional
             With a grid: the form of the rows in memory and on their way to other ranks, see `PartitionedFeatures`.
+        partition : int array (vertices,), optional
+            With a grid: the block of each row, as of `PartitionedGraph.open`.
 
         Raises
         ------
         InputError
-            If the store has no features of that name, or ``dtype`` is given without a grid.
+            If the store has no features of that name, or ``dtype`` or ``partition`` is given without a grid.
         DataError
             As `spsample.store.GraphStore.open`.
 
@@ -114,9 +123,11 @@ class FeatureStore:
         if grid is not None:
             from spsample.features.partitioned import PartitionedFeatures
 
-            return PartitionedFeatures.open(path, grid, name, dtype=dtype)
-        if dtype is not None:
-            raise InputError(argument="dtype", given=f"{dtype!r} without a grid", expected="a grid too, or no dtype")
+            return PartitionedFeatures.open(path, grid, name, partition=partition, dtype=dtype)
+        for argument, given in (("dtype", dtype), ("partition", partition)):
+            if given is not None:
+                told = f"{given!r} without a grid" if argument == "dtype" else "one without a grid"
+                raise InputError(argument=argument, given=told, expected=f"a grid too, or no {argument}")
         folder, features = GraphStore.read(path, lambda stored: (str(stored.path), stored.features(name)))
         store = cls(features)
         store._mapped = store._waited = True

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, together
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.placement import Placement
+from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
@@ -92,7 +92,7 @@ class PartitionedFeatures:
         grid: ProcessGrid,
         name: str = "x",
         *,
-        placement: Placement | None = None,
+        partition: Any = None,
         dtype: str | None = None,
     ) -> PartitionedFeatures:
         """Open features of a graph store; each rank reads its block's rows alone. Collective.
@@ -101,29 +101,26 @@ class PartitionedFeatures:
         ----------
         path, name
             As of `FeatureStore.open`.
-        grid, placement, dtype
-            As of the class. Without ``dtype`` the block stays a memory map.
+        partition : int array (vertices,), optional
+            The block of each row, as of `PartitionedGraph.open`. None: ranges of as many rows each.
+        grid, dtype
+            As of the class. Without ``dtype`` the block stays a memory map, unless there is a partition.
 
         Raises
         ------
         InputError, DataError
-            On every rank, if the store cannot be used on one.
+            On every rank, if the store or the partition cannot be used on one.
         """
         with together(grid.comm):
             x = GraphStore.read(path, lambda stored: stored.features(name))
-        return cls.of(x, grid, placement=placement, dtype=dtype)
+        return cls.of(x, grid, partition=partition, dtype=dtype)
 
     @classmethod
-    def of(
-        cls, x: Any, grid: ProcessGrid, *, placement: Placement | None = None, dtype: str | None = None
-    ) -> PartitionedFeatures:
+    def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: str | None = None) -> PartitionedFeatures:
         """Keep a block of rows that every rank can read, in memory or as a memory map. Collective."""
         with together(grid.comm):
             rows = as_rows(x)
-            placement = even_placement(rows.shape[0], grid.num_blocks) if placement is None else placement
-            if placement.bounds[-1] != rows.shape[0]:
-                given, expected = f"{rows.shape[0]} rows", f"as many as are placed: {placement.bounds[-1]}"
-                raise InputError(argument="x", given=given, expected=expected)
+            placement = _placement(partition, rows.shape[0], grid.num_blocks)
             block = _block_of(rows, placement, grid.row)
         return cls(block, grid, placement, dtype=dtype)
 
@@ -257,6 +254,13 @@ class PartitionedFeatures:
     def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
         return f"PartitionedFeatures({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+
+
+def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
+    if partition is None:
+        return even_placement(num_rows, num_blocks)
+    dtype: np.dtype[np.signedinteger] = np.dtype(np.int32 if num_rows < 2**31 else np.int64)
+    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, dtype)
 
 
 def even_placement(num_rows: int, num_blocks: int) -> Placement:

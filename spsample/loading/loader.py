@@ -172,6 +172,7 @@ class BulkLoader:
         self._threads: Threads | None = None
         if self.comm.size > 1:
             self._threads = Threads(graph, self.features) if self.prefetch else None
+        self._is_closed = False
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self.epoch = 0
         self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
@@ -260,6 +261,7 @@ class BulkLoader:
 
         On several ranks: what this rank has of them, a bulk without batches where it has none.
         """
+        self._require_open()
         require_int("first", first, minimum=0, maximum=self.num_batches)
         order_ = order.positions(self, require_word("epoch", epoch))
         for part in self._parts(order_, epoch, first, 1):
@@ -272,6 +274,11 @@ class BulkLoader:
         if self._threads is not None:
             self._threads.close()
             self._threads = None
+        self._is_closed = True
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
     def batches(self, complete: _Complete) -> Iterator[Any]:
         """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
@@ -279,6 +286,7 @@ class BulkLoader:
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
         `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread.
         """
+        self._require_open()
         first = self._next_batch if self._resume else 0
         self._resume = False
         epoch, self._next_batch = self.epoch, first

@@ -131,6 +131,12 @@ class Trainer:
         phases = {**self._seconds, **self.loader.seconds}
         return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
 
+    def close(self) -> None:
+        """Close the loader, and free the communicators that were made for training; collective, and the last call."""
+        self.loader.close()
+        if self._rows is not None:
+            self._rows.close()
+
     def fit(self) -> TrainResult:
         """Train to the end, and return the result of the epoch that was best on the validation vertices.
 

@@ -11,7 +11,8 @@ from communicator_contract import CommunicatorContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spsample.comm import LocalCommunicator, run_threads
+from spsample.comm import Channel, LocalCommunicator, run_threads, together
+from spsample.errors import CommunicationError
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
@@ -66,3 +67,21 @@ def test_all_to_all_v_is_the_model(exchange):
         assert received.dtype == expected.dtype
         assert received.tobytes() == expected.tobytes()
         assert received.shape == expected.shape
+
+
+def test_a_failure_that_nobody_tells_is_an_error():
+    """A header with the status word of a rank that goes on: the ranks are out of step."""
+
+    def body(comm):
+        channel = Channel(comm)
+        with together(comm):
+            if comm.rank == 1:
+                channel.fail()
+            else:
+                channel.exchange([], phase="example")
+        return "went on"
+
+    with pytest.raises(
+        CommunicationError, match="rank 0 of a group of 2: another rank said that it failed, and none has"
+    ):
+        run_threads(2, body)

@@ -9,7 +9,6 @@ from scipy import sparse
 from spsample.comm import Recorder, run_threads
 from spsample.data import planted, save_dataset
 from spsample.distributed import ProcessGrid
-from spsample.distributed.placement import from_parts
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 
@@ -69,10 +68,10 @@ def test_sparse_rows():
 
 def test_rows_placed_by_a_partition():
     x = np.arange(20, dtype=np.float32).reshape(10, 2)
-    placement = from_parts(np.array([2, 0, 1, 1, 0, 2, 2, 0, 0, 1]), 3, np.dtype(np.int32))
+    partition = np.array([2, 0, 1, 1, 0, 2, 2, 0, 0, 1])
 
     def body(comm):
-        features = PartitionedFeatures.of(x, ProcessGrid(comm), placement=placement)
+        features = PartitionedFeatures.of(x, ProcessGrid(comm), partition=partition)
         return features.block_rows, features.gather(np.arange(10)[::-1])
 
     for size, rows in run_threads(3, body, TIMEOUT):
@@ -111,7 +110,7 @@ def test_arguments_that_differ_between_ranks_are_refused_on_all():
                 PartitionedFeatures.of(x, grid, **options)
         parts = np.array([0, 1] * 3) if comm.rank else np.array([1, 0] * 3)
         with pytest.raises(InputError, match="position: got something else on rank 1"):
-            PartitionedFeatures.of(x, grid, placement=from_parts(parts, 2, np.dtype(np.int32)))
+            PartitionedFeatures.of(x, grid, partition=parts)
         return PartitionedFeatures.of(x, grid).gather([4]).tolist()
 
     assert run_threads(2, body, TIMEOUT) == [[[8.0, 9.0]]] * 2

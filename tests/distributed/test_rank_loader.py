@@ -196,6 +196,10 @@ def test_what_is_closed_leaves_no_communicators(partitioned):
             assert len(comm.made) > len(before)
             loader.close()
             assert comm.made == before
+            for batches in (iter(loader), loader.bulks(0)):
+                with pytest.raises(InputError, match="loader: got one that was closed"):
+                    next(batches)
+            loader.close()
         assert len(features.gather([1, 2])) == 2  # the caller's own are open
         grid.close()
         return len(comm.made)

@@ -46,24 +46,61 @@ def test_a_part_has_its_share_of_rows_and_entries():
         assert quality.cut < partition_quality(graph, np.arange(graph.num_nodes) % number, number).cut
 
 
-@pytest.mark.parametrize("num_nodes", [1, 3])
-def test_no_more_vertices_than_parts(num_nodes):
+@pytest.mark.parametrize(("num_nodes", "num_parts"), [(1, 3), (3, 3), (40, 3), (64, 63)])
+def test_small_graphs_are_cut_in_ranges(num_nodes, num_parts):
     pytest.importorskip("pymetis")
-    graph = sp.Graph(np.zeros(num_nodes + 1, np.int64), [])
-    parts = metis_partition(graph, 3)
-    assert parts.tolist() == list(range(num_nodes))
-    assert partition_quality(graph, parts, 3).empty == 3 - num_nodes
+    graph = sp.Graph(np.arange(num_nodes + 1), np.roll(np.arange(num_nodes), 1))
+    parts = metis_partition(graph, num_parts)
+    assert (np.diff(parts) >= 0).all()
+    assert partition_quality(graph, parts, num_parts).empty == max(num_parts - num_nodes, 0)
 
 
-def test_what_is_refused():
+def test_loops_isolated_vertices_and_weights_do_not_matter():
     pytest.importorskip("pymetis")
-    graph = sp.Graph([0, 1, 2], [1, 0])
-    with pytest.raises(InputError, match="num_parts: got 0"):
-        metis_partition(graph, 0)
+    graph, _ = communities()
+    expected = metis_partition(graph, GROUPS, random_seed=3)
+    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    edges = np.stack([graph.indices, target])
+    loops = np.tile(np.arange(graph.num_nodes), (2, 1))
+    weighted = sp.Graph.from_edge_index(edges, num_nodes=graph.num_nodes, edge_weight=np.arange(edges.shape[1]) + 1.0)
+    assert metis_partition(weighted, GROUPS, random_seed=3).tolist() == expected.tolist()
+    looped = sp.Graph.from_edge_index(np.hstack([edges, loops]), num_nodes=graph.num_nodes + 30)
+    parts = metis_partition(looped, GROUPS, random_seed=3)
+    assert partition_quality(looped, parts, GROUPS).cut == 3 / looped.num_edges
+
+
+def test_what_metis_prints_is_no_result(capfd):
+    import ctypes
+
+    from spsample.data.partition import _told_on_stderr
+
+    with _told_on_stderr():
+        ctypes.CDLL(None).puts(b"***Cannot bisect a graph with 0 vertices!")
+    print("{}")
+    told = capfd.readouterr()
+    assert told.out == "{}\n"
+    assert "Cannot bisect" in told.err
+
+
+@pytest.mark.parametrize("num_parts", [0, 2**31])
+def test_numbers_of_parts_that_are_refused(num_parts):
+    pytest.importorskip("pymetis")
+    with pytest.raises(InputError, match=f"num_parts: got {num_parts}"):
+        metis_partition(sp.Graph([0, 1, 2], [1, 0]), num_parts)
+
+
+@pytest.mark.parametrize(
+    "parts", [np.zeros(3, int), [0.0, 1.0], [0, 2], [-1, 0], np.array([0, 2**63], np.uint64), "01", [[0, 1]]]
+)
+def test_what_is_no_partition(parts):
+    with pytest.raises(InputError, match="partition: got"):
+        partition_quality(sp.Graph([0, 1, 2], [1, 0]), parts, 2)
+
+
+def test_a_graph_is_wanted():
+    pytest.importorskip("pymetis")
     with pytest.raises(DTypeError, match="graph: got a str"):
         metis_partition("cora", 2)
-    with pytest.raises(InputError, match="parts: got shape"):
-        partition_quality(graph, np.zeros(3, int), 2)
 
 
 def run(*words):
@@ -91,7 +128,8 @@ def test_the_command(tmp_path):
     [
         (("--parts", 0, "--out", "p.npy"), "--parts: got 0"),
         (("--parts", 2, "--out", "p.txt"), "--out: got p.txt"),
-        (("--parts", 2, "--out", "none/p.npy"), "a folder that exists"),
+        (("--parts", 2, "--out", "none/p.npy"), "--out: got 'none/p.npy': No such file or directory"),
+        (("--parts", 3_000_000_000, "--out", "p.npy"), "--parts: got 3000000000"),
     ],
 )
 def test_what_the_command_refuses(words, told, tmp_path, monkeypatch):
@@ -100,3 +138,4 @@ def test_what_the_command_refuses(words, told, tmp_path, monkeypatch):
     done = run("planted:300", *words)
     assert done.exit_code == 2
     assert told in done.stderr
+    assert not list(tmp_path.iterdir())
