@@ -269,7 +269,7 @@ def positions(hop: HopCounts) -> FloatArray:
 
 
 def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
-    """Per block row its distinct rows or its owner's sums, as owners choose; then the extraction of what is not there."""
+    """Per block row its distinct rows or its owner's sums, as owners choose; then the extraction of what is missing."""
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
     sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most, wire))
     later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
