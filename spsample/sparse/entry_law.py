@@ -117,7 +117,8 @@ def _first_distinct(
 ) -> tuple[Counts, _Frontiers, NDArray[np.bool_]]:
     """The first s distinct columns of every batch with a total, and whether nothing else is left in it.
 
-    A batch that draws one column more than it needs has something left; the others' totals are asked for again.
+    A batch that draws one column more than it needs has something left; the others' totals are asked for again,
+    without the columns that they have.
     CapacityError before a round that would pass the last draw number.
     """
     size, first, exclude = frontiers.draw.size, 0, None
@@ -131,11 +132,13 @@ def _first_distinct(
             raise draw_limit_error()
         _draw_round(frontiers, totals, chosen, (first, exclude))
         first += 4 * size
-        unsure = [i for i in pending if len(chosen[i]) <= size]
+        unsure = {i for i in pending if len(chosen[i]) <= size}
         if frontiers.A.any_rank(bool(unsure)):
-            exclude = _stack(_cut(chosen, size), frontiers, np.zeros(len(totals), np.bool_))
-            totals = frontiers.totals(exclude)
-            whole[unsure] = [not totals[i].any() for i in unsure]
+            drawing = [c if i in unsure else {} for i, c in enumerate(_cut(chosen, size))]  # the others are done
+            exclude = _stack(drawing, frontiers, np.zeros(len(totals), np.bool_))
+            totals = [t if i in unsure else t[:0] for i, t in enumerate(frontiers.totals(exclude))]
+            for i in unsure:
+                whole[i] = not totals[i].any()
     return _cut(chosen, size), frontiers, whole
 
 

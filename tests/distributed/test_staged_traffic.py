@@ -193,3 +193,22 @@ def block_of(bulk, row, block):
 
 
 sent_by = {requested_rows: rows_of, broadcast_rows: block_of}
+
+
+def test_batches_that_are_done_do_not_send_what_they_have():
+    """Entry law, s = 64: batch 0 has 40 columns to draw from, so that its rank asks what is left; batch 1 has 1000."""
+    few, many = np.tile(np.arange(40), 2), np.arange(1000)
+    A = sp.Graph(np.concatenate([[0, 80, 1080], np.full(998, 1080)]), np.concatenate([few, many]))
+
+    def body(comm):
+        recorder = Recorder(comm)
+        graph = sp.PartitionedGraph.from_graph(A, sp.ProcessGrid(recorder), partition=np.arange(1000) % 2)
+        recorder.traffic.clear()
+        bulk = sp.bulk_sample(graph, [0, 1], sp.LADIES([64]), batch_size=1)
+        asked = recorder.traffic.phases["totals requests"].bytes_sent
+        return len(bulk[0].layers[0].src_nodes), asked
+
+    (_, asked_by_first), (chosen, asked_by_second) = run_threads(2, body)
+    assert chosen >= 64
+    assert asked_by_first >= 40 * 4
+    assert asked_by_second < 64
