@@ -173,10 +173,11 @@ def of_model(model: Line, variant: str, line: Line) -> dict[str, float]:
 
 
 def fit(model: Line | None, variants: dict[str, Line]) -> str:
-    """The model over what was recorded: the least and the most of all phases of all variants."""
+    """The model over what was recorded, all phases of sampling together: the least and the most of all variants."""
     if model is None:
         return ""
-    ratios = [one for name, line in variants.items() for one in of_model(model, name, line).values()]
+    recorded = {name: sampling_bytes(line["phases"]) for name, line in variants.items() if name in model["variants"]}
+    ratios = [sampling_bytes(model["variants"][name]) / size for name, size in recorded.items() if size >= KIB]
     return f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else ""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from traffic import BASELINES, Line, by_cell, fit, mib, of_model, ratio, read, sampling_bytes
@@ -62,6 +63,21 @@ def feature_rows(lines: list[Line]) -> Iterable[list[str]]:
         yield [graph, sampler, str(c), *sizes, f"{share:g}", near]
 
 
+def phase_rows(lines: list[Line]) -> Iterable[list[str]]:
+    """The model over what was recorded by phase, of all cells and variants in which it has at least a KiB."""
+    yield ["phase", "cells", "least", "a 20th is below", "median", "a 20th is above", "most"]
+    models = by_cell(lines, "modelled")
+    found: dict[str, list[float]] = {}
+    for at, variants in by_cell(lines, "recorded").items():
+        model = models.get(at, {}).get("all")
+        for name, line in variants.items() if model else ():
+            for phase, one in of_model(model, name, line).items():
+                found.setdefault(phase, []).append(one)
+    for phase, ratios in sorted(found.items()):
+        spread = np.quantile(ratios, [0, 0.05, 0.5, 0.95, 1])
+        yield [phase, str(len(ratios)), *(f"{one:.3f}" for one in spread)]
+
+
 def markdown(rows: Iterable[list[str]]) -> str:
     """A table; the first row is its head."""
     head, *body = rows
@@ -95,8 +111,9 @@ def main(
     """Put the tables of the figures into the page."""
     lines = read(figures)
     text = page.read_text(encoding="utf-8")
-    for name, rows in (("sampling", sampling_rows(lines)), ("features", feature_rows(lines))):
-        text = with_table(text, name, markdown(rows))
+    tables = {"sampling": sampling_rows, "features": feature_rows, "phases": phase_rows}
+    for name, rows in tables.items():
+        text = with_table(text, name, markdown(rows(lines)))
     page.write_text(text, encoding="utf-8")
 
 

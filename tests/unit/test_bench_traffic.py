@@ -44,13 +44,16 @@ def test_the_page_gets_its_tables_and_keeps_the_rest(tmp_path):
     lines.append({"kind": "modelled", **cell, "variant": "all", "variants": phases})
     (tmp_path / "lines.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     page = tmp_path / "page.md"
-    page.write_text(
-        "before\n<!-- sampling -->old<!-- end of sampling -->\nbetween\n<!-- features --><!-- end of features -->"
-    )
+    marks = {name: f"<!-- {name} -->old<!-- end of {name} -->" for name in ("sampling", "features", "phases")}
+    page.write_text("before
+{sampling}
+between
+{features}{phases}".format(**marks))
     main(tmp_path / "lines.jsonl", page)
     text = page.read_text()
     assert "| g | GraphSAGE | 8 | 1 |  | 3 | 3 | 3 | 3 |  |  | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 to 1.000 |" in text
     assert "| g | GraphSAGE | 1 | 3 | 4 | 2 | 0.75 | 1.000 |" in text
+    assert "| features | 1 | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 |" in text
     assert "old" not in text
     assert text.startswith("before\n")
     assert "\nbetween\n" in text
