@@ -45,10 +45,7 @@ def test_the_page_gets_its_tables_and_keeps_the_rest(tmp_path):
     (tmp_path / "lines.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     page = tmp_path / "page.md"
     marks = {name: f"<!-- {name} -->old<!-- end of {name} -->" for name in ("sampling", "features", "phases")}
-    page.write_text("before
-{sampling}
-between
-{features}{phases}".format(**marks))
+    page.write_text("before\n{sampling}\nbetween\n{features}{phases}".format(**marks))
     main(tmp_path / "lines.jsonl", page)
     text = page.read_text()
     assert "| g | GraphSAGE | 8 | 1 |  | 3 | 3 | 3 | 3 |  |  | 1.000 | 1.000 | 1.000 | 1.000 | 1.000 to 1.000 |" in text
