@@ -1,0 +1,72 @@
+"""One epoch on a graph that is larger than a rank's share of memory: seconds by phase, and peak memory of each rank.
+
+    spsample convert rmat:24,16 build/large --memory-budget 2GiB
+    spsample plan build/large --ranks 4 --batch-size 512 --num-seeds 20000 --prefetch 1
+    mpirun -n 4 python bench/large_graph.py build/large
+
+Each rank maps its block row and its block of features. Memory is resident memory as the kernel counts it, mapped pages
+of the store included, which several ranks of a machine may share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import spsample as sp
+from spsample.distributed.ranks import of_all
+from spsample.features import FeatureStore
+from spsample.training import ModelConfig, TrainConfig, Trainer
+
+EVALUATED = 1024
+"""Validation and test vertices."""
+
+
+def resident(name: str) -> float:
+    """MiB, by a name of /proc/self/status: VmHWM is the peak, VmRSS what is there now, RssAnon without files."""
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in status if line.startswith(f"{name}:")).split()[1]) / 1024
+
+
+def main(
+    store: Annotated[str, typer.Argument(help="Of a graph with features and labels.")],
+    replication: Annotated[int, typer.Option(help="c")] = 1,
+    seeds: Annotated[int, typer.Option(help="Training vertices of the epoch.")] = 20_000,
+    batch_size: Annotated[int, typer.Option(help="b")] = 512,
+    algorithm: Annotated[str, typer.Option(help="How rows of other ranks are reached.")] = "column",
+) -> None:
+    """Train for one epoch; rank 0 prints a line of JSON."""
+    comm = sp.init()
+    facts: dict[str, Any] = {"started": resident("VmRSS")}
+    grid = sp.ProcessGrid(comm, replication)
+    dataset = sp.load_dataset(store)
+    facts |= {"vertices": dataset.graph.num_nodes, "entries": dataset.graph.num_edges}
+    data = dataclasses.replace(
+        dataset,
+        graph=sp.PartitionedGraph.open(store, grid, algorithm=algorithm),
+        x=FeatureStore.open(store, grid=grid),
+        train_idx=dataset.train_idx[:seeds],
+        val_idx=dataset.val_idx[:EVALUATED],
+        test_idx=dataset.test_idx[:EVALUATED],
+    )
+    facts["opened"] = resident("VmRSS")
+    config = TrainConfig(epochs=1, batch_size=batch_size, evaluation="sampled", prefetch=1)
+    trainer = Trainer(data, sp.GraphSAGE([15, 10, 5]), ModelConfig(hidden=64), config)
+    begin = time.perf_counter()
+    trainer.fit()
+    facts |= {"seconds": time.perf_counter() - begin, "by phase": trainer.seconds}
+    facts |= {"peak": resident("VmHWM"), "anonymous": resident("RssAnon"), "seeds": len(data.train_idx)}
+    everyone = of_all(comm, facts)
+    if comm.rank == 0:
+        print(json.dumps({"ranks": comm.size, "replication": replication, "by rank": everyone}))
+    trainer.close()
+    comm.close()
+
+
+if __name__ == "__main__":
+    typer.run(main)
