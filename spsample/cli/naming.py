@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spsample.errors import CapacityError, InputError
+from spsample.errors import CapacityError, InputError, told_by
 
 __all__ = ["as_typed"]
 
@@ -88,4 +88,6 @@ def as_typed() -> Iterator[None]:
         if name not in _OPTIONS:
             raise
         argument = _OPTIONS[name] + bracket + position
-        raise type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint) from None
+        typed = type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint)
+        rank = getattr(error, "told_by", None)
+        raise typed if rank is None else told_by(typed, rank) from None

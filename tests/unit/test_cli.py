@@ -43,7 +43,7 @@ def test_help_is_documented():
     options = {option for option in options if option.startswith("--")}
     assert set(re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)) == options | {"--help"}
     other = {option for parameter in get_command(app).commands["train"].params for option in parameter.secondary_opts}
-    assert set(re.findall(r"--[a-z][a-z-]+", page)) == options | other | {"--help", "--version", "--comm"}
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) == options | other | {"--help", "--version", "--comm", "--parts"}
 
 
 def test_help_names_the_presets():
