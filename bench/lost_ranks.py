@@ -25,7 +25,7 @@ from spsample.cli.launch import ranks_environment, with_launcher
 JOB = Path(__file__).resolve().parents[1] / "tests" / "distributed" / "killed_rank.py"
 RANKS = 4
 MOST_SECONDS = 60.0
-LOST = re.compile(r"signal 9|SIGKILL|exitcode: -9|nothing was heard of rank 2|Killed", re.IGNORECASE)
+LOST = re.compile(r"(?i:signal 9|SIGKILL|exitcode: -9|nothing was heard of rank 2)|\bKilled\b")
 WAITED = re.compile(
     r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*)(\S+ in phase '[^']*')"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -17,6 +18,9 @@ MARKERS = {
     "sanitize": "also run against the core built with ASan and UBSan; must not need torch",
     "statistical": "compares sampled frequencies with an exact law",
 }
+
+# Commands that came with this Python are found, as in an environment that is activated.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 # Before any OpenMP runtime is loaded: where tests share cores, threads that wait must not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

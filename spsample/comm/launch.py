@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
@@ -219,8 +220,17 @@ def _over_torch(launch: Launch, backend: str, timeout: float) -> MessageCommunic
 
     if not dist.is_initialized():
         _connect(launch, backend, timeout)
+        atexit.register(_disconnect)
     check_size(launch, backend, dist.get_world_size())
     return TorchCommunicator(timeout=timeout, backend=backend)
+
+
+def _disconnect() -> None:
+    """End what `_connect` began, unless the program has: its threads must not outlive the interpreter."""
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _connect(launch: Launch, backend: str, timeout: float) -> None:

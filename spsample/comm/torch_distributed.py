@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -89,11 +90,12 @@ class TorchCommunicator(MessageCommunicator):
         self.transport_errors = (RuntimeError,)
         self._splits = 0
         self._device = _device(self.name)
-        self._group = _process_group(self) if self.size > 1 else None
+        self._held = [_process_group(self)] if self.size > 1 else []
+        weakref.finalize(self, self._held.clear)  # at exit, too: threads of gloo must not outlive the interpreter
 
     def close(self) -> None:
         """Close the connections."""
-        self._group = None
+        self._held.clear()
         self._broken = self._broken or "it was closed"
 
     def abort(self, message: str) -> None:
@@ -157,7 +159,7 @@ class TorchCommunicator(MessageCommunicator):
         return self._opened().broadcast([tensor], options)
 
     def _opened(self) -> Any:
-        return self._group
+        return self._held[0]
 
     def _tensor(self, array: Array, *, empty: bool = False) -> torch.Tensor:
         """Bytes as a tensor where the transport works: the array's own memory on the host, a copy on the GPU."""
@@ -213,7 +215,7 @@ class TorchCommunicator(MessageCommunicator):
     def _let_go(self) -> None:
         if self.name == "nccl":
             self._opened().abort()
-        atexit.register(end_soon, self._group)  # a group of gloo that is freed waits for what is under way
+        atexit.register(end_soon, *self._held)  # a group of gloo that is freed waits for what is under way
 
 
 def _device(backend: str) -> torch.device:
