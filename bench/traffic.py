@@ -163,11 +163,11 @@ def table(lines: list[Line]) -> Table:
 
 
 def of_model(model: Line, variant: str, line: Line) -> dict[str, float]:
-    """Ratio of the model to what was recorded, of the mean bytes of each phase that has at least a KiB."""
+    """Ratio of the model to what was recorded, of the mean bytes of each phase that has any."""
     phases = model["variants"].get(variant, {})
     ratios: dict[str, float] = {}
     for phase, spread in line["phases"].items():
-        if phases and spread["received_mean"] >= KIB and phase not in ("status", "set-up"):
+        if phases and spread["received_mean"] and phase not in ("status", "set-up"):
             ratios[phase] = phases.get(phase, {"received_mean": 0.0})["received_mean"] / spread["received_mean"]
     return ratios
 

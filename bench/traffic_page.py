@@ -15,7 +15,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from traffic import BASELINES, Line, by_cell, fit, mib, of_model, ratio, read, sampling_bytes
+from traffic import BASELINES, KIB, Line, by_cell, fit, mib, of_model, ratio, read, sampling_bytes
 from traffic_cells import VARIANTS
 
 SHORT = {
@@ -72,7 +72,8 @@ def phase_rows(lines: list[Line]) -> Iterable[list[str]]:
         model = models.get(at, {}).get("all")
         for name, line in variants.items() if model else ():
             for phase, one in of_model(model, name, line).items():
-                found.setdefault(phase, []).append(one)
+                if line["phases"][phase]["received_mean"] >= KIB:
+                    found.setdefault(phase, []).append(one)
     for phase, ratios in sorted(found.items()):
         spread = np.quantile(ratios, [0, 0.05, 0.5, 0.95, 1])
         yield [phase, str(len(ratios)), *(f"{one:.3f}" for one in spread)]
