@@ -63,7 +63,6 @@ class PartitionedGraph(SharedGraph):
     def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
         self.grid = grid
         self.comm: Communicator = grid.comm
-        self._is_duplicate = False
         self.algorithm = layout.algorithm
         self._rows = rows
         self._layout = layout
@@ -177,15 +176,10 @@ class PartitionedGraph(SharedGraph):
         other = copy.copy(self)
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
-        other._is_duplicate = True
+        other._owned = other.grid
         other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid; that of another graph is its caller's."""
-        if self._is_duplicate:
-            self.grid.close()
 
     def normalized(self, kind: str) -> PartitionedGraph:
         """A normalised by rows, of a graph that stores no weights: nothing is computed, as in `Graph.normalized`.
@@ -204,7 +198,7 @@ class PartitionedGraph(SharedGraph):
                 hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
-        other._is_duplicate = False
+        other._owned = None
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
         other._parts, other._operands = {}, {}

@@ -51,7 +51,6 @@ class ReplicatedGraph(SharedGraph):
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         self.comm = comm
-        self._is_duplicate = False
         with checking(self):
             if not isinstance(graph, Graph):
                 raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
@@ -99,13 +98,8 @@ class ReplicatedGraph(SharedGraph):
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""
         twin = ReplicatedGraph(self.graph, self.comm.duplicate())
-        twin._is_duplicate = True
+        twin._owned = twin.comm
         return twin
-
-    def close(self) -> None:
-        """Free the communicator of a duplicate; that of another graph is its caller's."""
-        if self._is_duplicate:
-            self.comm.close()
 
     def __repr__(self) -> str:
         return f"ReplicatedGraph({self.graph!r}, rank {self.comm.rank} of {self.comm.size})"

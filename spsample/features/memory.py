@@ -124,10 +124,10 @@ class FeatureStore:
             from spsample.features.partitioned import PartitionedFeatures
 
             return PartitionedFeatures.open(path, grid, name, partition=partition, dtype=dtype)
-        for argument, given in (("dtype", dtype), ("partition", partition)):
-            if given is not None:
-                told = f"{given!r} without a grid" if argument == "dtype" else "one without a grid"
-                raise InputError(argument=argument, given=told, expected=f"a grid too, or no {argument}")
+        if dtype is not None:
+            raise InputError(argument="dtype", given=f"{dtype!r} without a grid", expected="a grid too, or no dtype")
+        if partition is not None:
+            raise InputError(argument="partition", given="one without a grid", expected="a grid too, or no partition")
         folder, features = GraphStore.read(path, lambda stored: (str(stored.path), stored.features(name)))
         store = cls(features)
         store._mapped = store._waited = True

@@ -214,7 +214,7 @@ class PartitionedFeatures:
         offsets = places - np.repeat(self._placement.bounds[:-1], counts)
         here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
         counts[self.grid.row] = 0
-        requests = np.delete(offsets, here).astype(np.int32 if self.num_rows < 2**31 else np.int64)
+        requests = np.delete(offsets, here).astype(_id_dtype(self.num_rows))
         (asked,) = self._channel.exchange([Sent(requests, counts)], phase=f"{self.phase} requests")
         answer = Sent(self._encoded(asked.rows), asked.counts)
         (received,) = self._channel.exchange([answer], phase=self.phase)
@@ -259,8 +259,12 @@ class PartitionedFeatures:
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
     if partition is None:
         return even_placement(num_rows, num_blocks)
-    dtype: np.dtype[np.signedinteger] = np.dtype(np.int32 if num_rows < 2**31 else np.int64)
-    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, dtype)
+    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, _id_dtype(num_rows))
+
+
+def _id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
+    """Of row numbers."""
+    return np.dtype(np.int32 if num_rows < 2**31 else np.int64)
 
 
 def even_placement(num_rows: int, num_blocks: int) -> Placement:

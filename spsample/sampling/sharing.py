@@ -23,6 +23,7 @@ class SharedGraph(ABC):
     """
 
     comm: Communicator
+    _owned: Any = None  # of a duplicate: the communicator or grid that was made for it
 
     @property
     @abstractmethod
@@ -41,9 +42,10 @@ class SharedGraph(ABC):
     def duplicate(self) -> SharedGraph:
         """The same graph over duplicated communicators, for another thread; collective."""
 
-    @abstractmethod
     def close(self) -> None:
         """Free the communicators that `duplicate` made for this graph, if it did; collective, and the last call."""
+        if self._owned is not None:
+            self._owned.close()
 
     def sampled_here(self, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of a call that this rank samples."""
