@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import spsample as sp
+from resident import resident
 from spsample.data import Dataset
 from spsample.distributed.cluster import Cluster, Job, plan_cluster
 from spsample.distributed.links import links_named
@@ -30,12 +30,6 @@ MIB = 1 << 20
 SAMPLER = sp.GraphSAGE([15, 10, 5])
 EVALUATED = 1024
 """Validation and test vertices."""
-
-
-def resident(name: str) -> float:
-    """MiB, by a name of /proc/self/status: VmHWM is the peak, VmRSS what is there now, RssAnon without files."""
-    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in status if line.startswith(f"{name}:")).split()[1]) / 1024
 
 
 def planned(dataset: Dataset, seeds: Any, grid: tuple[int, int], batch_size: int) -> dict[str, float]:
@@ -58,7 +52,7 @@ def main(
 ) -> None:
     """Train for one epoch; rank 0 prints a line of JSON."""
     comm = sp.init()
-    facts: dict[str, Any] = {"started": resident("VmRSS")}
+    facts: dict[str, Any] = {"started": resident("VmRSS") / MIB}
     grid = sp.ProcessGrid(comm, replication)
     dataset = sp.load_dataset(store)
     facts |= {"vertices": dataset.graph.num_nodes, "entries": dataset.graph.num_edges}
@@ -70,13 +64,13 @@ def main(
         val_idx=dataset.val_idx[:EVALUATED],
         test_idx=dataset.test_idx[:EVALUATED],
     )
-    facts["opened"] = resident("VmRSS")
+    facts["opened"] = resident("VmRSS") / MIB
     config = TrainConfig(epochs=1, batch_size=batch_size, bulk_size=bulk_size, evaluation="sampled", prefetch=1)
     trainer = Trainer(data, SAMPLER, ModelConfig(hidden=64), config)
     begin = time.perf_counter()
     trainer.fit()
     facts |= {"seconds": time.perf_counter() - begin, "by phase": trainer.seconds}
-    facts |= {"peak": resident("VmHWM"), "anonymous": resident("RssAnon"), "seeds": len(data.train_idx)}
+    facts |= {"peak": resident("VmHWM") / MIB, "anonymous": resident("RssAnon") / MIB, "seeds": len(data.train_idx)}
     everyone = of_all(comm, facts)
     if comm.rank == 0:
         plan = planned(dataset, data.train_idx, (comm.size, replication), batch_size)

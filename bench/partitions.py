@@ -24,10 +24,8 @@ from spsample.comm import Communicator, Recorder, run_threads
 from spsample.data import metis_partition, partition_quality
 from spsample.distributed.placement import balanced
 from spsample.features import PartitionedFeatures
-from traffic_cells import load
-
-FEATURES = 100
-MIB = 1 << 20
+from traffic import mib
+from traffic_cells import FEATURES, load
 
 
 def seeds_from_anywhere(parts: NDArray[Any], ranks: int, steps: int, batch_size: int) -> NDArray[np.int64]:
@@ -86,7 +84,7 @@ def main(
             sampling, features = moved(A, parts, seeds_of(parts, ranks, steps, batch_size), ranks, batch_size)
             shown.add_row(
                 *(name, kind, f"{quality.largest:.3f}", f"{quality.cut:.2%}", which),
-                *(f"{sampling / MIB:.3g}", f"{features / MIB:.3g}"),
+                *(mib(sampling), mib(features)),
             )
     Console(width=120).print(shown)
 

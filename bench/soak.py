@@ -24,6 +24,7 @@ import typer
 
 import spsample as sp
 from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
+from resident import resident
 from spsample.comm import Communicator, init
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.algorithms import ALGORITHMS
@@ -104,8 +105,7 @@ class Soak:
 def anonymous_memory() -> int:
     """Bytes of this process that no file holds."""
     gc.collect()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return resident("RssAnon")
 
 
 def memory_of(samples: list[tuple[float, int]]) -> dict[str, float]:
