@@ -28,6 +28,8 @@ SAME_ALONE = ("stages-distinct", "stages-split")
 APART = ("status", "set-up", "features", "features requests")
 """Phases that are not counted as sampling."""
 KIB, MIB = 1 << 10, 1 << 20
+STYLES = {1: "-", 2: "--", 4: ":"}
+"""Lines of the plot, by c."""
 BASELINES = ("stages", "stages-distinct", "stages-split")
 
 Line = dict[str, Any]
@@ -194,13 +196,14 @@ def ratio(one: float | None, other: float | None) -> str:
 def plot(lines: list[Line], path: Path) -> None:
     """Of each graph and sampler a panel: MiB received per rank over k, a line for each variant and c."""
     found = by_cell(lines, "recorded")
-    panels = list(dict.fromkeys(at[:2] for at in found))
+    panels = [panel for panel, ks in _bulk_sizes(found).items() if len(ks) > 1] or list(_bulk_sizes(found))
     if not panels:
         return
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     rows = -(-len(panels) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(10, 3.6 * rows), layout="constrained", squeeze=False)
@@ -210,20 +213,29 @@ def plot(lines: list[Line], path: Path) -> None:
             continue
         _panel(panel, {cell[2:]: variants for cell, variants in found.items() if cell[:2] == at})
         panel.set_title(" ".join(at), fontsize="small", loc="left")
-    axes.flat[0].legend(fontsize="x-small", ncols=2)
+    shown = [Line2D([], [], color=f"C{place}", label=name) for place, name in enumerate(VARIANTS)]
+    shown += [Line2D([], [], color="black", linestyle=style, label=f"c = {c}") for c, style in STYLES.items()]
+    figure.legend(handles=shown, loc="outside lower center", fontsize="x-small", ncols=5)
     figure.suptitle("MiB received per rank in sampling a bulk of k batches, mean of the ranks", fontsize="medium")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
+def _bulk_sizes(found: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], set[int]]:
+    """The k of each graph and sampler."""
+    sizes: dict[tuple[Any, ...], set[int]] = {}
+    for graph, sampler, k, _ in found:
+        sizes.setdefault((graph, sampler), set()).add(k)
+    return sizes
+
+
 def _panel(axes: Any, found: dict[tuple[int, int], dict[str, Line]]) -> None:
-    for (place, variant), c in itertools.product(enumerate(VARIANTS), (1, 2, 4)):
+    for (place, variant), c in itertools.product(enumerate(VARIANTS), STYLES):
         cells = sorted((k, by[variant]) for (k, of), by in found.items() if of == c and variant in by)
         if not cells or (c == 1 and variant in SAME_ALONE):
             continue
         sizes = [sampling_bytes(line["phases"]) / MIB for _, line in cells]
-        style = {1: "-", 2: "--", 4: ":"}[c]
-        axes.plot([k for k, _ in cells], sizes, style, marker=".", color=f"C{place}", label=f"{variant}, c = {c}")
+        axes.plot([k for k, _ in cells], sizes, STYLES[c], marker=".", color=f"C{place}")
     axes.set_xscale("log")
     axes.set_yscale("log")
     ticks = sorted({k for k, _ in found})
