@@ -37,6 +37,10 @@ class Matrix(NamedTuple):
     then the vertex of each row, which keys its draws in the row law; None: row r is vertex r. `num_columns` is n; None:
     as many as rows. A kernel gives for rows of the block what it gives for the same rows of A, but for `positions`,
     which are the block's.
+
+    `row_places` and `weight_places` (rows,) uint64 are for backends whose kernels read memory by address: where each
+    row's columns and weights are, if not all of them lie in `indices` and `data` (hot rows of a graph that is larger
+    than the device). None: they do.
     """
 
     indptr: Int64Array
@@ -45,6 +49,8 @@ class Matrix(NamedTuple):
     row_normalized: bool = False
     ids: IntArray | None = None
     num_columns: int | None = None
+    row_places: UInt64Array | None = None
+    weight_places: UInt64Array | None = None
 
 
 class StackedSelector(NamedTuple):

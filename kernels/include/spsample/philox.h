@@ -16,6 +16,16 @@ struct PhiloxWords {
     uint32_t w[4];
 };
 
+// Word i of four. On the device by selection: an array that is indexed at run time would lie in memory.
+SPSAMPLE_HD inline uint32_t word_of(const PhiloxWords& words, int i) {
+#if defined(__CUDA_ARCH__)
+    const uint32_t low = (i & 1) != 0 ? words.w[1] : words.w[0], high = (i & 1) != 0 ? words.w[3] : words.w[2];
+    return (i & 2) != 0 ? high : low;
+#else
+    return words.w[i];
+#endif
+}
+
 constexpr int kPhiloxRounds = 10;
 
 SPSAMPLE_HD inline PhiloxKey next_round_key(PhiloxKey key) { return {key.word0 + 0x9E3779B9u, key.word1 + 0xBB67AE85u}; }
@@ -96,11 +106,11 @@ private:
 
     SPSAMPLE_HD uint64_t below_narrow(int64_t draw, uint64_t t) {
         const int position = static_cast<int>(draw & 3);
-        uint64_t product = first_attempt(draw >> 2).w[position] * t;
+        uint64_t product = word_of(first_attempt(draw >> 2), position) * t;
         if (static_cast<uint32_t>(product) < t) {
             const uint64_t rejected_below = kNarrowLimit % t;
             for (uint32_t attempt = 1; static_cast<uint32_t>(product) < rejected_below && attempt <= kLastAttempt; ++attempt) {
-                product = block(draw >> 2, attempt).w[position] * t;
+                product = word_of(block(draw >> 2, attempt), position) * t;
             }
         }
         return product >> 32;
@@ -109,12 +119,12 @@ private:
     SPSAMPLE_HD uint64_t below_wide(int64_t draw, uint64_t t) {
         const int position = 2 * static_cast<int>(draw & 1);
         const PhiloxWords& words = first_attempt(draw >> 1);
-        uint64_t word = wide_word(words.w[position], words.w[position + 1]);
+        uint64_t word = wide_word(word_of(words, position), word_of(words, position + 1));
         if (word * t < t) {
             const uint64_t rejected_below = (uint64_t(0) - t) % t;
             for (uint32_t attempt = 1; word * t < rejected_below && attempt <= kLastAttempt; ++attempt) {
                 const PhiloxWords again = block(draw >> 1, attempt);
-                word = wide_word(again.w[position], again.w[position + 1]);
+                word = wide_word(word_of(again, position), word_of(again, position + 1));
             }
         }
         return multiply_high(word, t);

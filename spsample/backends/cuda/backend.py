@@ -1,0 +1,12 @@
+"""The backend `cuda`: the kernels of `kernels/cuda`, equal bit for bit to the other backends."""
+
+from __future__ import annotations
+
+from spsample.backends.cuda.compaction import Compactions
+from spsample.backends.cuda.rows import UniformRows
+
+
+class CudaKernels(UniformRows, Compactions):
+    """All parts, on one device."""
+
+    name = "cuda"

@@ -1,0 +1,100 @@
+"""What all parts of the backend share: how A, Q and a draw become parameters of kernels, and how rows are stacked."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.cuda.device import Device, DeviceArray, Kernel
+from spsample.backends.cuda.sources import Variant
+from spsample.backends.protocol import Draw, Int64Array, Matrix, StackedSelector
+
+STACK_POINTERS = Kernel("stacking", "stack_pointers")
+
+
+class StackedPointers(NamedTuple):
+    """Pointers of m rows of k batches: `ends` (m + 1) over all rows, `indptr` (m + k) from 0 in every batch.
+
+    Both are on the device; `entry_ptr` (k + 1) is on the host.
+    """
+
+    ends: DeviceArray
+    indptr: DeviceArray
+    entry_ptr: Int64Array
+
+    @property
+    def total(self) -> int:
+        """Entries of all rows."""
+        return int(self.entry_ptr[-1])
+
+
+class Calls:
+    """Base of the backend's parts.
+
+    Arrays with an element per batch (pointers, batch ids, totals, exponents) are NumPy arrays on the host, in what a
+    kernel takes and in what it returns; arrays with an element per row, column or entry are on the device.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._uploads: dict[int, tuple[Any, DeviceArray]] = {}
+
+    def run(self, kernel: Kernel, work: int, *arguments: Any, variant: Variant | None = None) -> None:
+        """Launch a kernel on so many pieces of work."""
+        self.device.launch(kernel, Variant() if variant is None else variant, work, arguments)
+
+    def uploaded(self, array: NDArray[Any]) -> DeviceArray:
+        """The array on the device: copied once for as long as it lives. Arrays of the library are never written to."""
+        key = id(array)
+        known = self._uploads.get(key)
+        if known is not None and known[0]() is array:
+            return known[1]
+        copied = self.device.to_device(array)
+        self._uploads[key] = (weakref.ref(array, lambda _: self._uploads.pop(key, None)), copied)
+        return copied
+
+    def matrix(self, A: Matrix) -> tuple[Any, ...]:
+        """Parameters of the rows of A."""
+        return (A.indptr, A.indices, A.ids, A.row_places)
+
+    def weights(self, A: Matrix) -> tuple[Any, ...]:
+        """Parameters of the weights of A."""
+        return (A.data, A.weight_places)
+
+    def selector(self, Q: StackedSelector) -> tuple[Any, ...]:
+        """Parameters of Q."""
+        pointers, ids = self.uploaded(Q.batch_ptr), self.uploaded(Q.batch_ids)
+        return (pointers, Q.vertices, ids, len(Q.batch_ids), len(Q.vertices))
+
+    def draw(self, draw: Draw) -> tuple[int, int, int, bool]:
+        """Parameters of a draw."""
+        return (draw.key[0] | draw.key[1] << 32, draw.hop, draw.size, draw.replace)
+
+    def stacked(self, batch_ptr: Int64Array, lengths: DeviceArray) -> StackedPointers:
+        """Pointers of stacked rows from their lengths (m,). Waits once, for `entry_ptr`."""
+        m, k = len(lengths), len(batch_ptr) - 1
+        ends = self.device.zeros(m + 1, np.int64)
+        self.device.cumsum(lengths, ends[1:])
+        indptr, entry_ptr = self.device.empty(m + k, np.int64), self.device.empty(k + 1, np.int64)
+        self.run(STACK_POINTERS, max(m + k, 1), self.uploaded(batch_ptr), k, m, ends, indptr, entry_ptr)
+        return StackedPointers(ends, indptr, self.device.to_host(entry_ptr))
+
+
+def variant_of(A: Matrix) -> Variant:
+    """The variant of kernels that read A with its weights."""
+    if A.data is not None:
+        return Variant(A.indices.dtype.name, A.data.dtype.name)
+    return Variant(A.indices.dtype.name, "row" if A.row_normalized else "unit")
+
+
+def index_variant(array: Any) -> Variant:
+    """The variant of kernels that see no weights, for ids of the array's type."""
+    return Variant(array.dtype.name)
+
+
+def num_columns(A: Matrix) -> int:
+    """Columns of A."""
+    return len(A.indptr) - 1 if A.num_columns is None else A.num_columns

@@ -1,0 +1,141 @@
+"""A GPU through CuPy: memory from the pool that torch uses where torch is loaded, kernels compiled by NVRTC."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.cuda.device import DeviceArray, Kernel, integer
+from spsample.backends.cuda.sources import Variant, cubin
+from spsample.errors import BackendError, require_module
+
+
+class CupyDevice:
+    """The GPU that is current when it is made; see `Device`.
+
+    Raises
+    ------
+    MissingDependencyError
+        If CuPy is not installed.
+    BackendError
+        If there is no GPU, or none that CuPy can use.
+    """
+
+    def __init__(self) -> None:
+        self._cupy = require_module("cupy", needed_for="backend 'cuda'", extra="gpu", install=None)
+        if not self._cupy.cuda.is_available():
+            raise BackendError(
+                "backend 'cuda' needs a GPU, and CuPy finds none (`spsample doctor` says what is there)."
+            )
+        self._device = self._cupy.cuda.Device()
+        self._modules: dict[tuple[str, Variant], Any] = {}
+        self._share_torch_pool()
+
+    @cached_property
+    def arch(self) -> str:
+        """Architecture to compile for, such as "sm_90"."""
+        return f"sm_{self._device.compute_capability}"
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+        return self._cupy.empty(shape, dtype)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+        return self._cupy.zeros(shape, dtype)
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> DeviceArray:
+        return self._cupy.full(shape, value, dtype)
+
+    def concatenate(self, parts: Sequence[DeviceArray]) -> DeviceArray:
+        return self._cupy.concatenate(parts)
+
+    def cumsum(self, values: DeviceArray, out: DeviceArray) -> None:
+        if len(values):
+            self._cupy.cumsum(values, dtype=out.dtype, out=out)
+
+    def sort(self, values: DeviceArray) -> DeviceArray:
+        return self._cupy.sort(values)
+
+    def argsort(self, values: DeviceArray) -> DeviceArray:
+        return self._cupy.argsort(values)
+
+    def to_device(self, array: NDArray[Any]) -> DeviceArray:
+        return self._cupy.asarray(array)
+
+    def to_host(self, array: DeviceArray) -> NDArray[Any]:
+        host: NDArray[Any] = self._cupy.asnumpy(array)
+        return host
+
+    def pinned(self, array: NDArray[Any]) -> DeviceArray:
+        memory = self._cupy.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+        host = np.frombuffer(memory, array.dtype, array.size)
+        host[...] = array.ravel()
+        unowned = self._cupy.cuda.UnownedMemory(memory.ptr, max(array.nbytes, 1), memory)
+        pointer = self._cupy.cuda.MemoryPointer(unowned, 0)
+        return self._cupy.ndarray(array.shape, array.dtype, pointer)
+
+    def address(self, array: DeviceArray) -> int:
+        return int(array.data.ptr)
+
+    def owns(self, array: Any) -> bool:
+        return isinstance(array, self._cupy.ndarray)
+
+    def free_bytes(self) -> int:
+        free, _ = self._device.mem_info
+        pool = self._cupy.get_default_memory_pool()
+        return int(free + pool.free_bytes() + self._torch_reserved())
+
+    def resident_warps(self) -> int:
+        attributes = self._device.attributes
+        return int(attributes["MultiProcessorCount"] * attributes["MaxThreadsPerMultiProcessor"] // 32)
+
+    @contextmanager
+    def on_stream(self) -> Iterator[None]:
+        torch = sys.modules.get("torch")
+        with self._device:
+            if torch is None or not torch.cuda.is_initialized():
+                yield
+                return
+            with self._cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+                yield
+
+    def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
+        if work <= 0:
+            return
+        values = [self._argument(argument) for argument in arguments]
+        self._function(kernel, variant)((kernel.blocks(work),), (kernel.block,), values)
+
+    def _argument(self, argument: Any) -> Any:
+        if argument is None:
+            return np.uint64(0)
+        return argument if self.owns(argument) else integer(argument)
+
+    def _function(self, kernel: Kernel, variant: Variant) -> Any:
+        key = (kernel.source, variant)
+        if key not in self._modules:
+            self._modules[key] = self._cupy.RawModule(path=str(cubin(kernel.source, variant, self.arch)))
+        return self._modules[key].get_function(kernel.name)
+
+    def _share_torch_pool(self) -> None:
+        """Let CuPy take memory from torch's pool: two pools would each keep what the other lacks."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_available():
+            return
+        allocator = self._cupy.cuda.PythonFunctionAllocator(
+            lambda size, device: torch.cuda.caching_allocator_alloc(size, device),
+            lambda pointer, device: torch.cuda.caching_allocator_delete(pointer),
+        )
+        self._torch_allocator = allocator
+        self._cupy.cuda.set_allocator(allocator.malloc)
+
+    def _torch_reserved(self) -> int:
+        """Bytes that torch's pool keeps without a use."""
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0
+        return int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())

@@ -1,0 +1,113 @@
+"""What the backend needs of a GPU: arrays, a few primitives on them, and launches of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.cuda.sources import Variant
+
+DeviceArray = Any
+"""An array in memory that the GPU reads: a CuPy array."""
+
+BLOCK = 256
+MOST_BLOCKS = 1 << 16
+
+
+class Kernel(NamedTuple):
+    """A kernel by source and name; `lanes` threads do one piece of its work, `block` are in a block.
+
+    A `block` kernel does one piece of work in a whole block: then `lanes` is `block`.
+    """
+
+    source: str
+    name: str
+    lanes: int = 1
+    block: int = BLOCK
+
+    def blocks(self, work: int) -> int:
+        """Blocks of a launch for so many pieces of work: kernels walk with a grid stride."""
+        return min(-(-work * self.lanes // self.block), MOST_BLOCKS)
+
+
+class Device(Protocol):
+    """A GPU, or what stands in for one. Everything is ordered by one stream; only `to_host` waits."""
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+        """An array with any content."""
+        ...
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+        """An array of zeros."""
+        ...
+
+    def full(self, shape: int | tuple[int, ...], value: Any, dtype: Any) -> DeviceArray:
+        """An array of one value."""
+        ...
+
+    def concatenate(self, parts: Sequence[DeviceArray]) -> DeviceArray:
+        """One array of several of one type."""
+        ...
+
+    def cumsum(self, values: DeviceArray, out: DeviceArray) -> None:
+        """Inclusive prefix sums into `out`, in its type; unsigned sums wrap."""
+        ...
+
+    def sort(self, values: DeviceArray) -> DeviceArray:
+        """Ascending."""
+        ...
+
+    def argsort(self, values: DeviceArray) -> DeviceArray:
+        """Positions (int64) in ascending order of the values; stable."""
+        ...
+
+    def to_device(self, array: NDArray[Any]) -> DeviceArray:
+        """A copy in the GPU's memory."""
+        ...
+
+    def to_host(self, array: DeviceArray) -> NDArray[Any]:
+        """A copy in the host's memory; waits for all that was launched before."""
+        ...
+
+    def pinned(self, array: NDArray[Any]) -> DeviceArray:
+        """A copy in the host's memory that kernels read over the bus."""
+        ...
+
+    def address(self, array: DeviceArray) -> int:
+        """Where the array's first element is, as kernels see it."""
+        ...
+
+    def owns(self, array: Any) -> bool:
+        """Whether it is an array of this device."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Memory of the GPU that can still be had, that of the pool included."""
+        ...
+
+    def resident_warps(self) -> int:
+        """How many warps the GPU holds at a time."""
+        ...
+
+    def on_stream(self) -> AbstractContextManager[Any]:
+        """Around a caller's calls: all of them go to the stream that the caller works on."""
+        ...
+
+    def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
+        """Run a kernel on so many pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
+        ...
+
+
+def integer(value: int | np.integer[Any] | bool) -> np.uint64:
+    """As a parameter of a kernel: 64 bits, two's complement.
+
+    Examples
+    --------
+    >>> int(integer(-1)) == 2**64 - 1
+    True
+    """
+    return np.uint64(int(value) & 0xFFFF_FFFF_FFFF_FFFF)

@@ -1,0 +1,155 @@
+"""The CUDA sources: where they are, in which variants they are compiled, and NVRTC, which compiles them at run time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import spsample
+from spsample.errors import BackendError, require_module
+
+INDEX_TYPES = {"int32": "int32_t", "int64": "int64_t"}
+WEIGHT_TYPES = {
+    "unit": "UnitWeights",
+    "row": "RowNormalizedWeights",
+    "float32": "ArrayWeights<float>",
+    "float64": "ArrayWeights<double>",
+}
+
+OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-default-device")
+"""Float results are those of the host: no contraction, subnormal numbers kept, exact division and square root."""
+
+
+class Variant(NamedTuple):
+    """What a source is compiled for: the type of vertex ids, and the kind of weights."""
+
+    ids: str = "int32"
+    weights: str = "unit"
+
+    @property
+    def macros(self) -> tuple[str, ...]:
+        """Compiler options that choose the variant."""
+        index, weights = INDEX_TYPES[self.ids], WEIGHT_TYPES[self.weights]
+        return (f"-DSPSAMPLE_INDEX={index}", f"-DSPSAMPLE_WEIGHTS={weights}")
+
+
+def kernel_folder() -> Path:
+    """Where `cuda/*.cu` and `include/spsample/*.h` are: in the installed package, or beside it in a checkout.
+
+    Raises
+    ------
+    BackendError
+        If they are in neither.
+
+    Examples
+    --------
+    >>> sorted(path.name for path in kernel_folder().iterdir() if path.name in ("cuda", "include"))
+    ['cuda', 'include']
+    """
+    package = Path(spsample.__file__).parent
+    for folder in (package / "kernels", package.parent / "kernels"):
+        if (folder / "cuda").is_dir():
+            return folder
+    raise BackendError(
+        f"the CUDA sources are missing: neither {package / 'kernels'} nor its neighbour. Reinstall spsample."
+    )
+
+
+def source_path(source: str) -> Path:
+    """The file of a source by its name, as "rows"."""
+    return kernel_folder() / "cuda" / f"{source}.cu"
+
+
+def include_options() -> tuple[str, ...]:
+    """Compiler options that find the headers."""
+    folder = kernel_folder()
+    return (f"-I{folder / 'include'}", f"-I{folder / 'cuda'}")
+
+
+def cubin(source: str, variant: Variant, arch: str) -> Path:
+    """The compiled source for an architecture such as "sm_90": a file, made on first use and kept.
+
+    Files are kept in the folder `SPSAMPLE_CACHE_DIR`, or else `spsample` in `XDG_CACHE_HOME` or `~/.cache`, under a
+    name that is a hash of all sources, the options and the version of NVRTC.
+
+    Raises
+    ------
+    MissingDependencyError
+        If cuda-bindings or NVRTC is not installed.
+    BackendError
+        If the source does not compile; the message is the compiler's.
+    """
+    options = (*OPTIONS, *variant.macros, f"--gpu-architecture={arch}")
+    name = hashlib.sha256("\n".join((source, *options, _version(), _digest())).encode()).hexdigest()
+    path = cache_folder() / f"{source}-{arch}-{name[:32]}.cubin"
+    if not path.exists():
+        _write(path, compile_source(source, (*options, *include_options())))
+    return path
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    given = os.environ.get("SPSAMPLE_CACHE_DIR")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spsample"
+
+
+def compile_source(source: str, options: tuple[str, ...]) -> bytes:
+    """The cubin that NVRTC makes of a source; needs no GPU."""
+    nvrtc = _nvrtc()
+    path = source_path(source)
+    program = _checked(nvrtc.nvrtcCreateProgram(path.read_bytes(), path.name.encode(), 0, [], []))
+    status = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise BackendError(
+            f"{path} does not compile ({' '.join(options)}):\n{log.decode(errors='replace').strip(chr(0))}"
+        )
+    compiled: bytes = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+    _checked(nvrtc.nvrtcGetCUBIN(program, compiled))
+    nvrtc.nvrtcDestroyProgram(program)
+    return compiled
+
+
+def _nvrtc() -> Any:
+    return require_module("cuda.bindings.nvrtc", needed_for="backend 'cuda'", extra="gpu", install=None)
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """What a call of NVRTC returned beside its status."""
+    if int(result[0]) != 0:
+        raise BackendError(f"NVRTC failed: {result[0].name}")
+    return result[1] if len(result) > 1 else None
+
+
+@cache
+def _version() -> str:
+    nvrtc = _nvrtc()
+    return repr(nvrtc.nvrtcVersion()[1:])
+
+
+@cache
+def _digest() -> str:
+    """Of all sources and headers."""
+    folder = kernel_folder()
+    digest = hashlib.sha256()
+    for path in sorted([*(folder / "cuda").iterdir(), *(folder / "include").rglob("*.h")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Under its name in one step: other processes may compile the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
+
+
+__all__ = ["Variant", "compile_source", "cubin", "include_options", "kernel_folder", "source_path"]

@@ -1,0 +1,217 @@
+"""A device without a GPU: the CUDA sources compiled for the host, their threads run one by one (emulator.h)."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from spsample.backends.cuda.device import integer
+from spsample.backends.cuda.sources import include_options, kernel_folder, source_path
+
+HERE = Path(__file__).resolve().parent
+OPTIONS = [
+    "-std=c++17",
+    "-O1",
+    "-g1",
+    "-fPIC",
+    "-shared",
+    "-x",
+    "c++",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    "-w",
+]
+
+
+class EmulatedArray(NDArrayOperatorsMixin):
+    """Memory of the emulated device. As with CuPy's arrays, NumPy cannot read it without being told to copy it."""
+
+    __array_priority__ = 100
+
+    def __init__(self, host):
+        self.host = host
+
+    dtype = property(lambda self: self.host.dtype)
+    shape = property(lambda self: self.host.shape)
+    size = property(lambda self: self.host.size)
+    ndim = property(lambda self: self.host.ndim)
+    nbytes = property(lambda self: self.host.nbytes)
+    itemsize = property(lambda self: self.host.itemsize)
+
+    def __len__(self):
+        return len(self.host)
+
+    def __getitem__(self, key):
+        if isinstance(key, (slice, tuple)) or key is None:
+            return EmulatedArray(self.host[key])
+        if isinstance(key, EmulatedArray):
+            return EmulatedArray(self.host[key.host])
+        raise TypeError(f"an index of type {type(key).__name__} is not on the device")
+
+    def __setitem__(self, key, value):
+        if not isinstance(key, slice):
+            raise TypeError("only slices are assigned to")
+        self.host[key] = value.host if isinstance(value, EmulatedArray) else np.asarray(value).item()
+
+    def __iter__(self):
+        raise TypeError("elements are on the device")
+
+    def __bool__(self):
+        raise TypeError("the value is on the device")
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("implicit conversion of a device array to NumPy is not allowed")
+
+    def astype(self, dtype, copy=True):
+        return EmulatedArray(self.host.astype(dtype, copy=copy))
+
+    def copy(self):
+        return EmulatedArray(self.host.copy())
+
+    def view(self, dtype):
+        return EmulatedArray(self.host.view(dtype))
+
+    def reshape(self, *shape):
+        return EmulatedArray(self.host.reshape(*shape))
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method != "__call__" or kwargs.get("out"):
+            raise TypeError(f"{ufunc.__name__}.{method} is not among what the backend may use")
+        return EmulatedArray(ufunc(*map(_operand, inputs), **kwargs))
+
+
+def _operand(value):
+    if isinstance(value, EmulatedArray):
+        return value.host
+    if isinstance(value, np.ndarray) and value.ndim > 0:
+        raise TypeError("an array on the host beside one on the device")
+    return value
+
+
+class EmulatedDevice:
+    """Counts launches and waits: `launches`, `waits`."""
+
+    arch = "emulated"
+
+    def __init__(self, free_bytes=1 << 30):
+        self.launches = 0
+        self.waits = 0
+        self.kernels = set()
+        self._free_bytes = free_bytes
+        self._order = 0
+
+    def empty(self, shape, dtype):
+        out = np.empty(shape, dtype)
+        out.view(np.uint8)[...] = 0xA5 if out.size else 0  # what memory holds before it is written
+        return EmulatedArray(out)
+
+    def zeros(self, shape, dtype):
+        return EmulatedArray(np.zeros(shape, dtype))
+
+    def full(self, shape, value, dtype):
+        return EmulatedArray(np.full(shape, value, dtype))
+
+    def concatenate(self, parts):
+        return EmulatedArray(np.concatenate([part.host for part in parts]))
+
+    def cumsum(self, values, out):
+        np.cumsum(values.host, dtype=out.dtype, out=out.host)
+
+    def sort(self, values):
+        return EmulatedArray(np.sort(values.host))
+
+    def argsort(self, values):
+        return EmulatedArray(np.argsort(values.host, kind="stable"))
+
+    def to_device(self, array):
+        assert isinstance(array, np.ndarray), type(array)
+        return EmulatedArray(np.array(array, order="C"))
+
+    def to_host(self, array):
+        self.waits += 1
+        return array.host.copy()
+
+    def pinned(self, array):
+        return self.to_device(array)
+
+    def address(self, array):
+        return array.host.ctypes.data
+
+    def owns(self, array):
+        return isinstance(array, EmulatedArray)
+
+    def free_bytes(self):
+        return self._free_bytes
+
+    def resident_warps(self):
+        return 16
+
+    def on_stream(self):
+        return nullcontext()
+
+    def launch(self, kernel, variant, work, arguments):
+        if work <= 0:
+            return
+        library = load(kernel.source, variant)
+        values = (ctypes.c_uint64 * len(arguments))(*map(self._argument, arguments))
+        blocks = min(kernel.blocks(work), 64)  # kernels walk with a grid stride
+        function = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p)
+        self.launches += 1
+        self.kernels.add(kernel.name)
+        self._order += 1
+        error = library.emulator_launch(function, blocks, kernel.block, values, len(values), self._order)
+        if error:
+            raise AssertionError(f"{kernel.source}.{kernel.name}: {error.decode()}")
+
+    def _argument(self, argument: Any) -> int:
+        if argument is None:
+            return 0
+        if isinstance(argument, EmulatedArray):
+            assert argument.host.flags.c_contiguous
+            return argument.host.ctypes.data if argument.size else 0
+        assert not isinstance(argument, np.ndarray), "an array on the host given to a kernel"
+        return int(integer(argument))
+
+
+@cache
+def load(source, variant):
+    """The library of a source: compiled once for its content."""
+    path = _library(source, variant)
+    library = ctypes.PyDLL(str(path))  # keeps the GIL: shared memory is static
+    library.emulator_launch.restype = ctypes.c_char_p
+    library.emulator_launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p] + [
+        ctypes.c_uint64
+    ] * 2
+    return library
+
+
+def _library(source, variant):
+    command = [os.environ.get("CXX", "g++"), *OPTIONS, "-DSPSAMPLE_EMULATED", *variant.macros, *include_options()]
+    digest = hashlib.sha256(repr((command, source, _digest())).encode()).hexdigest()[:24]
+    folder = Path(tempfile.gettempdir()) / f"spsample-emulated-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{source}-{digest}.so"
+    with open(folder / f"{source}-{digest}.lock", "w") as lock:  # tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            partial = path.with_suffix(f".{os.getpid()}")
+            subprocess.run([*command, f"-I{HERE}", str(source_path(source)), "-o", str(partial)], check=True)
+            partial.rename(path)
+    return path
+
+
+@cache
+def _digest():
+    files = [*(kernel_folder() / "cuda").iterdir(), *(kernel_folder() / "include").rglob("*.h"), HERE / "emulator.h"]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(files))).hexdigest()
