@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from spsample.comm import init
     from spsample.data import Dataset, load_dataset
     from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-    from spsample.features import FeatureStore
+    from spsample.features import DeviceFeatures, FeatureStore
     from spsample.loading import BulkLoader, load_bulk
+    from spsample.store.device_graph import DeviceGraph
 
 __version__ = "0.1.0.dev0"
 law_version = LAW_VERSION
@@ -43,6 +44,8 @@ law_version = LAW_VERSION
 _LAZY = {
     "BulkLoader": "spsample.loading",
     "Dataset": "spsample.data",
+    "DeviceFeatures": "spsample.features",
+    "DeviceGraph": "spsample.store.device_graph",
     "FeatureStore": "spsample.features",
     "PartitionedGraph": "spsample.distributed",
     "ProcessGrid": "spsample.distributed",
@@ -67,6 +70,8 @@ __all__ = [
     "BulkSample",
     "CSRMatrix",
     "Dataset",
+    "DeviceFeatures",
+    "DeviceGraph",
     "FastGCN",
     "FeatureStore",
     "Graph",

@@ -1,4 +1,4 @@
-"""Backends: the same kernels as plain NumPy (`reference`) and as C++/OpenMP (`cpu`), equal bit for bit."""
+"""Backends: the same kernels as plain NumPy (`reference`), C++/OpenMP (`cpu`) and CUDA (`cuda`), equal bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spsample.backends.protocol import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.registry import available_backends, get_backend
+from spsample.backends.registry import available_backends, backend_for, get_backend
 
 __all__ = [
     "Backend",
@@ -30,5 +30,6 @@ __all__ = [
     "StackedRows",
     "StackedSelector",
     "available_backends",
+    "backend_for",
     "get_backend",
 ]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spsample import _core
 from spsample.backends.arithmetic import draw_limit_error, overflow_error
+from spsample.backends.on_host import OnHost
 from spsample.backends.protocol import (
     Array,
     ColumnMatrix,
@@ -64,7 +65,7 @@ def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any
         raise draw_limit_error() from error
 
 
-class CpuBackend:
+class CpuBackend(OnHost):
     """Compiled kernels on the CPU; every method is as in `spsample.backends.protocol.Backend`.
 
     The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or, for calls from the thread that calls it,
@@ -187,17 +188,23 @@ class CpuBackend:
         return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *_draw(draw)))
 
     # --- extraction -----------------------------------------------------------------------------------
-    def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+    def compact(
+        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
         """src of each batch: its Q vertices first (`include_targets`), then the other columns ascending."""
         return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, rows.entry_ptr, rows.columns, bool(include_targets)))
 
-    def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+    def compact_owned(
+        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
         """The same; `local` is the memory of `rows.columns`."""
         local = rows.columns if rows.columns.flags.carray else rows.columns.copy()
         src_ptr, src = _core.compact_in_place(Q.batch_ptr, Q.vertices, rows.entry_ptr, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
 
-    def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
+    def merge_targets(
+        self, Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
         """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
         columns = sample.columns.astype(Q.vertices.dtype, copy=False)
         return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, sample.indptr, columns, bool(include_targets)))

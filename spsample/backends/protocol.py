@@ -1,7 +1,10 @@
 """What a backend is: the kernels of the sampling algebra over plain arrays.
 
-A backend sees NumPy arrays only; it knows no graph class, no sampler and no rank. All methods are pure functions
-(what `sample_rows_weighted` notes in `rules` changes no result), and all backends return equal bits (`docs/law.md`).
+A backend sees plain arrays only; it knows no graph class, no sampler and no rank. They are NumPy arrays, but where the
+backend computes on a device: there arrays with an element per row, column or entry are device arrays, which `placed`
+makes, and only those with an element per batch (pointers, batch ids, totals) are NumPy's. All methods are pure
+functions (what `sample_rows_weighted` notes in `rules` changes no result), and all backends return equal bits
+(`docs/law.md`).
 Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k frontiers, batch by batch). Index type:
 int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
 """
@@ -9,7 +12,8 @@ int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +168,19 @@ class Backend(Protocol):
         """Name by which users choose the backend."""
         ...
 
+    # --- where arrays are --------------------------------------------------------------------------------------
+    def session(self) -> AbstractContextManager[Any]:
+        """Around the calls of one bulk: a device takes them in the caller's stream."""
+        ...
+
+    def placed(self, array: Any) -> Any:
+        """The array where the kernels read it: itself, or a copy on the device."""
+        ...
+
+    def on_host(self, array: Any) -> Any:
+        """The array as NumPy's: itself, or a copy; waits for a device."""
+        ...
+
     # --- random bits -------------------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
@@ -274,15 +291,24 @@ class Backend(Protocol):
         ...
 
     # --- extraction ------------------------------------------------------------------------------------------------
-    def compact(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
-        """src of each batch: its Q vertices first (`include_targets`), then the other columns of its rows ascending."""
+    def compact(
+        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
+        """src of each batch: its Q vertices first (`include_targets`), then the other columns of its rows ascending.
+
+        All ids are below `num_vertices`; a backend that needs to know it looks for the largest id where it is None.
+        """
         ...
 
-    def compact_owned(self, Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+    def compact_owned(
+        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
         """The same of rows that the caller gives up: `local` may be the memory of `rows.columns`, written over."""
         ...
 
-    def merge_targets(self, Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
+    def merge_targets(
+        self, Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
+    ) -> Compaction:
         """src of a layer-wise draw: dst first (`include_targets`), then the drawn columns that are not dst, ascending.
 
         `local` (len(sample.columns),) is each drawn column's index in its batch's src.
@@ -325,6 +351,10 @@ class Backend(Protocol):
         self, sample: ColumnSample, sources: Compaction, numerators: UInt64Array
     ) -> NDArray[np.float64]:
         """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
+        ...
+
+    def own_weights(self, A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
+        """A_iv of drawn entries: the weights at `rows.positions`, or `1/d` in float32 where A is row-normalised."""
         ...
 
     def entry_values(

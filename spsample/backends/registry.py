@@ -6,18 +6,29 @@ import reprlib
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
 
 from spsample.backends.protocol import Backend
 from spsample.errors import BackendError, DTypeError, InputError
 
 _CLASSES = {
     "cpu": ("spsample.backends.cpu", "CpuBackend"),
+    "cuda": ("spsample.backends.cuda.backend", "CudaBackend"),
     "reference": ("spsample.backends.reference", "ReferenceBackend"),
+}
+
+_HINTS = {
+    "cpu": "Reinstall spsample with a C++ compiler present, or use backend='reference'.",
+    "cuda": "Install `spsample[gpu]`, or use backend='cpu'.",
 }
 
 
 def available_backends() -> tuple[str, ...]:
-    """Names of the backends that work here, fastest first.
+    """Names of the backends that work here on arrays of the host, fastest first.
+
+    The backend "cuda" is not among them: it works on a `spsample.DeviceGraph`.
 
     Examples
     --------
@@ -55,14 +66,23 @@ def get_backend(name: str | None = None) -> Backend:
     return _load(name)
 
 
+def backend_for(array: Any) -> Backend:
+    """The backend whose kernels read an array: the fastest one of the host for NumPy's, else "cuda".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> backend_for(np.arange(3)).name in available_backends()
+    True
+    """
+    return get_backend() if isinstance(array, np.ndarray) else get_backend("cuda")
+
+
 @cache
 def _load(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
         backend: Backend = getattr(import_module(module), cls)()
     except ImportError as error:
-        raise BackendError(
-            f"backend {name!r} cannot be loaded: {error}. "
-            "Reinstall spsample with a C++ compiler present, or use backend='reference'."
-        ) from error
+        raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, '')}") from error
     return backend

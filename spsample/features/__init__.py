@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from spsample.features.device import DeviceFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.protocol import FeatureSource
 
-__all__ = ["FeatureSource", "FeatureStore", "PartitionedFeatures"]
+__all__ = ["DeviceFeatures", "FeatureSource", "FeatureStore", "PartitionedFeatures"]

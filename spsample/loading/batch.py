@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.backends import backend_for
 from spsample.errors import InputError
-from spsample.features import FeatureSource, FeatureStore
+from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
+from spsample.store.device_graph import DeviceGraph
+from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import as_array
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["Batch", "Completion"]
+__all__ = ["Batch", "Completion", "gathered"]
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,9 @@ class Completion:
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix; or None.
     labels
         Shape ``(num_nodes,)`` or ``(num_nodes, classes)``, or None.
-    num_nodes
-        Vertices of the graph.
+    graph
+        Whose vertices they belong to. For a `DeviceGraph` an array of features is kept as `DeviceFeatures`, and labels
+        are kept on the device too.
 
     Raises
     ------
@@ -85,13 +89,20 @@ class Completion:
         If there is not one row per vertex.
     """
 
-    def __init__(self, features: Any, labels: ArrayLike | None, num_nodes: int) -> None:
-        self.features = _features(features, num_nodes)
-        self.labels = _labels(labels, num_nodes)
+    def __init__(self, features: Any, labels: ArrayLike | None, graph: Any) -> None:
+        self.features = _features(features, graph)
+        self.labels = _labels(labels, graph.num_nodes)
+        self._placed: Any = None
 
-    def y_of(self, vertices: NDArray[Any]) -> NDArray[Any] | None:
-        """Labels of vertices."""
-        return None if self.labels is None else self.labels[vertices]
+    def y_of(self, vertices: Any) -> Any:
+        """Labels of vertices, where the vertices are: on the host, or on a device."""
+        if self.labels is None:
+            return None
+        if isinstance(vertices, np.ndarray):
+            return self.labels[vertices]
+        if self._placed is None:
+            self._placed = backend_for(vertices).placed(self.labels)
+        return self._placed[vertices]
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
         """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""
@@ -106,15 +117,32 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
     return first
 
 
-def _features(features: Any, num_nodes: int) -> FeatureSource | None:
+def gathered(features: FeatureSource | None, vertices: Any) -> Any:
+    """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None
-    source = features if isinstance(features, FeatureSource) else FeatureStore(features)
+    is_here = isinstance(vertices, np.ndarray) or isinstance(features, DeviceFeatures)
+    return features.gather(vertices if is_here else backend_for(vertices).on_host(vertices))
+
+
+def _features(features: Any, graph: Any) -> FeatureSource | None:
+    if features is None:
+        return None
+    num_nodes = graph.num_nodes
+    source = features if isinstance(features, FeatureSource) else _source_for(graph, features)
     if source.num_rows != num_nodes:
         raise InputError(
             argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
         )
     return source
+
+
+def _source_for(graph: Any, x: Any) -> FeatureSource:
+    """Where the graph is: on a device as much of them as half of its free memory holds, those often sampled first."""
+    if not isinstance(graph, DeviceGraph):
+        return FeatureStore(x)
+    host = graph.host
+    return DeviceFeatures(x, ranking=None if host is None else lambda: expected_visits(host))
 
 
 def _labels(labels: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:

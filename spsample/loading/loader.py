@@ -14,7 +14,7 @@ from spsample.comm import Communicator
 from spsample.distributed.ranks import comm_of
 from spsample.errors import InputError
 from spsample.loading import order
-from spsample.loading.batch import Batch, Completion
+from spsample.loading.batch import Batch, Completion, gathered
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.prefetch import Pipeline, Stage
 from spsample.loading.rank_plan import RankPlan, plan_ranks
@@ -24,6 +24,7 @@ from spsample.sampling.epoch_bulks import ramp_of
 from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.sampling.sharing import SharedGraph, checking, require_same
+from spsample.store.device_graph import placed_graph
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -157,11 +158,12 @@ class BulkLoader:
             self.seeds_sha256 = order.digest_of(self.seeds)
             self.sampler = sampler
             self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
-            self.completion = Completion(features, labels, graph.num_nodes)
             self.edge_ids = require_bool("edge_ids", edge_ids)
             self.shuffle = require_bool("shuffle", shuffle)
             self.random_seed = require_word("random_seed", random_seed)
             self.backend = None if backend is None else get_backend(backend).name
+            self.graph = placed_graph(graph, self.backend)
+            self.completion = Completion(features, labels, self.graph)
             if bulk_size != "auto":
                 require_int("bulk_size", bulk_size, minimum=1)
             self._check_ranks()
@@ -339,7 +341,7 @@ class BulkLoader:
                 work.go_on()
                 start = minibatch.batch_id * self.batch_size
                 with self._timed("features"):
-                    x = None if work.features is None else work.features.gather(minibatch.src_nodes)
+                    x = gathered(work.features, minibatch.src_nodes)
                     batch = work.complete(minibatch, work.positions[start : start + self.batch_size], x)
                 begins, next_batch = next_batch == part.first, next_batch + self._share.size
                 yield _Item(min(next_batch, self.num_batches), begins, batch)

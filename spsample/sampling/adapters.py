@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import get_backend
+from spsample.backends import backend_for
 from spsample.errors import require_module
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
 
     adjs = [
         EdgeIndex(
-            torch.from_numpy(_edge_index(layer)),
-            None if layer.edge_ids is None else torch.from_numpy(layer.edge_ids),
+            _tensor(torch, _edge_index(layer)),
+            None if layer.edge_ids is None else _tensor(torch, layer.edge_ids),
             (layer.adj.shape[1], layer.adj.shape[0]),
         )
         for layer in batch.layers
     ]
-    return len(batch.seeds), torch.from_numpy(get_backend().widened(batch.src_nodes)), adjs
+    return len(batch.seeds), _tensor(torch, _widened(batch.src_nodes)), adjs
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
@@ -46,12 +46,12 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     torch = _require("torch", "to_pyg", "pyg")
     data = _require("torch_geometric.data", "to_pyg", "pyg").Data
     layer = batch.layers[0]
-    result = data(edge_index=torch.from_numpy(_edge_index(layer)), num_nodes=len(layer.src_nodes))
-    result.n_id = torch.from_numpy(get_backend().widened(layer.src_nodes))
+    result = data(edge_index=_tensor(torch, _edge_index(layer)), num_nodes=len(layer.src_nodes))
+    result.n_id = _tensor(torch, _widened(layer.src_nodes))
     if layer.edge_ids is not None:
-        result.e_id = torch.from_numpy(layer.edge_ids)
+        result.e_id = _tensor(torch, layer.edge_ids)
     if layer.adj.data is not None:
-        result.edge_weight = torch.from_numpy(layer.adj.data)
+        result.edge_weight = _tensor(torch, layer.adj.data)
     result.batch_size = len(batch.seeds)
     result.num_sampled_nodes = batch.num_sampled_nodes
     result.num_sampled_edges = batch.num_sampled_edges
@@ -108,21 +108,32 @@ def to_dgl(batch: MiniBatch) -> list[Any]:
     dgl = _require("dgl", "to_dgl", None)
     blocks = []
     for layer in batch.layers:
-        source, target = torch.from_numpy(_edge_index(layer))
+        source, target = _tensor(torch, _edge_index(layer))
         block = dgl.create_block((source, target), num_src_nodes=layer.adj.shape[1], num_dst_nodes=layer.adj.shape[0])
-        block.srcdata[dgl.NID] = torch.from_numpy(get_backend().widened(layer.src_nodes))
-        block.dstdata[dgl.NID] = torch.from_numpy(get_backend().widened(layer.dst_nodes))
+        block.srcdata[dgl.NID] = _tensor(torch, _widened(layer.src_nodes))
+        block.dstdata[dgl.NID] = _tensor(torch, _widened(layer.dst_nodes))
         if layer.edge_ids is not None:
-            block.edata[dgl.EID] = torch.from_numpy(layer.edge_ids)
+            block.edata[dgl.EID] = _tensor(torch, layer.edge_ids)
         if layer.adj.data is not None:
-            block.edata["w"] = torch.from_numpy(layer.adj.data)
+            block.edata["w"] = _tensor(torch, layer.adj.data)
         blocks.append(block)
     return blocks
 
 
 def _edge_index(layer: Layer) -> NDArray[np.int64]:
     """(2, E) local (source, target)."""
-    return get_backend().edge_index(layer.adj.indptr, layer.adj.indices)
+    indices = layer.adj.indices
+    return backend_for(indices).edge_index(layer.adj.indptr, indices)
+
+
+def _widened(ids: Any) -> Any:
+    """The ids as int64, in memory of their own."""
+    return backend_for(ids).widened(ids)
+
+
+def _tensor(torch: Any, array: Any) -> Any:
+    """A tensor over the same memory: of the host, or of a device."""
+    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.from_dlpack(array)
 
 
 def _by_row_and_column(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

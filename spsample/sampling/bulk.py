@@ -24,6 +24,7 @@ from spsample.sampling.seeds import SeedBatches, make_batches
 from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
 from spsample.sparse import LAW_VERSION, derive_key
 from spsample.sparse.keys import SAMPLING
+from spsample.store.device_graph import DeviceGraph, placed_graph
 from spsample.store.validation import require_choice, require_int
 
 if TYPE_CHECKING:
@@ -243,6 +244,15 @@ class BulkSample:
             self.sampler, self.seed_batches.chosen(positions), [layer.chosen(positions) for layer in self.layers]
         )
 
+    def to_host(self) -> BulkSample:
+        """The same bulk with NumPy arrays: itself, or a copy of one on a device."""
+        layers = [layer.on_host() for layer in self.layers]
+        if all(one is other for one, other in zip(layers, self.layers, strict=True)):
+            return self
+        bulk = BulkSample(self.sampler, self.seed_batches.on_host(), layers)
+        bulk.law_version = self.law_version
+        return bulk
+
     @property
     def num_edges(self) -> int:
         """Sampled edges of all batches, each once: in the subgraph layout, layer 1 has those of all hops."""
@@ -290,8 +300,9 @@ def bulk_sample(  # the public face: design, section 5
     duplicates : {"merge", "error"}
         What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or
         refuse.
-    backend : {None, "cpu", "reference"}
-        None is the fastest available.
+    backend : {None, "cpu", "reference", "cuda"}
+        None is the fastest one of the host, and of a `DeviceGraph` "cuda". "cuda" makes a `DeviceGraph` of a `Graph`
+        once, and the arrays of the bulk are then on the device (`BulkSample.to_host`).
 
     Returns
     -------
@@ -320,17 +331,18 @@ def bulk_sample(  # the public face: design, section 5
         require_choice("duplicates", duplicates, ("merge", "error"))
         edge_ids = require_bool("edge_ids", edge_ids)
         backend = None if backend is None else get_backend(backend).name
+        graph = placed_graph(graph, backend)
     options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     A = graph.operand(backend)
-    with sampling(graph):
+    with sampling(graph), A.backend.session():
         try:
             batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
-            share = _share_of(graph, batches)
+            share = _share_of(graph, batches).placed(A.backend)
             layers = sampler.run(A, share.selector, key, edge_ids)
             return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
         except MemoryError as error:
-            raise _no_memory_for(num_batches, batch_size, sampler) from error
+            raise _no_memory_for(graph, ids, batch_size, sampler) from error
 
 
 def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
@@ -348,14 +360,29 @@ def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> Bulk
     return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
 
 
-def _no_memory_for(num_batches: int, batch_size: int, sampler: Sampler) -> CapacityError:
-    """Says how large the bulk was that found no memory."""
+def _no_memory_for(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> CapacityError:
+    """Says how large the bulk was that found no memory, and on a device how large one may be."""
+    num_batches = -(-len(ids) // batch_size)
+    fitting = _fitting_on_device(graph, ids, batch_size, sampler)
     return CapacityError(
         argument="seeds",
         given=f"{num_batches} batches of up to {batch_size} seeds for {sampler!r}",
-        expected="a bulk that fits in memory",
+        expected="a bulk that fits in memory" + fitting,
         hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
     )
+
+
+def _fitting_on_device(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> str:
+    """How many of the batches fit on the graph's device, in words; nothing where that is not known."""
+    from spsample.sampling.planner import plan_bulk
+
+    if not isinstance(graph, DeviceGraph):
+        return ""
+    try:
+        plan = plan_bulk(graph, ids, sampler, batch_size=batch_size, memory_budget=graph.free_bytes())
+    except CapacityError:
+        return ": not even a single batch does"
+    return f": {plan.bulk_size} of these batches do"
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

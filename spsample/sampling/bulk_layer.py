@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sparse import StackedLayer
 
@@ -153,6 +154,16 @@ class BulkLayer:
             indptr_ranges=self.indptr_ranges.chosen(positions),
             entry_ranges=self.entry_ranges.chosen(positions),
         )
+
+    def on_host(self) -> BulkLayer:
+        """The same with NumPy arrays: itself, or a copy of one on a device."""
+        names = ("dst", "src", "indptr", "indices", "data", "edge_ids")
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if all(one is None or isinstance(one, np.ndarray) for one in arrays.values()):
+            return self
+        copy_of = backend_for(self.src).on_host
+        copied: dict[str, Any] = {name: None if one is None else copy_of(one) for name, one in arrays.items()}
+        return replace(self, **copied)
 
     @property
     def nbytes(self) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
+from spsample.sampling.device_memory import device_scratch, index_dtype
 from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
+from spsample.store.device_graph import DeviceGraph
 
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
@@ -120,7 +122,9 @@ def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
 
 
 def scratch_of(graph: Any, counts: BulkCounts, threads: int) -> int:
-    """The same of a bulk of these counts."""
+    """The same of a bulk of these counts; of the device where the graph is on one."""
+    if isinstance(graph, DeviceGraph):
+        return device_scratch(graph, counts)
     scratch = threads * _per_thread(graph, counts) + _per_call(graph, counts)
     return scratch + scratch // KEPT_SHARE
 
@@ -152,7 +156,7 @@ def _dense_row(graph: Any, layers: Sequence[LayerCounts], law: str) -> int:
 
 def _node_wise(graph: Any, counts: BulkCounts) -> int:
     """A byte a vertex; where whole rows begin; a hop's new vertices once more, or one kind of united hops' arrays."""
-    itemsize, layers = graph.indices.itemsize, counts.layers
+    itemsize, layers = index_dtype(graph).itemsize, counts.layers
     new = max(itemsize * (one.sources - one.rows) for one in layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * one.rows for one in layers)
     rows = 8 * max(one.rows for one in layers) if WHOLE in counts.sampler.sizes else 0
@@ -171,7 +175,7 @@ def _layerwise(graph: Any, counts: BulkCounts) -> int:
 
 
 def _extraction(graph: Any, layer: LayerCounts) -> int:
-    found = graph.indices.itemsize
+    found = index_dtype(graph).itemsize
     if layer.id_bytes:
         found += 16  # where it lies in A, twice at a time: as found and in order, or in order and as the caller's id
         found -= layer.id_bytes

@@ -18,12 +18,14 @@ from spsample.sampling.available import available_memory
 from spsample.sampling.bounds import most_counts
 from spsample.sampling.bulk import BulkSample, bulk_sample
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
+from spsample.sampling.device_memory import available_for, index_dtype
 from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts, scratch_of
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import get_num_threads, keys
 from spsample.sparse.units import format_bytes, require_bytes
 from spsample.store import Graph
+from spsample.store.device_graph import DeviceGraph
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -204,12 +206,12 @@ class BulkPlan:
 
     @property
     def _itemsize(self) -> int:
-        return int(self.graph.indices.itemsize)
+        return int(index_dtype(self.graph).itemsize)
 
 
-def default_budget() -> int:
-    """Half of the memory that is available now, limits of control groups respected."""
-    return max(int(AVAILABLE_SHARE * available_memory()), 1)
+def default_budget(graph: Any = None) -> int:
+    """Half of the memory that is available now: of the graph's device, or here, limits of control groups respected."""
+    return max(int(AVAILABLE_SHARE * available_for(graph, available_memory())), 1)
 
 
 def plan_bulk(
@@ -264,7 +266,7 @@ def plan_bulk(
     (16, True)
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-    budget = default_budget() if memory_budget is None else require_bytes("memory_budget", memory_budget)
+    budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
     prefetch = require_int("prefetch", prefetch, minimum=0)
     num_batches = -(-len(ids) // batch_size)
     start = time.perf_counter()
@@ -317,8 +319,10 @@ def plan_given(loader: Any, bulk_size: int) -> BulkPlan | None:
     """The plan of a loader with a bulk size and no budget, against all memory that is available.
 
     None where none is needed: the largest bulk that its sampler could ever draw fits. Nor is there one for a sampler or
-    a graph that is not the library's own, of which that largest bulk is not known.
+    a graph that is not the library's own, of which that largest bulk is not known. On a device there always is one.
     """
+    if isinstance(loader.graph, DeviceGraph):
+        return plan_for(loader, loader.graph.free_bytes())
     counts = None
     if isinstance(loader.graph, Graph):
         counts = most_counts(loader.graph, loader.sampler, loader.batch_size, loader.edge_ids)

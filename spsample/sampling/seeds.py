@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from spsample.backends import Backend, backend_for
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sparse import RowSelector, split, stack
@@ -43,6 +44,20 @@ class SeedBatches:
         inverse = self.inverse_of(i).copy()
         selector = stack([vertices], int(Q.batch_ids[i]))
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
+
+    def placed(self, backend: Backend) -> SeedBatches:
+        """The same with the vertices where a backend's kernels read them."""
+        vertices = backend.placed(self.selector.vertices)
+        if vertices is self.selector.vertices:
+            return self
+        selector = RowSelector(self.selector.batch_ptr, vertices, self.selector.batch_ids)
+        return SeedBatches(selector, self.given_ptr, self.merged_inverse)
+
+    def on_host(self) -> SeedBatches:
+        """The same with the vertices in NumPy's memory."""
+        Q = self.selector
+        vertices = backend_for(Q.vertices).on_host(Q.vertices)
+        return SeedBatches(RowSelector(Q.batch_ptr, vertices, Q.batch_ids), self.given_ptr, self.merged_inverse)
 
     def chosen(self, positions: Int64Array) -> SeedBatches:
         """The same of the batches at these ascending positions, copied.

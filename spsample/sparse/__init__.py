@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.backends import Draw
+from spsample.backends.on_host import row_lengths
 from spsample.sparse.algebra import (
     ProbabilityMatrix,
     column_norms,
@@ -21,7 +22,6 @@ from spsample.sparse.extraction import (
     UnbiasedWeights,
     extract_columns,
     extract_rows,
-    row_lengths,
 )
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand

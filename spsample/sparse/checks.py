@@ -74,6 +74,25 @@ def _expected_int(minimum: int | None, maximum: int | None) -> str:
     return "an integer"
 
 
+def require_share(argument: str, value: Any, expected: str) -> float:
+    """`value` as a float from 0 to 1.
+
+    Raises
+    ------
+    InputError
+        If it is anything else; the message says what was `expected`.
+
+    Examples
+    --------
+    >>> require_share("hot", 1, "a share from 0 to 1")
+    1.0
+    """
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:
+        raise InputError(argument=argument, given=short(value), expected=expected)
+    return float(value)
+
+
 def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
     """Return `value` if it is one of the strings `choices`.
 

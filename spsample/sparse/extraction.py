@@ -60,24 +60,7 @@ def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None
         return None
     if sample.rows.weights is not None:
         return sample.rows.weights
-    if sample.matrix.data is not None:
-        return sample.matrix.data[sample.rows.positions]
-    degrees = np.diff(sample.matrix.indptr)[sample.selector.vertices]
-    return np.repeat((1.0 / np.maximum(degrees, 1)).astype(np.float32), row_lengths(sample.rows))
-
-
-def row_lengths(rows: StackedRows) -> Int64Array:
-    """(m,) number of entries of each stacked row.
-
-    Examples
-    --------
-    >>> rows = StackedRows(np.array([0, 2]), np.array([0, 3]), np.array([0, 2, 3]), np.zeros(3, np.int32), None)
-    >>> row_lengths(rows).tolist()
-    [2, 1]
-    """
-    lengths = np.diff(rows.indptr)
-    ends = rows.batch_ptr[1:-1] + np.arange(1, len(rows.batch_ptr) - 1)
-    return np.delete(lengths, ends - 1) if len(ends) else lengths
+    return A.backend.own_weights(sample.matrix, sample.selector, sample.rows)
 
 
 class Sources(NamedTuple):
@@ -137,7 +120,7 @@ def extract_columns(
     instead, in many small products (section 4.2.4).
     """
     A, Q = P.A, P.Q
-    sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets)
+    sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets, A.num_vertices)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
     num_targets = Q.batch_ptr[1:] - Q.batch_ptr[:-1] if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
     numerators = P.source_numerators(sources, entries)

@@ -65,6 +65,10 @@ class LocalOperand(GraphOperand):
         return self.num_nodes if self.matrix.num_columns is None else self.matrix.num_columns
 
     @property
+    def num_vertices(self) -> int:
+        return self.num_columns
+
+    @property
     def num_edges(self) -> int:
         return len(self.matrix.indices)
 

@@ -77,6 +77,11 @@ class GraphOperand(ABC):
         """n: A is n x n."""
 
     @property
+    def num_vertices(self) -> int:
+        """All columns are below it: n, also where the rows are a part of A's."""
+        return self.num_nodes
+
+    @property
     @abstractmethod
     def num_edges(self) -> int:
         """Number of stored entries of the whole A."""
@@ -125,7 +130,7 @@ class GraphOperand(ABC):
         Composed of `sample_rows` and a compaction; a local graph overrides it for whole rows.
         """
         entries = self.sample_rows(Q, draw, rule, want.edge_ids)
-        return entries, self.backend.compact_owned(want.known, entries.rows, want.include_targets)
+        return entries, self.backend.compact_owned(want.known, entries.rows, want.include_targets, self.num_vertices)
 
     @abstractmethod
     def locate(

@@ -71,5 +71,6 @@ class RowSample:
         Of the entries that come back use everything but the columns.
         """
         if "entries" in self.__dict__:
-            return self.entries, self.P.A.backend.compact(known.arrays, self.rows, include_targets)
+            A = self.P.A
+            return self.entries, A.backend.compact(known.arrays, self.rows, include_targets, A.num_vertices)
         return self.P.sample_numbered(self.draw, Numbering(known.arrays, include_targets, self._edge_ids))

@@ -20,6 +20,7 @@ from spsample.store.sorting import targets
 from spsample.store.validation import require_choice
 
 if TYPE_CHECKING:
+    from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
 __all__ = ["Graph", "StoreOrigin", "Weighting"]
@@ -82,7 +83,17 @@ class Graph:
     (array([1, 2, 0]), array([1, 0, 2]))
     """
 
-    __slots__ = ("__weakref__", "_data", "_edge_ids", "_indices", "_indptr", "_operands", "_origin", "_weighting")
+    __slots__ = (
+        "__weakref__",
+        "_data",
+        "_device_graph",
+        "_edge_ids",
+        "_indices",
+        "_indptr",
+        "_operands",
+        "_origin",
+        "_weighting",
+    )
 
     _indptr: NDArray[np.int64]
     _indices: NDArray[Any]
@@ -267,6 +278,7 @@ class Graph:
         self._weighting = weighting
         self._origin = None
         self._operands: dict[str, LocalOperand] = {}
+        self._device_graph: DeviceGraph | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._origin is not None:
@@ -377,10 +389,28 @@ class Graph:
         2
         """
         chosen = get_backend(backend)
+        if chosen.name == "cuda":
+            return self.on_device().operand()
         if chosen.name not in self._operands:
             matrix = Matrix(self._indptr, self._indices, self._data, self._weighting == "row")
             self._operands[chosen.name] = LocalOperand(matrix, self._edge_ids, chosen)
         return self._operands[chosen.name]
+
+    def on_device(self) -> DeviceGraph:
+        """Return the graph on the GPU: a `DeviceGraph` with ``entries="auto"``, made once and kept.
+
+        Raises
+        ------
+        BackendError, MissingDependencyError
+            If there is no GPU, or CuPy is missing.
+        CapacityError
+            If its row pointers do not fit there.
+        """
+        if self._device_graph is None:
+            from spsample.store.device_graph import DeviceGraph
+
+            self._device_graph = DeviceGraph(self)
+        return self._device_graph
 
     def __repr__(self) -> str:
         weights = "" if self._data is None else f", data={self._data.dtype}"

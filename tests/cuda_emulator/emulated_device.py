@@ -73,6 +73,12 @@ class EmulatedArray(NDArrayOperatorsMixin):
     def __array__(self, *args, **kwargs):
         raise TypeError("implicit conversion of a device array to NumPy is not allowed")
 
+    def __dlpack__(self, **kwargs):
+        return self.host.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.host.__dlpack_device__()
+
     def astype(self, dtype, copy=True):
         return EmulatedArray(self.host.astype(dtype, copy=copy))
 

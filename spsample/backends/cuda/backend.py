@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
 from spsample.backends.cuda.compaction import Compactions
+from spsample.backends.cuda.cupy_device import CupyDevice
+from spsample.backends.cuda.features import FeatureRows
+from spsample.backends.cuda.own_weights import OwnWeights
 from spsample.backends.cuda.rows import UniformRows
 
 
-class CudaKernels(UniformRows, Compactions):
+class CudaKernels(UniformRows, Compactions, OwnWeights, FeatureRows):
     """All parts, on one device."""
 
     name = "cuda"
+
+    def session(self) -> AbstractContextManager[Any]:
+        """Around the calls of one bulk: they go to the caller's stream, that of torch where it is loaded."""
+        return self.device.on_stream()
+
+    def placed(self, array: Any) -> Any:
+        """The array on the device: a copy, if it is not there yet."""
+        return array if self.device.owns(array) else self.device.to_device(np.ascontiguousarray(array))
+
+    def on_host(self, array: Any) -> Any:
+        """The array as NumPy's: a copy of one on the device; waits for it."""
+        return self.device.to_host(array) if self.device.owns(array) else array
+
+
+class CudaBackend(CudaKernels):
+    """The same on the GPU that is current when it is first asked for.
+
+    Raises
+    ------
+    BackendError, MissingDependencyError
+        If there is no GPU, or CuPy is missing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(CupyDevice())

@@ -32,10 +32,20 @@ def slots_for(num_columns: int) -> int:
     return max(-(-num_columns // CHUNK_COLUMNS), 1) * 32
 
 
+def set_bytes(num_columns: int) -> int:
+    """Bytes of the set of one batch.
+
+    Examples
+    --------
+    >>> set_bytes(1 << 20) == (1 << 20) // 2
+    True
+    """
+    return SLOT_BYTES * slots_for(num_columns)
+
+
 def groups(device: Device, num_batches: int, num_columns: int) -> Iterator[tuple[int, int]]:
     """Consecutive batches whose sets fit in memory together: all of them where there is room."""
-    per_batch = SLOT_BYTES * slots_for(num_columns)
-    fitting = max(device.free_bytes() // SHARE_OF_FREE // per_batch, 1)
+    fitting = max(device.free_bytes() // SHARE_OF_FREE // set_bytes(num_columns), 1)
     return ((first, min(first + fitting, num_batches)) for first in range(0, num_batches, fitting))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class CupyDevice:
             )
         self._device = self._cupy.cuda.Device()
         self._modules: dict[tuple[str, Variant], Any] = {}
+        self._torch_allocator: Any = None
         self._share_torch_pool()
 
     @cached_property
@@ -97,6 +98,7 @@ class CupyDevice:
     @contextmanager
     def on_stream(self) -> Iterator[None]:
         torch = sys.modules.get("torch")
+        self._share_torch_pool()
         with self._device:
             if torch is None or not torch.cuda.is_initialized():
                 yield
@@ -124,11 +126,10 @@ class CupyDevice:
     def _share_torch_pool(self) -> None:
         """Let CuPy take memory from torch's pool: two pools would each keep what the other lacks."""
         torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_available():
+        if self._torch_allocator is not None or torch is None or not torch.cuda.is_available():
             return
         allocator = self._cupy.cuda.PythonFunctionAllocator(
-            lambda size, device: torch.cuda.caching_allocator_alloc(size, device),
-            lambda pointer, device: torch.cuda.caching_allocator_delete(pointer),
+            partial(_allocate, torch), lambda pointer, device: torch.cuda.caching_allocator_delete(pointer)
         )
         self._torch_allocator = allocator
         self._cupy.cuda.set_allocator(allocator.malloc)
@@ -139,3 +140,11 @@ class CupyDevice:
         if torch is None or not torch.cuda.is_initialized():
             return 0
         return int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+
+
+def _allocate(torch: Any, size: int, device: int) -> int:
+    """Memory of torch's pool; where there is none, Python's own error, as CuPy's pool raises it."""
+    try:
+        return int(torch.cuda.caching_allocator_alloc(size, device))
+    except torch.cuda.OutOfMemoryError as error:
+        raise MemoryError(str(error)) from error

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import spsample
 from spsample.errors import BackendError, require_module
 
 INDEX_TYPES = {"int32": "int32_t", "int64": "int64_t"}
@@ -50,7 +49,7 @@ def kernel_folder() -> Path:
     >>> sorted(path.name for path in kernel_folder().iterdir() if path.name in ("cuda", "include"))
     ['cuda', 'include']
     """
-    package = Path(spsample.__file__).parent
+    package = Path(__file__).resolve().parents[2]
     for folder in (package / "kernels", package.parent / "kernels"):
         if (folder / "cuda").is_dir():
             return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.backends.arithmetic import default_float_environment
+from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
     algebra,
     columns,
@@ -17,7 +18,7 @@ from spsample.backends.reference import (
 )
 
 
-class ReferenceBackend:
+class ReferenceBackend(OnHost):
     """Backend `reference`: what the other backends must equal bit for bit.
 
     Examples

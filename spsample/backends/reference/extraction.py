@@ -34,7 +34,9 @@ def source_order(dst: IntArray, columns: IntArray, include_targets: bool) -> Int
     return np.unique(columns).astype(dst.dtype)
 
 
-def compact(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+def compact(
+    Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+) -> Compaction:
     """src vertices of each batch and the entries' local column ids."""
     sources, local = [], []
     for i in range(len(Q.batch_ids)):
@@ -46,7 +48,9 @@ def compact(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Com
     return Compaction(src_ptr, src, np.concatenate([*local, rows.columns[:0]]).astype(rows.columns.dtype))
 
 
-def compact_owned(Q: StackedSelector, rows: StackedRows, include_targets: bool) -> Compaction:
+def compact_owned(
+    Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+) -> Compaction:
     """The same: nothing is gained here by writing over what is given up."""
     return compact(Q, rows, include_targets)
 
@@ -59,7 +63,9 @@ def take_rows_numbered(
     return rows, compact(known, rows, include_targets)
 
 
-def merge_targets(Q: StackedSelector, sample: ColumnSample, include_targets: bool) -> Compaction:
+def merge_targets(
+    Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
+) -> Compaction:
     """src vertices of each batch of a layer-wise draw, and where in them each drawn column is."""
     drawn = StackedRows(sample.indptr, sample.indptr, sample.indptr, sample.columns.astype(Q.vertices.dtype), None)
     return compact(Q, drawn, include_targets)

@@ -1,0 +1,228 @@
+"""`DeviceGraph`: a graph in the memory of a GPU, in host memory that the GPU reads, or split between the two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Matrix, get_backend
+from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.sparse.checks import require_share
+from spsample.sparse.device import DeviceOperand
+from spsample.sparse.units import format_bytes
+from spsample.store.hot_rows import hottest_rows, split_rows
+
+if TYPE_CHECKING:
+    from spsample.backends.cuda.backend import CudaKernels
+    from spsample.sparse.operand import Weighting
+    from spsample.store.graph import Graph
+
+__all__ = ["DeviceGraph", "placed_graph"]
+
+RESERVED_SHARE = 0.5
+"""With ``entries="auto"`` the graph takes at most this share of the free memory: bulks and features need the rest."""
+
+
+class DeviceGraph:
+    """A graph that is sampled on a GPU, by `spsample.bulk_sample`, a `BulkLoader` and samplers as any other graph.
+
+    The samples are those of the host, bit for bit; their arrays with an element per vertex or edge are CuPy arrays,
+    which torch takes without a copy (``torch.from_dlpack``), those with an element per batch are NumPy's.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph; it is copied.
+    entries : "auto", "device", "host" or float
+        Where the columns and weights of the rows lie. "device": in the GPU's memory. "host": in pinned memory of the
+        host, which kernels read over the bus, entry by entry (zero copy). A number in (0, 1): that share of the entries
+        on the device, of the rows that are most often drawn from (see `spsample.store.hot_rows`), the others on the
+        host. "auto": on the device as far as half of its free memory allows. Row pointers, 8 bytes a vertex, are always
+        on the device.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used.
+    CapacityError
+        If what shall lie on the device does not fit there.
+    BackendError
+        If there is no GPU.
+    """
+
+    def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
+        kernels = _kernels()
+        self._graph: Graph | None = graph
+        with kernels.session():
+            share = _share(kernels, graph, entries)
+            matrix, hot = _placed(kernels, graph, share)
+            ids = None if graph.edge_ids is None else _put(kernels, graph.edge_ids, share)
+            self._operand = DeviceOperand(matrix, ids, kernels, hot)
+        self.device_share = share
+
+    @classmethod
+    def from_arrays(cls, indptr: Any, indices: Any, data: Any = None, *, row_normalized: bool = False) -> DeviceGraph:
+        """A graph of arrays that lie on the device already; they are not copied and not checked.
+
+        Parameters
+        ----------
+        indptr : int64 device array (n + 1,)
+        indices : int32 or int64 device array (nnz,)
+            In-neighbours of each vertex, ascending.
+        data : float32 or float64 device array (nnz,), optional
+            Weights, finite and not negative.
+        row_normalized : bool
+            Every entry of a row of d entries is 1/d.
+
+        Raises
+        ------
+        DTypeError
+            If an array is not on the device, or of another type.
+        """
+        kernels = _kernels()
+        _require_types(kernels, indptr, indices, data)
+        made = cls.__new__(cls)
+        made._graph = None
+        made._operand = DeviceOperand(Matrix(indptr, indices, data, row_normalized), None, kernels)
+        made.device_share = 1.0
+        return made
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices."""
+        return self._operand.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of stored entries."""
+        return self._operand.num_edges
+
+    @property
+    def weighting(self) -> Weighting:
+        """As of `Graph.weighting`."""
+        return self._operand.weighting
+
+    @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self._operand.index_dtype
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of values computed from this graph."""
+        data = self._operand.matrix.data
+        return np.dtype(np.float32) if data is None else data.dtype
+
+    @property
+    def digest(self) -> str | None:
+        """That of the graph it was made of, if it has one."""
+        return None if self._graph is None else self._graph.digest
+
+    @property
+    def host(self) -> Graph | None:
+        """The graph it was made of; None where it was made of device arrays."""
+        return self._graph
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays, wherever they lie."""
+        A = self._operand.matrix
+        arrays = (A.indptr, A.indices, A.data, A.row_places, A.weight_places, self._operand.edge_ids)
+        return sum(int(array.nbytes) for array in (*arrays, *self._operand.hot) if array is not None)
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Bytes on the device kept for samplers beyond the arrays of the graph, made on first use."""
+        return self._operand.kept_nbytes
+
+    def in_degrees(self) -> NDArray[np.int64]:
+        """Count the entries of each row: int64 on the host, shape (n,)."""
+        indptr = self._operand.matrix.indptr
+        counts: NDArray[np.int64] = self._operand.backend.on_host(indptr[1:] - indptr[:-1])
+        return counts
+
+    def free_bytes(self) -> int:
+        """Memory of the device that can still be had."""
+        return _kernels().device.free_bytes()
+
+    def operand(self, backend: str | None = None) -> DeviceOperand:
+        """Return A as the sampling algebra sees it; the backend is "cuda"."""
+        if backend not in (None, "cuda"):
+            raise InputError(argument="backend", given=repr(backend), expected="'cuda' or None for a graph on a device")
+        return self._operand
+
+    def __repr__(self) -> str:
+        facts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}"
+        return f"DeviceGraph({facts}, {self.device_share:.0%} of the entries on the device)"
+
+
+def placed_graph(graph: Any, backend: str | None) -> Any:
+    """A `Graph` as the one on the device that it keeps, where the backend is "cuda"; any other graph itself."""
+    on_device = getattr(graph, "on_device", None)
+    return on_device() if backend == "cuda" and on_device is not None else graph
+
+
+def _kernels() -> CudaKernels:
+    kernels: Any = get_backend("cuda")
+    return kernels  # type: ignore[no-any-return]
+
+
+def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
+    """The share of the entries that shall lie on the device."""
+    if isinstance(entries, str) and entries in ("device", "host", "auto"):
+        if entries != "auto":
+            return 1.0 if entries == "device" else 0.0
+        room = RESERVED_SHARE * kernels.device.free_bytes() - graph.indptr.nbytes
+        return float(min(max(room / max(_entry_bytes(graph) * graph.num_edges, 1), 0.0), 1.0))
+    expected = "'auto', 'device', 'host', or the share of the entries on the device, from 0 to 1"
+    return require_share("entries", entries, expected)
+
+
+def _entry_bytes(graph: Graph) -> int:
+    return graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize)
+
+
+def _placed(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, tuple[Any, ...]]:
+    """A's arrays, and the copies of hot rows that they lead to."""
+    needed = int(share * _entry_bytes(graph) * graph.num_edges) + graph.indptr.nbytes
+    free = kernels.device.free_bytes()
+    if needed > free:
+        raise CapacityError(
+            argument="entries",
+            given=f"{format_bytes(needed)} of the graph on a device with {format_bytes(free)} free",
+            expected="a graph that fits",
+            hint="entries='auto' keeps a part of it in the memory of the host.",
+        )
+    device, row_normalized = kernels.device, graph.weighting == "row"
+    indptr = device.to_device(graph.indptr)
+    indices: Any = _put(kernels, graph.indices, share)
+    data: Any = None if graph.data is None else _put(kernels, graph.data, share)
+    if not 0.0 < share < 1.0:
+        return Matrix(indptr, indices, data, row_normalized), ()
+    hot = hottest_rows(graph, share)
+    row_places, hot_indices = split_rows(device, graph.indptr, graph.indices, indices, hot)
+    weight_places, hot_data = None, None
+    if graph.data is not None:
+        weight_places, hot_data = split_rows(device, graph.indptr, graph.data, data, hot)
+    matrix = Matrix(indptr, indices, data, row_normalized, row_places=row_places, weight_places=weight_places)
+    return matrix, (hot_indices, hot_data)
+
+
+def _put(kernels: CudaKernels, array: NDArray[Any], share: float) -> Any:
+    """On the device, or pinned on the host where a part of it is to be read from there."""
+    return kernels.device.to_device(array) if share == 1.0 else kernels.device.pinned(array)
+
+
+def _require_types(kernels: CudaKernels, indptr: Any, indices: Any, data: Any) -> None:
+    for name, array, kinds in (
+        ("indptr", indptr, ("int64",)),
+        ("indices", indices, ("int32", "int64")),
+        ("data", data, ("float32", "float64")),
+    ):
+        if name == "data" and array is None:
+            continue
+        if not kernels.device.owns(array) or array.dtype.name not in kinds:
+            given = f"{type(array).__name__} of {getattr(array, 'dtype', 'no dtype')}"
+            raise DTypeError(argument=name, given=given, expected=f"a device array of {' or '.join(kinds)}")

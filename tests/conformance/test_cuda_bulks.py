@@ -1,0 +1,81 @@
+"""Whole bulks of the backend `cuda` equal those of the host, on the emulated device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulated_backend import emulated, needs_compiler
+from equality import assert_bulks_same
+
+import spsample as sp
+
+pytestmark = needs_compiler
+__all__ = ["emulated"]
+
+
+def rmat(kind="unweighted", index=np.int32):
+    graph = sp.load_dataset("rmat:9,6").graph
+    if kind in ("row", "sym"):
+        graph = graph.normalized(kind)
+    return graph
+
+
+@pytest.mark.parametrize("layout", ["blocks"])
+@pytest.mark.parametrize("fanouts", [[4, 3, 2], [-1, 2]])
+def test_uniform_rows(emulated, layout, fanouts):
+    graph = rmat()
+    sampler = sp.GraphSAGE(fanouts, layout=layout)
+    call = {"seeds": np.arange(0, 500, 3), "sampler": sampler, "batch_size": 16, "edge_ids": True}
+    on_device = sp.bulk_sample(graph, **call, backend="cuda")
+    assert emulated.owns(on_device.layers[0].src)
+    assert_bulks_same(sp.bulk_sample(graph, **call), on_device.to_host())
+
+
+def test_a_bulk_waits_as_often_whatever_k(emulated):
+    graph = rmat()
+    sp.bulk_sample(graph, [1], sp.GraphSAGE([3, 3]), batch_size=4, backend="cuda")
+    counts = []
+    for seeds in (8, 400):
+        before = emulated.launches, emulated.waits
+        sp.bulk_sample(graph, np.arange(seeds), sp.GraphSAGE([3, 3]), batch_size=4, backend="cuda")
+        counts.append((emulated.launches - before[0], emulated.waits - before[1]))
+    assert counts[0] == counts[1]
+    assert counts[0][1] == 4  # of each layer: where entries end, and where sources do
+
+
+@pytest.mark.parametrize("entries", ["host", 0.3, "auto"])
+def test_entries_elsewhere(emulated, entries):
+    graph = rmat()
+    placed = sp.DeviceGraph(graph, entries=entries)
+    call = {"seeds": np.arange(100), "sampler": sp.GraphSAGE([5, 4]), "batch_size": 16}
+    assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(placed, **call).to_host())
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize(("dim", "hot"), [(7, 0.3), (8, 1.0), (100, 0.0), (0, 0.5)])
+def test_features(emulated, dtype, dim, hot):
+    from spsample.features.formats import format_for
+
+    x = np.random.default_rng(0).normal(size=(50, dim)).astype(np.float32)
+    x[3] = 1e-6  # below the normal numbers of float16
+    source = sp.DeviceFeatures(x, hot, np.arange(50) % 7, dtype=dtype)
+    ids = np.array([3, 3, 49, 0, 17, *range(50)])
+    rows = emulated.to_host(source.gather(emulated.to_device(ids.astype(np.int32))))
+    form = format_for(dtype or "float32", np.abs(x).max(axis=0, initial=0) if dtype == "int8" else None)
+    np.testing.assert_array_equal(rows, form.decode(form.encode(x))[ids])
+    np.testing.assert_array_equal(rows, emulated.to_host(source.gather(ids)))
+    assert source.num_rows, source.dim == x.shape
+
+
+def test_loader(emulated):
+    graph = rmat()
+    x = np.random.default_rng(0).normal(size=(graph.num_nodes, 5)).astype(np.float32)
+    y = np.arange(graph.num_nodes)
+    options = {"batch_size": 32, "bulk_size": 3, "features": x, "labels": y, "prefetch": 0, "random_seed": 5}
+    host = sp.BulkLoader(graph, np.arange(0, 400, 2), sp.GraphSAGE([4, 3]), **options)
+    device = sp.BulkLoader(sp.DeviceGraph(graph), np.arange(0, 400, 2), sp.GraphSAGE([4, 3]), **options)
+    for one, other in zip(host, device, strict=True):
+        assert emulated.owns(other.x)
+        np.testing.assert_array_equal(one.x, emulated.to_host(other.x))
+        np.testing.assert_array_equal(one.y, emulated.to_host(other.y))
+        np.testing.assert_array_equal(one.input_id, other.input_id)
