@@ -16,6 +16,8 @@ from spsample.sampling import GraphSAGE
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import RowSelector, derive_key
 from spsample.sparse.keys import SAMPLING
+from spsample.store.device_graph import DeviceGraph
+from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +107,8 @@ def mean_block(adj: Any) -> Block:
 
     For GraphSAGE. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
+    if not isinstance(adj.indices, np.ndarray):
+        return _block(adj, _means_on_device(adj))
     counts = np.diff(adj.indptr)
     if adj.data is None:
         values = np.repeat(_inverse(counts), counts)
@@ -116,7 +120,21 @@ def mean_block(adj: Any) -> Block:
 
 def value_block(adj: Any) -> Block:
     """Block that sums with the values the sampler gave: LADIES' and FastGCN's estimate of ``A h``."""
-    return _block(adj, adj.data if adj.data is not None else np.ones(len(adj.indices)))
+    if adj.data is None:
+        return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
+    return _block(adj, adj.data)
+
+
+def _means_on_device(adj: Any) -> torch.Tensor:
+    """The values of `mean_block`, computed where the arrays are."""
+    counts = as_tensor(adj.indptr).diff()
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts, output_size=adj.nnz)
+    if adj.data is None:
+        return (1.0 / counts.clamp(min=1).double())[rows]
+    weights = as_tensor(adj.data).double()
+    totals = torch.zeros(len(counts), dtype=torch.float64, device=counts.device).index_add_(0, rows, weights)
+    inverse = torch.where(totals > 0, 1.0 / totals, 0.0)
+    return weights * inverse[rows]
 
 
 class BlockMaker:
@@ -144,6 +162,7 @@ class BlockMaker:
 
     def __init__(self, graph: Any, sampler: Sampler) -> None:
         self._degrees = row_totals_on_ranks(graph) if isinstance(graph, SharedGraph) else row_totals(graph)
+        self._placed: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
 
     def whole_rows(self) -> BlockMaker:
@@ -153,8 +172,13 @@ class BlockMaker:
         return other
 
     def __call__(self, layer: Any) -> Block:
-        """Return the block of one of ``minibatch.layers``."""
-        return replace(self._make(layer.adj), degrees=_tensor(self._degrees[layer.src_nodes], np.float32))
+        """Return the block of one of ``minibatch.layers``, where its arrays are."""
+        block = self._make(layer.adj)
+        if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
+            return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
+        if self._placed is None:
+            self._placed = torch.from_numpy(self._degrees).to(block.indices.device)
+        return replace(block, degrees=self._placed[as_tensor(layer.src_nodes).long()])
 
 
 def aggregation_for(sampler: Sampler) -> str:
@@ -165,11 +189,24 @@ def aggregation_for(sampler: Sampler) -> str:
     return "mean" if isinstance(sampler, GraphSAGE) else "values"
 
 
-def row_totals(graph: Graph) -> NDArray[np.float32]:
-    """Return the sum of each row of the graph: float32, shape ``(num_nodes,)``."""
-    if graph.data is None:
+def row_totals(graph: Graph | DeviceGraph) -> NDArray[np.float32]:
+    """Return the sum of each row of the graph: float32, shape ``(num_nodes,)``.
+
+    Raises
+    ------
+    InputError
+        If the graph has weights that lie on a device only.
+    """
+    if isinstance(graph, DeviceGraph) and graph.host is not None:
+        graph = graph.host
+    if graph.weighting != "weighted":
         degrees = graph.in_degrees()
         return (np.minimum(degrees, 1) if graph.weighting == "row" else degrees).astype(np.float32)
+    if isinstance(graph, DeviceGraph) or graph.data is None:
+        given = "a weighted graph of device arrays"
+        raise InputError(
+            argument="graph", given=given, expected="a DeviceGraph made of a Graph, which has its row sums"
+        )
     return _row_sums(graph.indptr, graph.data).astype(np.float32)
 
 
@@ -206,19 +243,13 @@ def _totals_of(graph: SharedGraph, first: int, end: int) -> NDArray[np.float32]:
 _MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}
 
 
-def _block(adj: Any, values: NDArray[Any]) -> Block:
+def _block(adj: Any, values: Any) -> Block:
     return Block(
-        indptr=_tensor(adj.indptr, np.int64),
-        indices=_tensor(adj.indices, np.int64),
-        values=_tensor(values, np.float32),
+        indptr=as_tensor(adj.indptr),
+        indices=as_tensor(adj.indices).long(),
+        values=(values if isinstance(values, torch.Tensor) else as_tensor(values)).float(),
         num_src=int(adj.shape[1]),
     )
-
-
-def _tensor(array: NDArray[Any], dtype: Any) -> torch.Tensor:
-    converted = np.ascontiguousarray(array, dtype=dtype)
-    # torch warns about read-only memory (a shared graph, a view of a bulk); the copy is small.
-    return torch.from_numpy(converted if converted.flags.writeable else converted.copy())
 
 
 def _row_sums(indptr: NDArray[np.int64], data: NDArray[Any]) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from spsample.loading import BulkLoader
 from spsample.sampling import GraphSAGE, bulk_sample
 from spsample.sparse.units import require_bytes
 from spsample.training.blocks import BlockMaker
+from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -130,8 +131,8 @@ def sampled_logits(
     parts = []
     with evaluating(model):
         for batch in loader:
-            logits = model(torch.from_numpy(batch.x), [blocks(layer) for layer in batch.layers])
-            parts.append(logits.numpy()[batch.minibatch.seed_inverse])
+            logits = model(as_tensor(batch.x), [blocks(layer) for layer in batch.layers])
+            parts.append(logits.cpu().numpy()[batch.minibatch.seed_inverse])
     return np.concatenate(parts)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,12 @@ from torch.nn import functional
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
-from spsample.features import FeatureSource, FeatureStore
+from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
 from spsample.sparse.units import require_bytes
+from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.evaluation import full_logits, sampled_logits
@@ -35,6 +37,7 @@ from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +118,9 @@ class Trainer:
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
         self._rng_state: torch.Tensor | None = None
-        self.model = first_ranks_model(self.comm, lambda: self._built(model))
+        self.device = device_of(config.backend)
+        self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
+        self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
         self.gradients = gradients_for(self.model, self.comm)
         self._rows = ProcessGrid(self.comm) if isinstance(dataset.graph, SharedGraph) else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
@@ -253,11 +258,11 @@ class Trainer:
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
-            if self.comm.size > 1:
+            if self.comm.size > 1 or self.device.type != "cpu":
                 torch.manual_seed(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
             self.optimizer.zero_grad()
-            logits = self.gradients.model(torch.from_numpy(batch.x), [self.blocks(layer) for layer in batch.layers])
-            loss = _loss(logits, self.dataset.y[batch.seeds])
+            logits = self.gradients.model(as_tensor(batch.x), [self.blocks(layer) for layer in batch.layers])
+            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long()])
             self.gradients.prepare(loss)
             return loss, len(batch.seeds)
 
@@ -314,13 +319,14 @@ class Trainer:
             return self._logits_on_ranks(kind, ids, self._rows)
         if kind == "full":
             budget = self.config.evaluation_memory
-            return full_logits(self.model, self.dataset.graph, self.features, memory_budget=budget)[ids]
+            model = self.model if self.device.type == "cpu" else copy.deepcopy(self.model).cpu()
+            return full_logits(model, self.dataset.graph, self.features, memory_budget=budget)[ids]
         return sampled_logits(
             self.model,
             self.graph,
             ids,
             self.test_sampler,
-            self.features,
+            self._placed_features,
             blocks=self.blocks,
             batch_size=self.config.batch_size,
             random_seed=self.config.random_seed,
@@ -377,10 +383,17 @@ class Trainer:
             bulk_size=self.config.bulk_size,
             memory_budget=self.config.memory_budget,
             prefetch=self.config.prefetch,
-            features=self.features,
+            features=self._placed_features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
         )
+
+    @cached_property
+    def _placed_features(self) -> FeatureSource:
+        """Where batches of the training get their features: on a device, as much as half of its memory holds."""
+        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource):
+            return self.features
+        return DeviceFeatures(self.dataset.x, ranking=lambda: expected_visits(self.dataset.graph))
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
         """What decides the result, as plain values: a checkpoint of other settings is refused."""
@@ -397,7 +410,7 @@ class Trainer:
     @contextmanager
     def _random(self) -> Iterator[None]:
         """Torch's global generator as the run has it within, and as it was without."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             if self._rng_state is None:
                 torch.manual_seed(self.config.random_seed)
             else:
@@ -463,12 +476,12 @@ def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
     return int.from_bytes(sha256(told).digest()[:7], "little")
 
 
-def _loss(logits: torch.Tensor, y: NDArray[Any]) -> torch.Tensor:
+def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if len(y) == 0:  # of a rank without seeds: no gradient, but one of each parameter
         return logits.sum() * 0.0
     if y.ndim == 2:
-        return functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(y.astype(np.float32)))
-    return functional.cross_entropy(logits, torch.from_numpy(y))
+        return functional.binary_cross_entropy_with_logits(logits, y.float())
+    return functional.cross_entropy(logits, y)
 
 
 def _fingerprint(features: FeatureSource) -> str:

@@ -79,3 +79,20 @@ def test_loader(emulated):
         np.testing.assert_array_equal(one.x, emulated.to_host(other.x))
         np.testing.assert_array_equal(one.y, emulated.to_host(other.y))
         np.testing.assert_array_equal(one.input_id, other.input_id)
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([4, 3])])
+def test_training(emulated, sampler):
+    pytest.importorskip("torch")
+    from spsample.data import planted
+    from spsample.training import ModelConfig, TrainConfig, Trainer
+
+    def losses(backend):
+        config = TrainConfig(epochs=2, batch_size=64, prefetch=0, backend=backend, evaluation="both")
+        trainer = Trainer(planted(300), sampler, ModelConfig(hidden=8, dropout=0.0), config)
+        result = trainer.fit()
+        return [record.loss for record in result.history], result.test, result.sampled
+
+    ours, theirs = losses("cuda"), losses(None)
+    np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
+    assert ours[1:] == theirs[1:]

@@ -1,0 +1,40 @@
+"""Arrays as torch tensors over the same memory, of the host or of a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from spsample.backends import get_backend
+
+__all__ = ["as_tensor", "device_of"]
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """A tensor over the memory of a NumPy array (a copy of a read-only one), or of an array on a device.
+
+    Examples
+    --------
+    >>> as_tensor(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    if not isinstance(array, np.ndarray):
+        return from_dlpack(array)
+    # torch warns about read-only memory (a shared graph, a view of a bulk); what is copied here is small.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def device_of(backend: str | None) -> torch.device:
+    """Where a model has to be for batches that a backend makes.
+
+    Examples
+    --------
+    >>> device_of(None)
+    device(type='cpu')
+    """
+    if backend != "cuda":
+        return torch.device("cpu")
+    return as_tensor(get_backend("cuda").placed(np.zeros(1, np.float32))).device
