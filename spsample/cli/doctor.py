@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from spsample.errors import BackendError, require_module
 
 if TYPE_CHECKING:
     from spsample.cli.machine import Finding
@@ -25,6 +28,13 @@ def doctor(
         bool, typer.Option("--comm", help="Instead, check that all ranks of this launch exchange what they should.")
     ] = False,
     backend: Annotated[str, typer.Option(help="With --comm: auto, mpi, gloo, nccl or local.")] = "auto",
+    selftest: Annotated[
+        str | None,
+        typer.Option(help="Instead, run the checks of equal bulks on ranks: nccl (a rank for each GPU), gloo or mpi."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", min=1, help="With --selftest and no launcher: how many.")
+    ] = None,
 ) -> None:
     """Tell what this machine has and lacks, and how to get it.
 
@@ -35,12 +45,20 @@ def doctor(
     With --comm, under mpirun, srun or torchrun, it checks the exchange between all ranks instead, and takes its latency
     and bandwidth.
 
+    With --selftest, all ranks run exchanges of every kind, on the host and on their GPUs, and bulks of replicated and
+    partitioned graphs on every process grid, which are compared with those of one process. Under no launcher it starts
+    the ranks itself.
+
     Examples
     --------
     * `spsample doctor`
     * `spsample doctor --json > machine.json`
     * `mpirun -n 4 spsample doctor --comm`
+    * `spsample doctor --selftest nccl`
     """
+    if selftest is not None:
+        _self_test(selftest, ranks)
+        return
     if comm:
         _check_ranks(backend, as_json)
         return
@@ -66,6 +84,41 @@ def _check_ranks(backend: str, as_json: bool) -> None:
     if ranks.rank == 0:
         print(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()), flush=True)
     ranks.close()
+
+
+def _self_test(backend: str, ranks: int | None) -> None:
+    """Run the self-test on the ranks that there are, or on ranks of its own."""
+    from spsample.comm import init
+    from spsample.comm.launch import detect
+    from spsample.distributed.selftest import selftest
+    from spsample.sparse.checks import require_choice
+
+    require_choice("--selftest", backend, ("nccl", "gloo", "mpi"))
+    if not detect().launcher:
+        from spsample.cli.launch import ranks_environment, run_ranks, with_launcher
+
+        count = _ranks_for(backend) if ranks is None else ranks
+        line = [sys.executable, "-m", "spsample.cli.main", "doctor", "--selftest", backend]
+        launcher = with_launcher(line, count, "mpi" if backend == "mpi" else "gloo")
+        raise typer.Exit(run_ranks(launcher, ranks_environment(count)))
+    comm = init(backend)
+    count = selftest(comm, lambda told: print(told, flush=True))
+    if comm.rank == 0:
+        print(f"{comm.size} ranks over {comm.name}: all {count} comparisons are right", flush=True)
+    comm.close()
+
+
+def _ranks_for(backend: str) -> int:
+    """One for each GPU with NCCL, else four."""
+    if backend != "nccl":
+        return 4
+    torch = require_module("torch", needed_for="spsample doctor --selftest nccl", extra="pyg")
+    gpus = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    if gpus == 0:
+        raise BackendError(
+            "spsample doctor --selftest nccl needs GPUs, and torch finds none; --selftest gloo needs none."
+        )
+    return gpus
 
 
 def _print(findings: list[Finding]) -> None:

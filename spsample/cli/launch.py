@@ -16,7 +16,7 @@ import typer
 
 from spsample.errors import InputError, MissingDependencyError
 
-__all__ = ["launch", "ranks_environment", "with_launcher"]
+__all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
 
 _GRACE = 10.0
 _AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
@@ -52,7 +52,7 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     line = with_launcher(_program(command), ranks, _backend(backend))
-    raise typer.Exit(_run(line, ranks_environment(ranks)))
+    raise typer.Exit(run_ranks(line, ranks_environment(ranks)))
 
 
 def _program(command: list[str]) -> list[str]:
@@ -133,7 +133,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _run(line: list[str], environment: dict[str, str]) -> int:
+def run_ranks(line: list[str], environment: dict[str, str]) -> int:
     """Run the launcher to its end; a signal for this process goes to it, once, and it ends its ranks."""
     ranks = subprocess.Popen(line, env=environment, start_new_session=True)
     received: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import logging
 import os
 import re
 import signal
@@ -99,8 +100,9 @@ def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
     ----------
     backend : {"auto", "local", "mpi", "gloo", "nccl"}
         "auto": MPI under mpirun, and under srun where mpi4py is installed; gloo under torchrun and where mpi4py is
-        missing, or NCCL there if every rank of this machine has a GPU of its own. gloo and NCCL take their addresses
-        from MASTER_ADDR and MASTER_PORT, which torchrun sets; under mpirun and srun both have defaults.
+        missing, or NCCL there if every rank of this machine has a GPU of its own. Where ranks share a GPU, which NCCL
+        refuses, "nccl" is gloo, and a warning says so. gloo and NCCL take their addresses from MASTER_ADDR and
+        MASTER_PORT, which torchrun sets; under mpirun and srun both have defaults.
     timeout : float, optional
         Seconds that a call waits for other ranks. None: SPSAMPLE_TIMEOUT in the environment, else 600.
 
@@ -131,6 +133,9 @@ def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
     seconds = timeout_or_default(timeout)
     launch = detect()
     chosen = choose(launch) if backend == "auto" else backend
+    if chosen == "nccl" and _ranks_share_gpus(launch):
+        _warn_of_sharing(launch)
+        chosen = "gloo"
     if chosen == "local":
         check_size(launch, "local", 1)
         return LocalCommunicator()
@@ -155,6 +160,25 @@ def _gpu_for_each(launch: Launch) -> bool:
     import torch
 
     return bool(torch.cuda.is_available() and 0 < launch.local_size <= torch.cuda.device_count())
+
+
+def _ranks_share_gpus(launch: Launch) -> bool:
+    """Whether there are GPUs here, but not one for each rank of this machine: NCCL refuses two ranks on one."""
+    import torch
+
+    return bool(torch.cuda.is_available() and launch.local_size > torch.cuda.device_count())
+
+
+def _warn_of_sharing(launch: Launch) -> None:
+    import torch
+
+    if launch.rank == 0:
+        logging.getLogger(__name__).warning(
+            "%d ranks of a machine share its %d GPU(s), and NCCL needs one for each: they exchange over gloo instead, "
+            "through the memory of the host",
+            launch.local_size,
+            torch.cuda.device_count(),
+        )
 
 
 def check_size(launch: Launch, backend: str, size: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends import Backend, get_backend
+from spsample.backends.cuda.staged import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Communicator, together
 from spsample.distributed.algorithms import ALGORITHMS
@@ -205,8 +206,12 @@ class PartitionedGraph(SharedGraph):
         return other
 
     def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called."""
-        chosen = get_backend(backend)
+        """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called.
+
+        With "cuda" the rows of each rank lie on its device and its kernels run there; what is exchanged, and the bulk,
+        pass through the memory of the host.
+        """
+        chosen = on_host_arrays(get_backend(backend))
         if chosen.name not in self._operands:
             self._operands[chosen.name] = self._operand(chosen)
         return self._operands[chosen.name]

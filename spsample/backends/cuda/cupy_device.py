@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +16,12 @@ from spsample.backends.cuda.device import DeviceArray, Kernel, integer
 from spsample.backends.cuda.sources import Variant, cubin
 from spsample.errors import BackendError, require_module
 
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
+"""Where launchers say which rank of its machine a process is: torchrun, Open MPI, MPICH, Cray's and Slurm."""
+
 
 class CupyDevice:
-    """The GPU that is current when it is made; see `Device`.
+    """One GPU; see `Device`: torch's current one where torch uses GPUs, else that of this rank among its machine's.
 
     Raises
     ------
@@ -33,7 +37,7 @@ class CupyDevice:
             raise BackendError(
                 "backend 'cuda' needs a GPU, and CuPy finds none (`spsample doctor` says what is there)."
             )
-        self._device = self._cupy.cuda.Device()
+        self._device = self._cupy.cuda.Device(_number(self._cupy.cuda.runtime.getDeviceCount()))
         self._modules: dict[tuple[str, Variant], Any] = {}
         self._torch_allocator: Any = None
         self._share_torch_pool()
@@ -140,6 +144,15 @@ class CupyDevice:
         if torch is None or not torch.cuda.is_initialized():
             return 0
         return int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+
+
+def _number(count: int) -> int:
+    """Which of so many GPUs is this process's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.current_device())
+    told = (os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit())
+    return int(next(told, "0")) % count
 
 
 def _allocate(torch: Any, size: int, device: int) -> int:

@@ -1,0 +1,192 @@
+"""A check of all ranks with what they will do in earnest: exchanges of every kind, and bulks equal to one process's.
+
+It is for machines on which the project's own tests were never run, such as those with several GPUs: see
+``spsample doctor --selftest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from spsample.backends import get_backend
+from spsample.comm import Communicator, together
+from spsample.comm.check import check_ranks
+from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.grid import ProcessGrid
+from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.replicated import ReplicatedGraph
+from spsample.errors import BackendError, MissingDependencyError, SpSampleError
+from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, bulk_sample
+from spsample.sampling.sampler import Sampler
+from spsample.store import Graph
+
+__all__ = ["SelfTestError", "selftest"]
+
+VERTICES, DEGREE = 600, 9
+SEEDS, BATCH_SIZE = 70, 8
+DTYPES = ("uint8", "int32", "int64", "float32", "float64", "float16")
+
+
+class SelfTestError(SpSampleError):
+    """What ranks computed or received together is not what it has to be."""
+
+
+def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -> int:
+    """Run all checks; collective. Returns how many comparisons were made, the same on every rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+        All ranks.
+    tell : callable
+        Called on rank 0 with a line after each check.
+
+    Raises
+    ------
+    SelfTestError
+        On every rank, naming the rank and what differed first.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> counts = run_threads(2, selftest)
+    >>> counts[0] == counts[1] > 50
+    True
+    """
+    done = 0
+    for title, check in _checks(comm):
+        with together(comm):
+            count = check()
+        done += count
+        if comm.rank == 0:
+            tell(f"{title}: {count} right")
+    return done
+
+
+def _checks(comm: Communicator) -> Iterator[tuple[str, Callable[[], int]]]:
+    yield "exchanges of the host's arrays", lambda: _exchanges(comm, np.asarray)
+    device = _cuda()
+    if device is not None and comm.takes_device_buffers:
+        yield "exchanges of the device's arrays", lambda: _exchanges(comm, device.placed)
+    for backend in [None, *(["cuda"] if device is not None else [])]:
+        name = "the device" if backend else "the host"
+        for kind in ("unweighted", "row", "weighted"):
+            yield f"bulks of a replicated graph, {kind}, on {name}", lambda k=kind, b=backend: _replicated(comm, k, b)
+            for replication in [c for c in range(1, comm.size + 1) if comm.size % (c * c) == 0]:
+                grid = f"{comm.size // replication} x {replication}"
+                yield (
+                    f"bulks of a partitioned graph, {kind}, grid {grid}, on {name}",
+                    lambda k=kind, b=backend, c=replication: _partitioned(comm, k, b, c),
+                )
+
+
+def _cuda() -> Any:
+    """The backend `cuda`; None without a GPU."""
+    try:
+        return get_backend("cuda")
+    except (BackendError, MissingDependencyError):
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------- exchanges
+
+
+def _exchanges(comm: Communicator, placed: Callable[[Any], Any]) -> int:
+    """Every collective call, every type, even and uneven and empty parts; against what must come."""
+    check_ranks(comm)
+    count = 0
+    for dtype in DTYPES:
+        ranks = np.arange(comm.size)
+        for sizes in (
+            np.ones(comm.size, np.int64),
+            (comm.rank + ranks) % 3,
+            np.zeros(comm.size, np.int64),
+        ):  # r to q as q to r
+            sent = np.repeat(comm.rank * comm.size + ranks, sizes).astype(dtype)
+            came = comm.all_to_all_v(placed(sent), sizes, sizes, phase="selftest")
+            wanted = np.repeat(ranks * comm.size + comm.rank, sizes).astype(dtype)
+            _require(_host(came), wanted, f"all-to-all of {dtype}, {sizes.tolist()} elements")
+            count += 1
+        gathered = comm.all_gather_v(placed(np.full(comm.rank + 1, comm.rank, dtype)), ranks + 1, phase="selftest")
+        _require(_host(gathered), np.repeat(ranks, ranks + 1).astype(dtype), f"all-gather of {dtype}")
+        told = comm.broadcast(placed(np.arange(5).astype(dtype) + comm.rank), comm.size - 1, phase="selftest")
+        _require(_host(told), np.arange(5).astype(dtype) + comm.size - 1, f"broadcast of {dtype}")
+        count += 2
+    return count
+
+
+def _host(array: Any) -> Any:
+    return array if isinstance(array, np.ndarray) else get_backend("cuda").on_host(array)
+
+
+def _require(given: Any, expected: Any, what: str) -> None:
+    if given.dtype != expected.dtype or not np.array_equal(given, expected):
+        raise SelfTestError(f"{what}: got {given[:8].tolist()}..., expected {expected[:8].tolist()}...")
+
+
+# -------------------------------------------------------------------------------------------------------------- bulks
+
+
+def _graph(kind: str) -> Graph:
+    """A random multigraph with a few hubs."""
+    rng = np.random.default_rng(7)
+    edges = rng.integers(0, VERTICES, (2, VERTICES * DEGREE))
+    edges[0, : VERTICES * DEGREE // 4] = rng.integers(0, 5, VERTICES * DEGREE // 4)
+    weights = rng.exponential(size=edges.shape[1]).astype(np.float32) if kind == "weighted" else None
+    graph = Graph.from_edge_index(edges, num_nodes=VERTICES, edge_weight=weights)
+    return graph.normalized("row") if kind == "row" else graph
+
+
+def _samplers() -> list[Sampler]:
+    return [
+        GraphSAGE([5, 3]),
+        GraphSAGE([4, -1], layout="subgraph"),
+        LADIES([20, 20]),
+        LADIES([20], law="squared_count"),
+        FastGCN([30]),
+    ]
+
+
+def _replicated(comm: Communicator, kind: str, backend: str | None) -> int:
+    graph = _graph(kind)
+    return sum(_same_bulks(comm, graph, ReplicatedGraph(graph, comm), s, backend) for s in _samplers())
+
+
+def _partitioned(comm: Communicator, kind: str, backend: str | None, replication: int) -> int:
+    graph, grid = _graph(kind), ProcessGrid(comm, replication=replication)
+    try:
+        count = 0
+        for algorithm in ALGORITHMS:
+            shared = PartitionedGraph.from_graph(graph, grid, algorithm=algorithm)
+            count += sum(_same_bulks(comm, graph, shared, sampler, backend) for sampler in _samplers())
+        return count
+    finally:
+        grid.close()
+
+
+def _same_bulks(comm: Communicator, graph: Graph, shared: Any, sampler: Sampler, backend: str | None) -> int:
+    """The batches of every rank against those of one process, array by array. Returns how many all ranks have."""
+    seeds = np.arange(SEEDS) * 7 % VERTICES
+    call: dict[str, Any] = {"batch_size": BATCH_SIZE, "random_seed": 3, "edge_ids": True}
+    expected = bulk_sample(graph, seeds, sampler, **call)
+    mine = bulk_sample(shared, seeds, sampler, **call, backend=backend).to_host()
+    for number, batch_id in enumerate(mine.batch_ids.tolist()):
+        pairs = zip(_arrays(mine, number), _arrays(expected, batch_id), strict=True)
+        for (name, given), (_, wanted) in pairs:
+            same = given is wanted is None or (
+                given is not None and given.dtype == wanted.dtype and given.tobytes() == wanted.tobytes()
+            )
+            if not same:
+                raise SelfTestError(f"{sampler!r} on {shared!r}: {name} of batch {batch_id} is not that of one process")
+    return len(expected)
+
+
+def _arrays(bulk: BulkSample, number: int) -> Iterator[tuple[str, Any]]:
+    for layer, one in enumerate(bulk[number].layers, 1):
+        for name in ("dst_nodes", "src_nodes", "edge_ids"):
+            yield f"{name} of layer {layer}", getattr(one, name)
+        for name in ("indptr", "indices", "data"):
+            yield f"{name} of layer {layer}", getattr(one.adj, name)
