@@ -7,6 +7,7 @@ It is for machines on which the project's own tests were never run, such as thos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,19 +68,19 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -
 
 
 def _checks(comm: Communicator) -> Iterator[tuple[str, Callable[[], int]]]:
-    yield "exchanges of the host's arrays", lambda: _exchanges(comm, np.asarray)
+    yield "exchanges of the host's arrays", partial(_exchanges, comm, np.asarray)
     device = _cuda()
-    if device is not None and comm.takes_device_buffers:
-        yield "exchanges of the device's arrays", lambda: _exchanges(comm, device.placed)
+    if device is not None and getattr(comm, "takes_device_buffers", False):
+        yield "exchanges of the device's arrays", partial(_exchanges, comm, device.placed)
     for backend in [None, *(["cuda"] if device is not None else [])]:
         name = "the device" if backend else "the host"
         for kind in ("unweighted", "row", "weighted"):
-            yield f"bulks of a replicated graph, {kind}, on {name}", lambda k=kind, b=backend: _replicated(comm, k, b)
+            yield f"bulks of a replicated graph, {kind}, on {name}", partial(_replicated, comm, kind, backend)
             for replication in [c for c in range(1, comm.size + 1) if comm.size % (c * c) == 0]:
                 grid = f"{comm.size // replication} x {replication}"
                 yield (
                     f"bulks of a partitioned graph, {kind}, grid {grid}, on {name}",
-                    lambda k=kind, b=backend, c=replication: _partitioned(comm, k, b, c),
+                    partial(_partitioned, comm, kind, backend, replication),
                 )
 
 
@@ -135,7 +136,7 @@ def _graph(kind: str) -> Graph:
     rng = np.random.default_rng(7)
     edges = rng.integers(0, VERTICES, (2, VERTICES * DEGREE))
     edges[0, : VERTICES * DEGREE // 4] = rng.integers(0, 5, VERTICES * DEGREE // 4)
-    weights = rng.exponential(size=edges.shape[1]).astype(np.float32) if kind == "weighted" else None
+    weights = rng.random(edges.shape[1], np.float32) if kind == "weighted" else None
     graph = Graph.from_edge_index(edges, num_nodes=VERTICES, edge_weight=weights)
     return graph.normalized("row") if kind == "row" else graph
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated_backend import emulated, needs_compiler
+from emulated_backend import emulated
 
 from spsample.comm import run_threads
 from spsample.distributed import selftest as module

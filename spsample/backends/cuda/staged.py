@@ -79,11 +79,12 @@ class StagedBackend(OnHost):
                 return value
             return kept(value) if parameter in KEPT_ARGUMENTS else self._kernels.placed(value)
         if isinstance(value, Matrix):
-            return Matrix(*(kept(part) if isinstance(part, np.ndarray) else part for part in value))
+            parts: list[Any] = [kept(part) if isinstance(part, np.ndarray) else part for part in value]
+            return Matrix(*parts)
         if _is_named(value):
             on_host = per_batch_fields(value)
-            parts = zip(value._fields, value, strict=True)
-            return type(value)(*(part if name in on_host else self._placed(part) for name, part in parts))
+            named = zip(value._fields, value, strict=True)
+            return type(value)(*(part if name in on_host else self._placed(part) for name, part in named))
         if isinstance(value, (tuple, list)):
             return type(value)(self._placed(part, parameter) for part in value)
         return value
