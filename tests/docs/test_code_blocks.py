@@ -1,7 +1,8 @@
 """Every Python code block of README.md and docs/ runs.
 
 The blocks of one page run in order in one namespace, in a folder of their own. A block that starts with `>>>`
-is a doctest; any other is executed. A block under the line `<!-- not run: REASON -->` is left out.
+is a doctest; any other is executed. A block under the line `<!-- not run: REASON -->` is left out. A page with the line
+`<!-- needs a GPU -->` runs on the emulated device.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from emulated_backend import emulated
+
+__all__ = ["emulated"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
@@ -59,8 +63,10 @@ PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
     [page for page in PAGES if code_blocks(page.read_text("utf-8"))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     monkeypatch.chdir(tmp_path)
+    if "<!-- needs a GPU -->" in page.read_text("utf-8"):
+        request.getfixturevalue("emulated")
     namespace: dict[str, object] = {"__name__": "__page__"}
     for block in code_blocks(page.read_text("utf-8")):
         run_block(block, str(page.relative_to(ROOT)), namespace)
