@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from importlib import import_module
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from spsample.backends.protocol import FloatArray, Matrix, StackedRows
 from spsample.errors import CapacityError
@@ -62,14 +64,21 @@ class default_float_environment:  # noqa: N801, as contextlib's own
 
 def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:
     """The error of an `entry_values` whose `entry` is the first that is not finite."""
-    weight = ""
-    if A.data is not None and rows.positions is not None:
-        position = int(rows.positions[entry])
-        weight = f" from the weight {A.data[position]!s} (entry {position} of the matrix)"
+    if A.data is None or rows.positions is None:
+        return value_error(values[entry], entry)
+    position = int(rows.positions[entry])
+    return value_error(values[entry], entry, (A.data[position], position))
+
+
+def value_error(
+    value: np.floating[Any], entry: int, weight: tuple[np.floating[Any], int] | None = None
+) -> CapacityError:
+    """The same, given the value, and the weight that it comes from with its position in the matrix, if it has one."""
+    origin = "" if weight is None else f" from the weight {weight[0]!s} (entry {weight[1]} of the matrix)"
     return CapacityError(
         argument="data",
-        given=f"the value {values[entry]} at sampled entry {entry}{weight}",
-        expected=f"values that {values.dtype} can hold, and row sums that float64 can",
+        given=f"the value {value} at sampled entry {entry}{origin}",
+        expected=f"values that {value.dtype} can hold, and row sums that float64 can",
         hint="Scale the weights.",
     )
 

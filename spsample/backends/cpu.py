@@ -33,6 +33,7 @@ from spsample.backends.protocol import (
     StackedSelector,
     UInt64Array,
 )
+from spsample.backends.reference import totals
 
 __all__ = ["CpuBackend"]
 
@@ -111,6 +112,16 @@ class CpuBackend(OnHost):
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
         return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
+
+    def batch_totals(
+        self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
+    ) -> tuple[Int64Array, Int64Array]:
+        """Sum of each batch's counts, and the largest of its exponents or `NO_EXPONENT`."""
+        return totals.batch_totals(batch_ptr, counts, exponents)
+
+    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+        """(m,) numerator of `(1/d)^power` of each row of d entries under its batch's K; 0 for an empty row."""
+        return totals.row_numerators(batch_ptr, counts, rule)
 
     # --- row law --------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:

@@ -212,6 +212,23 @@ class Backend(Protocol):
         """
         ...
 
+    def batch_totals(
+        self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
+    ) -> tuple[Int64Array, Int64Array]:
+        """(k,) int64 each, on the host: the sum of each batch's `counts`, and the largest of its `exponents`.
+
+        `counts` (m,) int64 and `exponents` (m,) int32 are of the stacked rows of the batches that `batch_ptr` (k + 1,)
+        bounds. `NO_EXPONENT` where no row of a batch has a positive entry.
+        """
+        ...
+
+    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+        """(m,) uint64 numerator of `(1/d)^power` under its batch's K for each stacked row of d = `counts` entries.
+
+        0 for an empty row; `rule.shifts` is not None.
+        """
+        ...
+
     # --- row law -------------------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) for each selected row, positions where asked."""

@@ -12,10 +12,8 @@ from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.frontier import Frontier, Wanted, received_exclusion
 from spsample.distributed.narrow import narrow, widen
-from spsample.distributed.owners import segment_sums
 from spsample.sparse import LocalOperand, RowTotals
 from spsample.sparse.operand import FrontierTotals, Weighting
-from spsample.sparse.probability import segment_maxima
 
 
 def row_totals(frontier: Frontier, weighting: Weighting) -> RowTotals:
@@ -66,8 +64,8 @@ def _totals_of_batches(block: LocalOperand, wanted: Wanted, received: Sequence[R
 def partial_totals(block: LocalOperand, Q: StackedSelector) -> tuple[Int64Array, NDArray[np.int32]]:
     """Entry count and largest exponent of each batch's rows in a part of A."""
     totals = block.row_totals(Q)
-    counts = segment_sums(totals.counts, np.diff(Q.batch_ptr))
-    return counts, segment_maxima(totals.exponents, Q.batch_ptr).astype(np.int32)
+    counts, largest = block.backend.batch_totals(Q.batch_ptr, totals.counts, totals.exponents)
+    return counts, largest.astype(np.int32)
 
 
 def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:

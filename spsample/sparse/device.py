@@ -10,8 +10,8 @@ import numpy as np
 from spsample.backends import Matrix
 from spsample.backends.protocol import UNKNOWN_RULE, Int64Array
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import FrontierTotals
-from spsample.sparse.probability import frontier_rule
+from spsample.sparse.operand import FrontierTotals, RowTotals
+from spsample.sparse.probability import batch_totals, frontier_rule
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -57,4 +57,4 @@ class DeviceOperand(LocalOperand):
             return FrontierTotals(np.array([self.num_edges]), np.zeros(1, np.int64))
         counts = self.matrix.indptr[1:] - self.matrix.indptr[:-1]
         everything: Int64Array = np.array([0, self.num_nodes], np.int64)
-        return FrontierTotals(*self._kernels.batch_totals(everything, counts, self.row_exponents))
+        return batch_totals(self.backend, everything, RowTotals(counts, self.row_exponents))

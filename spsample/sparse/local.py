@@ -170,7 +170,7 @@ class LocalOperand(GraphOperand):
         """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
         counts = np.diff(self.matrix.indptr)
         exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
-        rule = graph_rule(self.weighting, RowTotals(counts, exponents))
+        rule = graph_rule(self.backend, self.weighting, RowTotals(counts, exponents))
         cumulative = np.zeros(self.num_nodes + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative

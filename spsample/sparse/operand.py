@@ -109,7 +109,7 @@ class GraphOperand(ABC):
         """The same of each batch's rows together; a distributed graph adds up where the rows are."""
         from spsample.sparse.probability import batch_totals
 
-        return batch_totals(Q, self.row_totals(Q))
+        return batch_totals(self.backend, Q.batch_ptr, self.row_totals(Q))
 
     def any_rank(self, here: bool) -> bool:
         """Whether it is true on any rank: for loops of collective calls, which all ranks must leave together."""

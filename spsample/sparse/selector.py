@@ -12,7 +12,7 @@ from spsample.backends import ColumnSample, Compaction, Draw, Numerators, Stacke
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.sparse.lazily import lazily
 from spsample.sparse.operand import Entries, FrontierTotals, GraphOperand, Numbering, RowRule, RowTotals
-from spsample.sparse.probability import batch_totals, frontier_rule, row_normalized_numerators
+from spsample.sparse.probability import batch_totals, frontier_rule
 
 
 class RowSelector(StackedSelector):
@@ -130,7 +130,10 @@ class BatchProduct:
 
     @lazily
     def _frontier_rule(self) -> Numerators:
-        totals = batch_totals(self.Q.arrays, self._totals) if self._draws_entries else self._frontier_totals
+        if self._draws_entries:
+            totals = batch_totals(self.A.backend, self.Q.batch_ptr, self._totals)
+        else:
+            totals = self._frontier_totals
         return frontier_rule(self.A.weighting, totals, self.power, self.column_power)
 
     @property
@@ -147,7 +150,8 @@ class BatchProduct:
         Q = self.Q.arrays
         if self.A.weighting == "unweighted":
             return self.A.draw_entries(Q, None, draw)
-        return self.A.draw_entries(Q, row_normalized_numerators(Q, self._totals, self._rule), draw)
+        numerators = self.A.backend.row_numerators(Q.batch_ptr, self._totals.counts, self._rule)
+        return self.A.draw_entries(Q, numerators, draw)
 
 
 class ColumnNorms(NamedTuple):

@@ -6,6 +6,7 @@ exactly is drawn is the matter of tests/golden, and equality between backends th
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -280,6 +281,41 @@ class BackendContract(RoutingContract):
         assert P.indptr.tolist() == [0] * (len(frontiers) + 1)
         assert P.totals.tolist() == [0] * len(frontiers)
         assert (len(P.columns), P.columns.dtype) == (0, np.int32)
+
+    @pytest.mark.parametrize("sizes", [[], [0], [0, 0], [5], [1, 0, 3, 2], [0, 300, 20, 0, 700, 1]])
+    def test_batch_totals(self, backend, sizes):
+        rng = np.random.default_rng(sum(sizes))
+        counts = rng.choice([0, 1, 7, 2**40], sum(sizes))
+        exponents = rng.choice([NO_EXPONENT, -1074, -3, 0, 1, 1024], sum(sizes)).astype(np.int32)
+        sums, largest = backend.batch_totals(pointers(sizes), counts, exponents)
+        assert isinstance(sums, np.ndarray)
+        assert isinstance(largest, np.ndarray)
+        assert sums.dtype == largest.dtype == np.int64
+        bounds = list(pairwise(pointers(sizes)))
+        assert sums.tolist() == [sum(counts[lo:hi].tolist()) for lo, hi in bounds]
+        assert largest.tolist() == [max(exponents[lo:hi].tolist(), default=NO_EXPONENT) for lo, hi in bounds]
+
+    def test_batch_totals_without_positive_entries(self, backend):
+        counts, exponents = np.zeros(600, np.int64), np.full(600, NO_EXPONENT, np.int32)
+        for sizes in ([600], [100, 0, 500]):
+            sums, largest = backend.batch_totals(pointers(sizes), counts, exponents)
+            assert sums.tolist() == [0] * len(sizes)
+            assert largest.tolist() == [NO_EXPONENT] * len(sizes)
+
+    @pytest.mark.parametrize("power", [1, 2])
+    def test_row_numerators(self, backend, power):
+        """Exact by fractions of Python; shifts from those that leave 1 to those of the law."""
+        counts = np.array([1, 2, 3, 0, 5, 7, 10**6, 1, 0, 3, 2**31 + 1])
+        sizes, shifts = [3, 0, 5, 3], np.array([62, 5, 0, 30])
+        numerators = backend.row_numerators(pointers(sizes), counts, Numerators(shifts, power, 1))
+        expected = []
+        for count, shift in zip(counts.tolist(), np.repeat(shifts, sizes).tolist(), strict=True):
+            m, e = np.frexp(1.0 / max(count, 1))
+            scaled = Fraction(float(m if power == 1 else m * m)) * Fraction(2) ** int(power * e + shift)
+            expected.append(max(1, round(scaled)) if count else 0)
+        assert (numerators.dtype, numerators.tolist()) == (np.uint64, expected)
+        none = backend.row_numerators(pointers([]), counts[:0], Numerators(shifts[:0], power, 1))
+        assert (none.dtype, len(none)) == (np.uint64, 0)
 
     # --- row law ----------------------------------------------------------------------------------------------------
     @pytest.mark.parametrize("positions", [False, True])

@@ -9,12 +9,31 @@ import numpy as np
 
 from spsample.backends.cuda.compaction import Compactions
 from spsample.backends.cuda.cupy_device import CupyDevice
+from spsample.backends.cuda.extraction import Extractions
 from spsample.backends.cuda.features import FeatureRows
+from spsample.backends.cuda.forms import Forms
 from spsample.backends.cuda.own_weights import OwnWeights
+from spsample.backends.cuda.random import RandomBits
+from spsample.backends.cuda.routing import Routing
 from spsample.backends.cuda.rows import UniformRows
+from spsample.backends.cuda.source_weights import SourceWeights
+from spsample.backends.cuda.totals import Totals
+from spsample.backends.cuda.values import Values
 
 
-class CudaKernels(UniformRows, Compactions, OwnWeights, FeatureRows):
+class CudaKernels(
+    UniformRows,
+    Compactions,
+    Extractions,
+    Values,
+    SourceWeights,
+    OwnWeights,
+    Totals,
+    Forms,
+    Routing,
+    RandomBits,
+    FeatureRows,
+):
     """All parts, on one device."""
 
     name = "cuda"

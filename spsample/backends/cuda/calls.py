@@ -75,9 +75,13 @@ class Calls:
 
     def stacked(self, batch_ptr: Int64Array, lengths: DeviceArray) -> StackedPointers:
         """Pointers of stacked rows from their lengths (m,). Waits once, for `entry_ptr`."""
-        m, k = len(lengths), len(batch_ptr) - 1
-        ends = self.device.zeros(m + 1, np.int64)
+        ends = self.device.zeros(len(lengths) + 1, np.int64)
         self.device.cumsum(lengths, ends[1:])
+        return self.stacked_at(batch_ptr, ends)
+
+    def stacked_at(self, batch_ptr: Int64Array, ends: DeviceArray) -> StackedPointers:
+        """The same from where the rows begin (m + 1,)."""
+        m, k = len(ends) - 1, len(batch_ptr) - 1
         indptr, entry_ptr = self.device.empty(m + k, np.int64), self.device.empty(k + 1, np.int64)
         self.run(STACK_POINTERS, max(m + k, 1), self.uploaded(batch_ptr), k, m, ends, indptr, entry_ptr)
         return StackedPointers(ends, indptr, self.device.to_host(entry_ptr))

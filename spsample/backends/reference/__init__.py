@@ -14,6 +14,7 @@ from spsample.backends.reference import (
     random,
     routing,
     rows,
+    totals,
     weights,
 )
 
@@ -33,6 +34,8 @@ class ReferenceBackend(OnHost):
     row_exponents = staticmethod(default_float_environment()(probability.row_exponents))
     column_totals = staticmethod(default_float_environment()(probability.column_totals))
     merge_columns = staticmethod(default_float_environment()(probability.merge_columns))
+    batch_totals = staticmethod(totals.batch_totals)
+    row_numerators = staticmethod(totals.row_numerators)
     sample_rows_uniform = staticmethod(rows.sample_rows_uniform)
     sample_rows_weighted = staticmethod(default_float_environment()(rows.sample_rows_weighted))
     take_rows = staticmethod(rows.take_rows)

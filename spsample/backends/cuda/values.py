@@ -1,0 +1,95 @@
+"""Numerators of src columns and values of entries, read off an extraction (law, sections 2 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spsample.backends.arithmetic import value_error
+from spsample.backends.cuda.calls import Calls, variant_of
+from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.protocol import (
+    FloatArray,
+    Int64Array,
+    Matrix,
+    Numerators,
+    StackedRows,
+    StackedSelector,
+    UInt64Array,
+)
+from spsample.errors import CapacityError
+
+ADD = Kernel("values", "add_numerators")
+MULTIPLY = Kernel("values", "multiply_entries")
+SUM = Kernel("values", "sum_rows")
+DIVIDE = Kernel("values", "divide_entries")
+NONE_BAD = 2**64 - 1
+
+
+class Values(Calls):
+    """`extracted_numerators` and `entry_values`."""
+
+    def extracted_numerators(
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+    ) -> UInt64Array:
+        """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
+        _require_positions(A, rows)
+        sums = self.device.zeros(int(src_ptr[-1]), np.uint64)
+        shifts = None if rule.shifts is None else self.uploaded(rule.shifts)
+        arguments = (*self._entries(A, Q, rows, src_ptr), shifts, rule.power, sums)
+        self.run(ADD, len(rows.columns), *arguments, variant=variant_of(A))
+        numerators: UInt64Array = sums if rule.column_power == 1 else sums * sums
+        return numerators
+
+    def entry_values(
+        self,
+        A: Matrix,
+        Q: StackedSelector,
+        rows: StackedRows,
+        src_ptr: Int64Array,
+        weights: FloatArray,
+        normalize: bool,
+    ) -> FloatArray:
+        """`A_iv weights[v]` per extracted entry: binary64, optionally row-normalised, then rounded once.
+
+        Waits once, to learn whether all values are finite.
+        """
+        _require_positions(A, rows)
+        total, variant = len(rows.columns), variant_of(A)
+        values: FloatArray = self.device.empty(total, np.float32 if A.data is None else A.data.dtype)
+        first_bad = self.device.full(1, NONE_BAD, np.uint64)
+        products = self.device.empty(total, np.float64) if normalize else None
+        arguments = (*self._entries(A, Q, rows, src_ptr), weights, products, values, first_bad)
+        self.run(MULTIPLY, total, *arguments, variant=variant)
+        if products is not None:
+            sums = self.device.empty(len(Q.vertices), np.float64)
+            pointers = (*self.selector(Q), self.uploaded(rows.entry_ptr), rows.indptr)
+            self.run(SUM, len(Q.vertices), *pointers, products, sums, variant=variant)
+            self.run(DIVIDE, total, *pointers, total, products, sums, values, first_bad, variant=variant)
+        entry = int(self.device.to_host(first_bad)[0])
+        if entry != NONE_BAD:
+            raise self._overflow(A, rows, values, entry)
+        return values
+
+    def _entries(self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array) -> tuple[Any, ...]:
+        """Parameters of the entries of an extraction and of what they are read from."""
+        extracted = (self.uploaded(rows.entry_ptr), rows.indptr, rows.columns, rows.positions, len(rows.columns))
+        return (*self.matrix(A), *self.weights(A), *self.selector(Q), *extracted, self.uploaded(src_ptr))
+
+    def _overflow(self, A: Matrix, rows: StackedRows, values: DeviceArray, entry: int) -> CapacityError:
+        """The error of the first entry whose value is not finite."""
+        value = self._element(values, entry)
+        if A.data is None or rows.positions is None:
+            return value_error(value, entry)
+        position = int(self._element(rows.positions, entry))
+        return value_error(value, entry, (self._element(A.data, position), position))
+
+    def _element(self, array: DeviceArray, place: int) -> Any:
+        return self.device.to_host(array[place : place + 1])[0]
+
+
+def _require_positions(A: Matrix, rows: StackedRows) -> None:
+    """Weights are found by them."""
+    if A.data is not None and rows.positions is None and len(rows.columns):
+        raise ValueError("positions: needed where the matrix has weights")
