@@ -18,10 +18,11 @@ COUNT = Kernel("extraction", "count_kept")
 WRITE = chunk_kernel("extraction", "write_members")
 
 SLOTS_PER_COLUMN = 4
-SHARE_OF_FREE = 4
-"""What a group of batches needs beside its result takes at most a quarter of the memory that is free."""
+PLACE_BYTES = 4
 ENTRIES_PER_BYTE = 5
 """A bit for each entry of the frontier, and two counts for each chunk of them."""
+SHARE_OF_FREE = 4
+"""What a group of batches needs beside its result takes at most a quarter of the memory that is free."""
 
 
 class Membership(NamedTuple):
@@ -59,8 +60,9 @@ class Extractions(Calls):
         selected = (*self.matrix(A), *self.selector(Q))
         self.run(LENGTHS, len(Q.vertices), *selected, -1, False, lengths, variant=index_variant(A.indices))
         frontier = self.stacked(Q.batch_ptr, lengths)
-        most = max(self.device.free_bytes() // SHARE_OF_FREE * ENTRIES_PER_BYTE, 1)
-        groups = fitting_groups(frontier.entry_ptr, most)
+        per_source = SLOTS_PER_COLUMN * (A.indices.dtype.itemsize + PLACE_BYTES)
+        needed = frontier.entry_ptr // ENTRIES_PER_BYTE + per_source * asked.src_ptr
+        groups = fitting_groups(needed, self.device.free_bytes() // SHARE_OF_FREE)
         if len(groups) <= 1:
             return self._restricted(asked, frontier, positions)
         return self._joined(Q, [self._extracted(asked.of_batches(*group), positions) for group in groups])
@@ -107,17 +109,17 @@ class Extractions(Calls):
         )
 
 
-def fitting_groups(entry_ptr: Int64Array, most: int) -> list[tuple[int, int]]:
-    """Consecutive batches of at most `most` entries together, or of one batch that has more.
+def fitting_groups(needed: Int64Array, most: int) -> list[tuple[int, int]]:
+    """Consecutive batches that need at most `most` together, or one that needs more; `needed` (k + 1,) are sums.
 
     Examples
     --------
     >>> fitting_groups(np.array([0, 3, 5, 12, 13]), 6)
     [(0, 2), (2, 3), (3, 4)]
     """
-    groups, first, k = [], 0, len(entry_ptr) - 1
+    groups, first, k = [], 0, len(needed) - 1
     while first < k:
-        last = int(np.searchsorted(entry_ptr, entry_ptr[first] + most, side="right")) - 1
+        last = int(np.searchsorted(needed, needed[first] + most, side="right")) - 1
         last = max(min(last, k), first + 1)
         groups.append((first, last))
         first = last

@@ -24,7 +24,7 @@ ADD = Kernel("values", "add_numerators")
 MULTIPLY = Kernel("values", "multiply_entries")
 SUM = Kernel("values", "sum_rows")
 DIVIDE = Kernel("values", "divide_entries")
-NONE_BAD = 2**64 - 1
+NONE_BAD = 2**63 - 1
 
 
 class Values(Calls):
