@@ -96,3 +96,20 @@ def test_training(emulated, sampler):
     ours, theirs = losses("cuda"), losses(None)
     np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-5)
     assert ours[1:] == theirs[1:]
+
+
+LAYER_WISE = [
+    sp.LADIES([20, 30]),
+    sp.LADIES([20, 20], replace=True, normalize_rows=True),
+    sp.LADIES([25, 20], law="squared_count", values="reference"),
+    sp.FastGCN([30, 20], include_targets=False),
+]
+
+
+@pytest.mark.parametrize("kind", ["unweighted", "row", "sym"])
+@pytest.mark.parametrize("sampler", LAYER_WISE, ids=str)
+def test_layer_wise(emulated, sampler, kind):
+    graph = rmat(kind)
+    call = {"seeds": np.arange(0, 500, 5), "sampler": sampler, "batch_size": 16, "edge_ids": True}
+    on_device = sp.bulk_sample(graph, **call, backend="cuda")
+    assert_bulks_same(sp.bulk_sample(graph, **call), on_device.to_host())

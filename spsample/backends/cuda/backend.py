@@ -9,6 +9,8 @@ import numpy as np
 
 from spsample.backends.cuda.compaction import Compactions
 from spsample.backends.cuda.cupy_device import CupyDevice
+from spsample.backends.cuda.drawing import ColumnDraws
+from spsample.backends.cuda.entry_law import EntryDraws
 from spsample.backends.cuda.extraction import Extractions
 from spsample.backends.cuda.features import FeatureRows
 from spsample.backends.cuda.forms import Forms
@@ -24,6 +26,8 @@ from spsample.backends.cuda.values import Values
 class CudaKernels(
     UniformRows,
     Compactions,
+    ColumnDraws,
+    EntryDraws,
     Extractions,
     Values,
     SourceWeights,
