@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,13 +61,11 @@ class StagedBackend(OnHost):
         return super().own_weights(A, Q, rows)
 
     def _staged(self, name: str, parameters: list[str]) -> Callable[..., Any]:
-        method = getattr(self._kernels, name)
-
-        @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = {**dict(zip(parameters, args, strict=False)), **kwargs}
             with self._kernels.session():
-                return self._returned(method(**{key: self._placed(value, key) for key, value in given.items()}))
+                placed = {key: self._placed(value, key) for key, value in given.items()}
+                return self._returned(getattr(self._kernels, name)(**placed))
 
         return call
 
