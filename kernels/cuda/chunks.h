@@ -1,5 +1,6 @@
-// Consecutive items (entries of stacked rows, rows of stacked batches) that warps take 256 at a time, so that long parts and short ones
-// cost the same. The parts that a chunk touches are found once, by the whole warp; a lane then searches among these alone.
+// Consecutive items (entries of stacked rows, rows of stacked batches) that warps take 256 at a time, so that long parts and
+// short ones cost the same. The parts that a chunk touches are found once, by the whole warp; a lane then searches among these
+// alone.
 #pragma once
 
 #include "device.h"
@@ -50,8 +51,8 @@ __device__ inline uint32_t sum_below(uint32_t count) {
     return sum - count;
 }
 
-// k stacked sparse matrices (StackedRows of protocol.py): batch i owns the entries entry_ptr[i] .. entry_ptr[i + 1] - 1 and the row
-// pointers indptr[batch_ptr[i] + i] .. indptr[batch_ptr[i + 1] + i], which start at 0.
+// k stacked sparse matrices (StackedRows of protocol.py): batch i owns the entries entry_ptr[i] .. entry_ptr[i + 1] - 1 and the
+// row pointers indptr[batch_ptr[i] + i] .. indptr[batch_ptr[i + 1] + i], which start at 0.
 struct Stacked {
     const int64_t* batch_ptr;
     const int64_t* entry_ptr;

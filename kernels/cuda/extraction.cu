@@ -1,14 +1,15 @@
 // EXTRACT of layer-wise samples: the entries of selected rows whose columns are in their batch's src (docs/law.md, section 4).
 //
-// The entries of all selected rows, one after the other, are the frontier's entries 0 .. total - 1. One pass over them marks those that
-// are kept, one bit each; sums over the bits say where each kept entry and each row begins in the result; a second pass writes the kept
-// ones, reading the bits and their entries only. Scratch: 1 bit for each entry of the frontier, and 16 bytes for each 256.
+// The entries of all selected rows, one after the other, are the frontier's entries 0 .. total - 1. One pass over them marks
+// those that are kept, one bit each; sums over the bits say where each kept entry and each row begins in the result; a second
+// pass writes the kept ones, reading the bits and their entries only. Scratch: 1 bit for each entry of the frontier, and 16 bytes
+// for each 256.
 #include "chunks.h"
 
 using namespace spsample;
 
-// The src columns of each batch and their places, as hash tables with open addressing: four slots for each column, so that a column
-// that is absent is known to be after 1.2 looks on average. The bits of a result do not depend on the order of insertion.
+// The src columns of each batch and their places, as hash tables with open addressing: four slots for each column, so that a
+// column that is absent is known to be after 1.2 looks on average. The bits of a result do not depend on the order of insertion.
 // keys (4 src): -1 where empty; places (4 src): all ones where empty; src_ptr (batches + 1).
 struct SourceTable {
     Index* keys;
@@ -75,8 +76,8 @@ extern "C" __global__ void insert_sources(SPSAMPLE_TABLES_PARAMETERS, int64_t ba
     }
 }
 
-// Marks the kept entries. ends (rows + 1): where each row's entries begin in the frontier, which has `total`. bits: 8 words for each
-// chunk of 256 entries; counts: kept ones of each chunk. One warp a chunk.
+// Marks the kept entries. ends (rows + 1): where each row's entries begin in the frontier, which has `total`. bits: 8 words for
+// each chunk of 256 entries; counts: kept ones of each chunk. One warp a chunk.
 extern "C" __global__ void mark_members(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_TABLES_PARAMETERS,
                                         const int64_t* ends, int64_t total, uint32_t* bits, int64_t* counts) {
     const Rows A = SPSAMPLE_ROWS;

@@ -16,7 +16,8 @@ __device__ inline void copy_item(void* to, int64_t place, const void* from, int6
     }
 }
 
-// Run r, items begins[r] .. of `from`, becomes items ends[r] .. ends[r + 1] - 1 of `to`. ends (runs + 1) from 0. One warp for 256 items.
+// Run r, items begins[r] .. of `from`, becomes items ends[r] .. ends[r + 1] - 1 of `to`. ends (runs + 1) from 0. One warp for 256
+// items.
 extern "C" __global__ void copy_runs(const int64_t* ends, const int64_t* begins, int64_t runs, int64_t total, const void* from,
                                      int64_t item_bytes, void* to) {
     for (int64_t chunk = warp_index(); chunk < chunks_of(total); chunk += warp_count()) {
@@ -46,8 +47,8 @@ __device__ inline HopItem hop_item(const int64_t* pointers, int64_t batches, int
     }
 }
 
-// Each batch's parts side by side. parts (hops): addresses; ends (batches + 1): where each batch's items begin in `to`. One thread an
-// item. O(items (log batches + hops)).
+// Each batch's parts side by side. parts (hops): addresses; ends (batches + 1): where each batch's items begin in `to`. One
+// thread an item. O(items (log batches + hops)).
 extern "C" __global__ void interleave(const uint64_t* parts, const int64_t* pointers, const int64_t* ends, int64_t batches,
                                       int64_t item_bytes, void* to) {
     for (int64_t x = thread_index(); x < ends[batches]; x += thread_count()) {
@@ -58,8 +59,9 @@ extern "C" __global__ void interleave(const uint64_t* parts, const int64_t* poin
     }
 }
 
-// Row pointers over the rows of all hops, from 0 in every batch. parts (hops): addresses of each hop's row pointers (its rows + batches);
-// pointers (hops, batches + 1): its rows; ends (batches + 1): where each batch's pointers begin in `to`. One thread a pointer.
+// Row pointers over the rows of all hops, from 0 in every batch. parts (hops): addresses of each hop's row pointers (its rows +
+// batches); pointers (hops, batches + 1): its rows; ends (batches + 1): where each batch's pointers begin in `to`. One thread a
+// pointer.
 extern "C" __global__ void interleave_pointers(
     const uint64_t* parts, const int64_t* pointers, const int64_t* ends, int64_t batches, int64_t* to) {
     for (int64_t x = thread_index(); x < ends[batches]; x += thread_count()) {

@@ -3,9 +3,9 @@
 
 using namespace spsample;
 
-// keys (rows) of 1 or 2 bytes: the part that owns each row; counts (parts, batches), zeros: how many of each batch. bounds (parts + 1).
-// position (bounds[parts]) may be null. bad[0] is set where a vertex is not below bounds[parts], bad[1] where a position is not.
-// Rows of one part and batch that a warp meets together are counted by one atomic operation. One thread a row.
+// keys (rows) of 1 or 2 bytes: the part that owns each row; counts (parts, batches), zeros: how many of each batch. bounds (parts
+// + 1). position (bounds[parts]) may be null. bad[0] is set where a vertex is not below bounds[parts], bad[1] where a position is
+// not. Rows of one part and batch that a warp meets together are counted by one atomic operation. One thread a row.
 extern "C" __global__ void find_parts(const int64_t* batch_ptr, const Index* vertices, int64_t batches, int64_t rows,
                                       const int64_t* bounds, int64_t parts, const Index* position, void* keys, int64_t key_bytes,
                                       int64_t* counts, int64_t* bad) {
@@ -65,8 +65,8 @@ extern "C" __global__ void widen_lengths(
     }
 }
 
-// Length and first entry of the row at places[r], for each r. ends (rows + 1): where the rows that lie there begin. A place that is not
-// below `rows` counts as an empty row, and bad[1] is set; bad[2] becomes the number of entries. One thread a row.
+// Length and first entry of the row at places[r], for each r. ends (rows + 1): where the rows that lie there begin. A place that
+// is not below `rows` counts as an empty row, and bad[1] is set; bad[2] becomes the number of entries. One thread a row.
 extern "C" __global__ void find_rows(
     const Index* places, int64_t rows, const int64_t* ends, int64_t* lengths, int64_t* begins, int64_t* bad) {
     for (int64_t r = thread_index(); r < rows; r += thread_count()) {

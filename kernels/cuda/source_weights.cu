@@ -7,15 +7,16 @@
 using namespace spsample;
 
 // drawn_numerators (drawn): N of the drawn columns.
-extern "C" __global__ void numerators_of_drawn(const int64_t* drawn_ptr, const Index* local, const int64_t* src_ptr, int64_t batches,
-                                               const uint64_t* numerators, uint64_t* drawn_numerators) {
+extern "C" __global__ void numerators_of_drawn(const int64_t* drawn_ptr, const Index* local, const int64_t* src_ptr,
+                                               int64_t batches, const uint64_t* numerators, uint64_t* drawn_numerators) {
     for (int64_t j = thread_index(); j < drawn_ptr[batches]; j += thread_count()) {
         drawn_numerators[j] = numerators[src_ptr[part_of(drawn_ptr, batches, j)] + local[j]];
     }
 }
 
-// Des Raj's ordered estimator: the r-th of s' drawn columns weighs ((T - N_1 - ... - N_(r-1)) / N_r + (s' - r)) / s'. ends (drawn):
-// inclusive sums of N over all that was drawn, which wrap: differences within a batch are exact. weights (src) holds ones.
+// Des Raj's ordered estimator: the r-th of s' drawn columns weighs ((T - N_1 - ... - N_(r-1)) / N_r + (s' - r)) / s'. ends
+// (drawn): inclusive sums of N over all that was drawn, which wrap: differences within a batch are exact. weights (src) holds
+// ones.
 extern "C" __global__ void weigh_des_raj(const int64_t* drawn_ptr, const Index* local, const int64_t* src_ptr, int64_t batches,
                                          const uint64_t* totals, const uint8_t* whole, const int64_t* num_targets,
                                          const uint64_t* drawn_numerators, const uint64_t* ends, double* weights) {
@@ -30,9 +31,9 @@ extern "C" __global__ void weigh_des_raj(const int64_t* drawn_ptr, const Index* 
 }
 
 // With replacement: a column drawn counts[j] times in `size` draws weighs (count T) / (size N). weights (src) holds ones.
-extern "C" __global__ void weigh_replacement(const int64_t* drawn_ptr, const Index* local, const int64_t* src_ptr, int64_t batches,
-                                             const uint64_t* totals, const int64_t* num_targets, const int64_t* counts, int64_t size,
-                                             const uint64_t* numerators, double* weights) {
+extern "C" __global__ void weigh_replacement(const int64_t* drawn_ptr, const Index* local, const int64_t* src_ptr,
+                                             int64_t batches, const uint64_t* totals, const int64_t* num_targets,
+                                             const int64_t* counts, int64_t size, const uint64_t* numerators, double* weights) {
     for (int64_t j = thread_index(); j < drawn_ptr[batches]; j += thread_count()) {
         const int64_t batch = part_of(drawn_ptr, batches, j), place = src_ptr[batch] + local[j];
         if (local[j] < num_targets[batch]) continue;
@@ -42,8 +43,8 @@ extern "C" __global__ void weigh_replacement(const int64_t* drawn_ptr, const Ind
 }
 
 // T / (s' N) of every src column, 0 where s' or N is 0.
-extern "C" __global__ void weigh_reference(const int64_t* drawn_ptr, const int64_t* src_ptr, int64_t batches, const uint64_t* totals,
-                                           const uint64_t* numerators, double* weights) {
+extern "C" __global__ void weigh_reference(const int64_t* drawn_ptr, const int64_t* src_ptr, int64_t batches,
+                                           const uint64_t* totals, const uint64_t* numerators, double* weights) {
     for (int64_t v = thread_index(); v < src_ptr[batches]; v += thread_count()) {
         const int64_t batch = part_of(src_ptr, batches, v);
         const double denominator =

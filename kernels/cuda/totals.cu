@@ -4,8 +4,9 @@
 
 using namespace spsample;
 
-// Sums of counts (rows) over each batch, and the largest of exponents (rows), from that of a row without positive entries upwards:
-// sums and largest (batches) hold zeros. One warp for 256 rows, one atomic operation for each batch that it touches, mostly.
+// Sums of counts (rows) over each batch, and the largest of exponents (rows), from that of a row without positive entries
+// upwards: sums and largest (batches) hold zeros. One warp for 256 rows, one atomic operation for each batch that it touches,
+// mostly.
 extern "C" __global__ void total_batches(const int64_t* batch_ptr, int64_t batches, int64_t rows, const int64_t* counts,
                                          const int32_t* exponents, uint64_t* sums, uint64_t* largest) {
     for (int64_t chunk = warp_index(); chunk < chunks_of(rows); chunk += warp_count()) {
@@ -38,7 +39,8 @@ extern "C" __global__ void total_batches(const int64_t* batch_ptr, int64_t batch
     }
 }
 
-// numerators (rows): that of (1 / d)^power for a row of d = counts entries under its batch's K; 0 for an empty row. One thread a row.
+// numerators (rows): that of (1 / d)^power for a row of d = counts entries under its batch's K; 0 for an empty row. One thread a
+// row.
 extern "C" __global__ void number_rows(const int64_t* batch_ptr, int64_t batches, int64_t rows, const int64_t* counts,
                                        const int64_t* shifts, int64_t power, uint64_t* numerators) {
     for (int64_t r = thread_index(); r < rows; r += thread_count()) {

@@ -26,7 +26,8 @@ __device__ inline bool is_finite(float x) { return (float_bits(x) >> 23 & 0xFF) 
 #define SPSAMPLE_STACKED \
     Stacked { Q_batch_ptr, rows_entry_ptr, rows_indptr, Q_batches }
 
-// sums (src): adds each entry's numerator to its column's. shifts (batches): K; null where every entry counts 1. One thread an entry.
+// sums (src): adds each entry's numerator to its column's. shifts (batches): K; null where every entry counts 1. One thread an
+// entry.
 extern "C" __global__ void add_numerators(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS,
                                           SPSAMPLE_STACKED_PARAMETERS, const int64_t* shifts, int64_t power, uint64_t* sums) {
     const Rows A = SPSAMPLE_ROWS;
@@ -70,8 +71,8 @@ extern "C" __global__ void multiply_entries(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_W
     }
 }
 
-// sums (rows): of each row's products, added up in entry order from 0.0; NaN where that is not finite. One thread a row: the law's order
-// leaves no other way; the products of neighbouring rows lie side by side.
+// sums (rows): of each row's products, added up in entry order from 0.0; NaN where that is not finite. One thread a row: the
+// law's order leaves no other way; the products of neighbouring rows lie side by side.
 extern "C" __global__ void sum_rows(SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* rows_entry_ptr, const int64_t* rows_indptr,
                                     const double* products, double* sums) {
     const Stacked rows = SPSAMPLE_STACKED;
@@ -86,7 +87,8 @@ extern "C" __global__ void sum_rows(SPSAMPLE_SELECTOR_PARAMETERS, const int64_t*
 
 // Each product divided by its row's sum, where that is not 0, and rounded into `values` (total). One thread an entry.
 extern "C" __global__ void divide_entries(SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* rows_entry_ptr, const int64_t* rows_indptr,
-                                          int64_t total, const double* products, const double* sums, Real* values, uint64_t* first_bad) {
+                                          int64_t total, const double* products, const double* sums, Real* values,
+                                          uint64_t* first_bad) {
     const Stacked rows = SPSAMPLE_STACKED;
     for (int64_t x = thread_index(); x < total; x += thread_count()) {
         const double sum = sums[rows.row_of(rows.batch_of(x), x)];
