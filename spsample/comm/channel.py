@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.comm.buffers import contiguous
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
 from spsample.errors import CommunicationError, RankError, on_rank, told_by
@@ -81,7 +82,7 @@ class Channel:
         )
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
-        rows = [np.ascontiguousarray(sent.rows) for sent in sends]
+        rows = [contiguous(sent.rows) for sent in sends]
         expected = self._header(counts)
         received = []
         with self._no_way_back(phase):

@@ -59,6 +59,8 @@ class DeviceFeatures:
     Min et al., "Graph neural network training with data tiering", KDD 2022.
     """
 
+    on_device = True
+
     def __init__(self, x: Any, hot: float | str = "auto", ranking: Any = None, *, dtype: str | None = None) -> None:
         rows = _dense(as_rows(x))
         self.num_rows, self.dim = (int(size) for size in rows.shape)

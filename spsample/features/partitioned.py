@@ -21,7 +21,7 @@ from spsample.store.validation import require_choice, validate_seeds
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["PartitionedFeatures", "even_placement"]
+__all__ = ["PartitionedFeatures", "even_placement", "id_dtype"]
 
 _CHUNK_BYTES = 64 << 20
 
@@ -214,7 +214,7 @@ class PartitionedFeatures:
         offsets = places - np.repeat(self._placement.bounds[:-1], counts)
         here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
         counts[self.grid.row] = 0
-        requests = np.delete(offsets, here).astype(_id_dtype(self.num_rows))
+        requests = np.delete(offsets, here).astype(id_dtype(self.num_rows))
         (asked,) = self._channel.exchange([Sent(requests, counts)], phase=f"{self.phase} requests")
         answer = Sent(self._encoded(asked.rows), asked.counts)
         (received,) = self._channel.exchange([answer], phase=self.phase)
@@ -259,10 +259,10 @@ class PartitionedFeatures:
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
     if partition is None:
         return even_placement(num_rows, num_blocks)
-    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, _id_dtype(num_rows))
+    return from_parts(require_parts(partition, num_rows, num_blocks), num_blocks, id_dtype(num_rows))
 
 
-def _id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
+def id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
     """Of row numbers."""
     return np.dtype(np.int32 if num_rows < 2**31 else np.int64)
 

@@ -121,7 +121,7 @@ def gathered(features: FeatureSource | None, vertices: Any) -> Any:
     """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None
-    is_here = isinstance(vertices, np.ndarray) or isinstance(features, DeviceFeatures)
+    is_here = isinstance(vertices, np.ndarray) or getattr(features, "on_device", False)
     return features.gather(vertices if is_here else backend_for(vertices).on_host(vertices))
 
 
