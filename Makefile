@@ -6,6 +6,7 @@
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu           torch without CUDA, on Linux
 #   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
 #   make bench BENCH_ARGS="sampling --help"                              the options of a measurement
+#   make gpu-test GPU_PYTHON=python3                                     a Python that has all that is needed, not .venv
 #
 # PYTHON and TORCH_INDEX take effect when .venv is created: run `make clean` before changing them.
 
@@ -14,6 +15,7 @@ VENV           ?= .venv
 TORCH_INDEX    ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
+GPU_PYTHON     ?=
 BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
 
 BIN   := $(VENV)/bin
@@ -34,7 +36,7 @@ export OMP_WAIT_POLICY ?= passive
 export NO_MKDOCS_2_WARNING ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs docs-serve sanitize package build clean
+.PHONY: help demo test lint bench docs docs-serve sanitize package build clean cuda-check gpu-test gpu-sanitize gpu-bench
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +67,25 @@ sanitize: $(STAMP)/dev  ## the tests of the compiled core under AddressSanitizer
 
 package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh environment without torch
 	.ci/package $(VENV)
+
+cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90 without spills, by NVRTC and nvcc; no GPU needed
+	$(PY) -m pytest -n $(PYTEST_WORKERS) tests/cuda/test_compiles.py
+	$(PY) bench/gpu/registers.py --arch sm_90 --compiler nvrtc
+
+# On a machine with a GPU. With GPU_PYTHON nothing is installed: that Python has CuPy, and spsample's core built in place.
+GPU := $(if $(GPU_PYTHON),$(GPU_PYTHON),$(PY))
+GPU_NEEDS := $(if $(GPU_PYTHON),,$(STAMP)/gpu)
+SANITIZER := compute-sanitizer --error-exitcode 1 --target-processes application-only
+
+gpu-test: $(GPU_NEEDS)  ## all tests that need a GPU
+	$(GPU) -m pytest -m gpu tests/cuda $(PYTEST_ARGS)
+
+gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a small bulk of every sampler
+	$(SANITIZER) --tool memcheck $(GPU) bench/gpu/small_bulk.py
+	$(SANITIZER) --tool racecheck $(GPU) bench/gpu/small_bulk.py
+
+gpu-bench: $(GPU_NEEDS)  ## every measurement on the GPU, into bench/results/ (bench/gpu/README.md)
+	$(GPU) bench/gpu/run.py all
 
 build: $(STAMP)/core  ## the compiled core, installed in .venv (editable)
 
@@ -97,6 +118,14 @@ $(STAMP)/demo: $(STAMP)/torch pyproject.toml | $(STAMP)/core
 
 $(STAMP)/dev: $(STAMP)/torch pyproject.toml | $(STAMP)/core
 	$(EDITABLE) ".[dev]"
+	@touch $@
+
+$(STAMP)/cuda-check: $(STAMP)/dev
+	$(EDITABLE) ".[cuda-check]"
+	@touch $@
+
+$(STAMP)/gpu: $(STAMP)/dev
+	$(EDITABLE) ".[gpu]"
 	@touch $@
 
 $(STAMP)/docs: $(STAMP)/venv pyproject.toml | $(STAMP)/core

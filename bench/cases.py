@@ -16,9 +16,13 @@ PEERS = {
         Peer("torch", "torch_sparse_mm"),
         Peer("DGL", "dgl_loader", "SPSAMPLE_BENCH_DGL_PYTHON"),
         Peer("PyG", "pyg_loader", "SPSAMPLE_BENCH_PYG_PYTHON"),
+        Peer("spsample cuda", "cuda_bulk"),
+        Peer("cuSPARSE", "cusparse_composition"),
+        Peer("WholeGraph", "wholegraph"),
+        Peer("memory", "cuda_memory"),
     )
 }
-SPSAMPLE, SCIPY, MEMORY, TORCH, DGL, PYG = PEERS
+SPSAMPLE, SCIPY, MEMORY, TORCH, DGL, PYG, CUDA, CUSPARSE, WHOLEGRAPH, CUDA_MEMORY = PEERS
 
 
 @dataclass(frozen=True)

@@ -25,19 +25,21 @@ class Lines:
         return Lines(self.per_row + other.per_row, self.per_layer + other.per_layer)
 
 
-def indptr_lines(rows: NDArray[np.integer], itemsize: int = 8) -> Lines:
+def indptr_lines(rows: NDArray[np.integer], itemsize: int = 8, line_bytes: int = LINE_BYTES) -> Lines:
     """Lines of `indptr` that hold the two ends of the rows; arrays are taken to begin on a line."""
-    first = rows.astype(np.int64) * itemsize // LINE_BYTES
-    last = (rows.astype(np.int64) + 1) * itemsize // LINE_BYTES
+    first = rows.astype(np.int64) * itemsize // line_bytes
+    last = (rows.astype(np.int64) + 1) * itemsize // line_bytes
     crossing = last[last != first]
     return Lines(len(rows) + len(crossing), _num_distinct(np.concatenate([first, crossing])))
 
 
-def indices_lines(row_ends: NDArray[np.integer], positions: NDArray[np.integer], itemsize: int) -> Lines:
+def indices_lines(
+    row_ends: NDArray[np.integer], positions: NDArray[np.integer], itemsize: int, line_bytes: int = LINE_BYTES
+) -> Lines:
     """Lines of `indices` at the drawn positions; row i drew `positions[row_ends[i]:row_ends[i + 1]]`."""
     if not len(positions):
         return Lines()
-    line = positions.astype(np.int64) * itemsize // LINE_BYTES
+    line = positions.astype(np.int64) * itemsize // line_bytes
     row = np.repeat(np.arange(len(row_ends) - 1, dtype=np.int64), np.diff(row_ends))
     return Lines(_num_distinct(row * (int(line.max()) + 1) + line), _num_distinct(line))
 

@@ -168,7 +168,13 @@ def _bars(axes: Any, case: str, sides: list[Result]) -> None:
     for place, side in enumerate(reversed(bars)):
         time = side.seconds_per_batch * 1e3
         spread = [[time - side.fastest * 1e3], [side.slowest * 1e3 - time]]
-        axes.barh(place, time, xerr=spread, color="C0" if side.peer == "spsample" else "C7", error_kw={"linewidth": 1})
+        axes.barh(
+            place,
+            time,
+            xerr=spread,
+            color="C0" if side.peer.startswith("spsample") else "C7",
+            error_kw={"linewidth": 1},
+        )
     for limit, style in zip(filter(_is_limit, sides), cycle(("--", ":"))):
         axes.axvline(limit.seconds_per_batch * 1e3, color="C3", linestyle=style, label=limit.side)
         axes.legend(fontsize="x-small")

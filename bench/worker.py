@@ -5,7 +5,8 @@ Commands, each with its arguments beside "do":
 
 - `open`: `graph` and `seeds` (paths), `threads`;
 - `prepare`: `name`, `task`, `options`: make the task's work ready under a name;
-- `run`: `name`: do it once; answers wall and CPU seconds and the figures that the work returned;
+- `run`: `name`: do it once; answers wall and CPU seconds and the figures that the work returned. A work that returns
+  `seconds` has measured them itself (by events on a GPU), and then they stand for the wall's;
 - `drop`: forget all works.
 
 Nothing here imports more than the standard library and `peers`, so that any interpreter can run it.
@@ -55,8 +56,9 @@ class Worker:
     def _run(self, name: str) -> Message:
         gc.collect()
         work, wall, cpu = self._works[name], time.perf_counter(), time.process_time()
-        figures = work()
-        return {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu, "figures": figures}
+        figures = dict(work())
+        seconds = figures.pop("seconds", time.perf_counter() - wall)
+        return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu, "figures": figures}
 
     def _drop(self) -> Message:
         self._works.clear()

@@ -16,6 +16,7 @@ MARKERS = {
     "slow": "takes more than some ten seconds",
     "realdata": "reads the real graphs of ../shared/data (or of the folder SPSAMPLE_DATA)",
     "sanitize": "also run against the core built with ASan and UBSan; must not need torch",
+    "gpu": "needs a GPU and CuPy; skipped where there is none",
     "statistical": "compares sampled frequencies with an exact law",
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spsample as sp
+from gpu.bytes_moved import bytes_of_minibatch
 from graphs import draw_seeds
 from lines import Lines, indices_lines, indptr_lines
 from peers.memory_use import peak_beyond
@@ -57,6 +58,7 @@ class _Calls:
         self.batches, self._batch_size = self._seeds.shape
         self._sampler = _sampler(options)
         self._edge_ids = options.get("edge_ids", False)
+        self._backend = options.get("backend")
         self._epoch = 0
 
     def __call__(self) -> sp.BulkSample:
@@ -68,6 +70,7 @@ class _Calls:
             batch_size=self._batch_size,
             epoch=self._epoch,
             edge_ids=self._edge_ids,
+            backend=self._backend,
         )
 
 
@@ -127,6 +130,17 @@ def _lines_of(minibatch: sp.MiniBatch, itemsize: int) -> Lines:
         ),
         Lines(),
     )
+
+
+def count_bytes(inputs: Inputs, options: Options) -> Work:
+    """The bytes that must move for these batches on a GPU, by the models of `gpu.bytes_moved`."""
+    sample = _Calls(inputs, {**options, "edge_ids": True})
+
+    def work() -> dict[str, float]:
+        moved = sum(bytes_of_minibatch(minibatch, inputs.indptr, options) for minibatch in sample())
+        return {"batches": sample.batches, "bytes": moved}
+
+    return work
 
 
 def many_calls(inputs: Inputs, options: Options) -> Work:
@@ -224,6 +238,7 @@ TASKS: dict[str, Task] = {
     "bulk": bulk,
     "bulk_to_pyg": bulk_to_pyg,
     "count_lines": count_lines,
+    "count_bytes": count_bytes,
     "many_calls": many_calls,
     "take_rows": take_rows,
     "count_rows": count_rows,

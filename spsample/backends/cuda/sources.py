@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -36,6 +38,15 @@ class Variant(NamedTuple):
         return (f"-DSPSAMPLE_INDEX={index}", f"-DSPSAMPLE_WEIGHTS={weights}")
 
 
+_MENTIONS = {
+    "ids": (INDEX_TYPES, re.compile(r"\bIndex\b|\bSPSAMPLE_(ROWS|SELECTOR)(_PARAMETERS)?\b")),
+    "weights": (WEIGHT_TYPES, re.compile(r"\bWeights\b|\bSPSAMPLE_(ROW_WEIGHTS|WEIGHTS_PARAMETERS)\b")),
+}
+"""For each field of `Variant` what it may be, and what a source that depends on it mentions."""
+
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
+
+
 def kernel_folder() -> Path:
     """Where `cuda/*.cu` and `include/spsample/*.h` are: in the installed package, or beside it in a checkout.
 
@@ -61,6 +72,37 @@ def kernel_folder() -> Path:
 def source_path(source: str) -> Path:
     """The file of a source by its name, as "rows"."""
     return kernel_folder() / "cuda" / f"{source}.cu"
+
+
+def source_names() -> list[str]:
+    """All sources.
+
+    Examples
+    --------
+    >>> "rows" in source_names()
+    True
+    """
+    return sorted(path.stem for path in (kernel_folder() / "cuda").glob("*.cu"))
+
+
+def variants(source: str) -> list[Variant]:
+    """The variants of a source that differ, by what it and its own headers mention.
+
+    Examples
+    --------
+    >>> variants("rows")
+    [Variant(ids='int32', weights='unit'), Variant(ids='int64', weights='unit')]
+    """
+    text = _own_text(source_path(source).name)
+    choices = {name: list(types) for name, (types, mention) in _MENTIONS.items() if mention.search(text)}
+    return [Variant(**dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
+
+
+def _own_text(name: str) -> str:
+    """The text of a file of `cuda/` and of what it includes from there; not of device.h, which mentions everything."""
+    text = (kernel_folder() / "cuda" / name).read_text(encoding="utf-8")
+    headers = [header for header in _INCLUDE.findall(text) if header not in ("device.h", "emulator.h")]
+    return "\n".join([text, *map(_own_text, headers)])
 
 
 def include_options() -> tuple[str, ...]:
@@ -100,20 +142,24 @@ def cache_folder() -> Path:
 
 def compile_source(source: str, options: tuple[str, ...]) -> bytes:
     """The cubin that NVRTC makes of a source; needs no GPU."""
+    return compile_with_log(source, options)[0]
+
+
+def compile_with_log(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """The cubin and what the compiler says: with the option `--ptxas-options=-v` the registers of each kernel."""
     nvrtc = _nvrtc()
     path = source_path(source)
     program = _checked(nvrtc.nvrtcCreateProgram(path.read_bytes(), path.name.encode(), 0, [], []))
     status = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])[0]
+    log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+    _checked(nvrtc.nvrtcGetProgramLog(program, log))
+    said = log.decode(errors="replace").strip("\0\n ")
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise BackendError(
-            f"{path} does not compile ({' '.join(options)}):\n{log.decode(errors='replace').strip(chr(0))}"
-        )
+        raise BackendError(f"{path} does not compile ({' '.join(options)}):\n{said}")
     compiled: bytes = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
     _checked(nvrtc.nvrtcGetCUBIN(program, compiled))
     nvrtc.nvrtcDestroyProgram(program)
-    return compiled
+    return compiled, said
 
 
 def _nvrtc() -> Any:
@@ -151,4 +197,15 @@ def _write(path: Path, content: bytes) -> None:
     os.replace(file.name, path)
 
 
-__all__ = ["Variant", "compile_source", "cubin", "include_options", "kernel_folder", "source_path"]
+__all__ = [
+    "OPTIONS",
+    "Variant",
+    "compile_source",
+    "compile_with_log",
+    "cubin",
+    "include_options",
+    "kernel_folder",
+    "source_names",
+    "source_path",
+    "variants",
+]

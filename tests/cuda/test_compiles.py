@@ -1,0 +1,52 @@
+"""Every CUDA source compiles with NVRTC and with nvcc, in every variant, for the architectures it is meant for.
+
+What the assembler reports is checked: no kernel spills registers, and none but those of COLD has a stack frame, which
+is memory that each thread reads and writes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from ptxas_report import ARCHITECTURES, COMPILERS, KernelReport, compiled, missing, parsed
+
+from spsample.backends.cuda.sources import source_names
+
+COLD: set[str] = set()
+"""Kernels that run once for a batch or less often, and may have a stack frame."""
+
+MOST_REGISTERS = 255
+
+REPORT = """\
+ptxas info    : 41 bytes gmem
+ptxas info    : Compiling entry function 'take_rows' for 'sm_90'
+ptxas info    : Function properties for take_rows
+    8 bytes stack frame, 0 bytes spill stores, 4 bytes spill loads
+ptxas info    : Function properties for helper
+    16 bytes stack frame, 2 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 1024 bytes smem, 16 bytes cmem[0]
+ptxas info    : Compiling entry function 'largest' for 'sm_90'
+ptxas info    : Function properties for largest
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers, used 0 barriers
+"""
+
+
+def test_a_report_is_read() -> None:
+    assert parsed(REPORT) == [KernelReport("take_rows", 32, 24, 2, 4, 1024), KernelReport("largest", 12, 0, 0, 0, 0)]
+    assert parsed(REPORT)[0].spills == 6
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("source", source_names())
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_sources_compile_without_spills(compiler: str, source: str, arch: str) -> None:
+    reason = missing(compiler)
+    if reason is not None:
+        pytest.skip(reason)
+    for variant, kernels in compiled(compiler, source, arch).items():
+        assert kernels, f"{source}: no kernels in the report of {compiler}"
+        for kernel in kernels:
+            where = f"{source}.{kernel.name}, {variant}, {arch}, {compiler}"
+            assert kernel.spills == 0, f"{where}: {kernel.spill_stores} + {kernel.spill_loads} bytes spilled"
+            assert kernel.stack == 0 or kernel.name in COLD, f"{where}: a stack frame of {kernel.stack} bytes"
+            assert kernel.registers <= MOST_REGISTERS, where
