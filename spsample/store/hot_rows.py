@@ -2,8 +2,9 @@
 
 Data Tiering (Min et al., KDD 2022) keeps the features of vertices on the device that are most likely to be sampled;
 this applies the same to topology. A vertex comes into a frontier where it is drawn as an in-neighbour: of a row of d
-entries each is drawn with probability min(s / d, 1). A row that is drawn from costs min(s, d) reads over the bus and
-its d entries take room, so rows are taken by the reads that an entry saves.
+entries each is drawn with probability min(s / d, 1); but however often a batch draws it, its row is drawn from once. A
+row that is drawn from costs min(s, d) reads over the bus and its d entries take room, so rows are taken by the reads
+that an entry saves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ __all__ = ["expected_visits", "hottest_rows", "split_rows"]
 DRAWN_OF_A_ROW = 16
 """s: of a shorter row all entries are read, of a longer one a fanout's worth."""
 
+DRAWS_OF_A_BATCH = 1 << 17
+"""That find the farthest frontier: about 1024 seeds, 15 neighbours of each and 10 of each of those."""
+
 ENTRIES_AT_ONCE = 1 << 24
 
 
@@ -39,7 +43,9 @@ def hottest_rows(graph: Graph, share: float) -> NDArray[np.int64]:
     """
     degrees = np.diff(graph.indptr)
     drawn = np.minimum(degrees, DRAWN_OF_A_ROW) / np.maximum(degrees, 1)
-    saved_per_entry = expected_visits(graph) * drawn
+    visits = expected_visits(graph)
+    in_frontier = -np.expm1(-visits * (DRAWS_OF_A_BATCH / max(float(visits.sum()), 1.0)))  # of a batch, at least once
+    saved_per_entry = in_frontier * drawn
     order = np.argsort(-saved_per_entry, kind="stable")
     fitting = np.cumsum(degrees[order]) <= share * graph.num_edges
     hot: NDArray[np.int64] = np.sort(order[fitting])

@@ -1,0 +1,124 @@
+"""Bulks are planned with the device's memory; what does not fit is refused, or sampled in parts, and says what fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulated_backend import emulated, needs_compiler
+from equality import assert_bulks_same
+
+import spsample as sp
+from spsample.errors import CapacityError, InputError
+from spsample.sampling.device_memory import device_scratch
+from spsample.sampling.memory import BulkCounts
+from spsample.store.hot_rows import hottest_rows
+
+pytestmark = needs_compiler
+__all__ = ["emulated"]
+
+SAMPLER = sp.GraphSAGE([4, 3])
+
+
+@pytest.fixture
+def graph():
+    return sp.load_dataset("rmat:9,6").graph
+
+
+def test_plans_ask_the_device(emulated, graph):
+    gpu = sp.DeviceGraph(graph)
+    emulated._free_bytes = 80 << 20
+    plan = sp.plan_bulk(gpu, np.arange(512), SAMPLER, batch_size=4)
+    assert plan.memory_budget == 40 << 20
+    bulk = sp.bulk_sample(gpu, np.arange(512), SAMPLER, batch_size=4)
+    assert plan.scratch_bytes(128) >= device_scratch(gpu, BulkCounts.of(bulk))
+
+
+def test_a_bulk_size_that_does_not_fit_is_refused_with_the_largest_that_does(emulated, graph):
+    gpu = sp.DeviceGraph(graph)
+    plan = sp.plan_bulk(gpu, np.arange(512), SAMPLER, batch_size=1, memory_budget=emulated.free_bytes())
+    emulated._free_bytes = plan.peak(512) - 1
+    with pytest.raises(CapacityError, match=r"bulk_size: got 512, which takes .* expected at most \d+ within"):
+        sp.BulkLoader(gpu, np.arange(512), SAMPLER, batch_size=1, bulk_size=512, prefetch=0)
+    loader = sp.BulkLoader(
+        gpu, np.arange(512), SAMPLER, batch_size=1, bulk_size="auto", memory_budget=plan.peak(256), prefetch=0
+    )
+    assert 1 <= loader.bulk_size < 512
+
+
+def test_memory_that_runs_out_says_how_many_batches_fit(emulated, graph, monkeypatch):
+    gpu = sp.DeviceGraph(graph)
+
+    def no_memory(shape, dtype):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(emulated, "empty", no_memory)
+        patch.setattr("spsample.sampling.planner.plan_bulk", lambda *args, **kwargs: type("Plan", (), {"bulk_size": 7}))
+        with pytest.raises(CapacityError, match="a bulk that fits in memory: 7 of these batches do"):
+            sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
+
+
+def test_sets_of_columns_are_made_in_groups_where_memory_is_short(emulated, graph):
+    gpu = sp.DeviceGraph(graph)
+    call = {"seeds": np.arange(200), "sampler": sp.GraphSAGE([4, -1]), "batch_size": 16}
+    expected = sp.bulk_sample(graph, **call)
+    assert_bulks_same(expected, sp.bulk_sample(gpu, **call).to_host())
+    few = emulated.launches
+    emulated._free_bytes = 3 * 4 * 512  # three batches' sets in a quarter
+    assert_bulks_same(expected, sp.bulk_sample(gpu, **call).to_host())
+    assert emulated.launches > 2 * few / 3
+
+
+@pytest.mark.parametrize("entries", ["gpu", -0.1, 1.5, None, True])
+def test_bad_entries(emulated, graph, entries):
+    with pytest.raises(InputError, match="entries"):
+        sp.DeviceGraph(graph, entries)
+
+
+def test_what_does_not_fit_on_the_device_is_refused(emulated, graph):
+    emulated._free_bytes = 1 << 10
+    with pytest.raises(CapacityError, match="entries='auto' keeps a part"):
+        sp.DeviceGraph(graph, "device")
+    with pytest.raises(CapacityError, match="hot='auto' takes what fits"):
+        sp.DeviceFeatures(np.zeros((graph.num_nodes, 8), np.float32), 1.0)
+
+
+def test_a_part_of_the_features_needs_a_ranking(emulated):
+    with pytest.raises(InputError, match="expected_visits"):
+        sp.DeviceFeatures(np.zeros((10, 3)), 0.5)
+    with pytest.raises(InputError, match=r"ranking: got shape \(9,\)"):
+        sp.DeviceFeatures(np.zeros((10, 3)), 0.5, np.zeros(9))
+
+
+def test_hot_rows_fit_in_their_share_and_save_more_reads_than_others(graph):
+    share = 0.2
+    hot = hottest_rows(graph, share)
+    degrees = graph.in_degrees()
+    assert 0.9 * share * graph.num_edges < degrees[hot].sum() <= share * graph.num_edges
+    read = np.zeros(graph.num_nodes)
+    bulk = sp.bulk_sample(graph, np.arange(512), sp.GraphSAGE([10, 10, 10]), batch_size=8)
+    for minibatch in bulk:
+        for layer in minibatch.layers[:-1]:
+            read[layer.dst_nodes] += np.minimum(degrees[layer.dst_nodes], 10)
+    chance = np.random.default_rng(0).permutation(graph.num_nodes)
+    other = chance[np.cumsum(degrees[chance]) <= share * graph.num_edges]
+    assert read[hot].sum() > 1.2 * read[other].sum()
+
+
+def test_arrays_of_the_device(emulated, graph):
+    indptr, indices = emulated.to_device(graph.indptr), emulated.to_device(graph.indices)
+    gpu = sp.DeviceGraph.from_arrays(indptr, indices)
+    call = {"seeds": np.arange(100), "sampler": SAMPLER, "batch_size": 16}
+    assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(gpu, **call).to_host())
+    assert gpu.host is gpu.digest is None
+    assert (gpu.num_nodes, gpu.num_edges) == (graph.num_nodes, graph.num_edges)
+    np.testing.assert_array_equal(gpu.in_degrees(), graph.in_degrees())
+    with pytest.raises(sp.errors.DTypeError, match="indptr: got ndarray"):
+        sp.DeviceGraph.from_arrays(graph.indptr, indices)
+    with pytest.raises(InputError, match="backend"):
+        sp.bulk_sample(gpu, [0], SAMPLER, batch_size=1, backend="cpu")
+
+
+def test_without_a_gpu_the_error_says_so(graph):
+    with pytest.raises((sp.errors.BackendError, sp.errors.MissingDependencyError), match=r"GPU|cupy"):
+        sp.bulk_sample(graph, [0], SAMPLER, batch_size=1, backend="cuda")
