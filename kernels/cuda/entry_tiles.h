@@ -5,7 +5,7 @@
 
 namespace spsample {
 
-constexpr int64_t kTileEntries = 512;  // of a warp's tile
+constexpr int64_t kTileEntries = 256;  // of a warp's tile
 
 // The entries of stacked rows, one after the other: row r has entries ends[r] .. ends[r + 1] - 1. One warp walks a tile of them:
 // it finds the tile's first and last row once, so that a lane's search is among a few rows.

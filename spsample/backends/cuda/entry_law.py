@@ -165,7 +165,7 @@ class EntryDraws(Drawing):
         words = -(-entries // 32)
         masks, counts = self.device.empty(words, np.uint32), self.device.empty(words, np.uint32)
         arguments = (*self.matrix(A), *self.selector(Q), ends, *sets, masks, counts)
-        self.run(MARK_LEFT, -(-words // 16), *arguments, variant=index_variant(A.indices))
+        self.run(MARK_LEFT, -(-words // 8), *arguments, variant=index_variant(A.indices))
         ranks = self.device.empty(words, np.uint64)
         self.device.cumsum(counts, ranks)
         return _Left(ends, masks, ranks)
