@@ -41,6 +41,17 @@ __device__ inline Window window_of(const int64_t* pointers, int64_t count, int64
     return {pointers, part, warp_part_of(pointers + part, count - part, last) + 1};
 }
 
+// Calls body(part, item) for every item pointers[0] .. pointers[count] - 1, one warp for each chunk of them. All threads call it.
+template <class Body>
+__device__ inline void for_each_item(const int64_t* pointers, int64_t count, Body body) {
+    const int64_t end = count > 0 ? pointers[count] : 0;
+    for (int64_t first = (count > 0 ? pointers[0] : 0) + warp_index() * kChunk; first < end; first += warp_count() * kChunk) {
+        const int64_t last = (first + kChunk < end ? first + kChunk : end) - 1;
+        const Window window = window_of(pointers, count, first, last);
+        for (int64_t item = first + lane_index(); item <= last; item += kWarp) body(window.part_of(item), item);
+    }
+}
+
 // Sum over the lanes below this one.
 __device__ inline uint32_t sum_below(uint32_t count) {
     uint32_t sum = count;

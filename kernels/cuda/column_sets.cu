@@ -1,22 +1,19 @@
 // Filling, ranking and reading sets of columns (column_sets.h).
+#include "chunks.h"
 #include "column_sets.h"
 
 using namespace spsample;
 
-// Marks the vertices of each batch as known; pointers (batches + 1) say where a batch's begin. O(count).
+// Marks the vertices of each batch as known; pointers (batches + 1) say where a batch's begin. One warp a chunk of them.
 extern "C" __global__ void mark_known(SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, const Index* vertices) {
     const ColumnSets sets = SPSAMPLE_SETS;
-    for (int64_t i = pointers[0] + thread_index(); i < pointers[batches]; i += thread_count()) {
-        sets.mark_known(part_of(pointers, batches, i), vertices[i]);
-    }
+    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { sets.mark_known(batch, vertices[i]); });
 }
 
-// Marks the columns of each batch as found. O(count).
+// Marks the columns of each batch as found. One warp a chunk of them.
 extern "C" __global__ void mark_found(SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, const Index* columns) {
     const ColumnSets sets = SPSAMPLE_SETS;
-    for (int64_t i = pointers[0] + thread_index(); i < pointers[batches]; i += thread_count()) {
-        sets.mark_found(part_of(pointers, batches, i), columns[i]);
-    }
+    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { sets.mark_found(batch, columns[i]); });
 }
 
 // Known and new columns of each chunk of 32 slots: known_counts and new_counts (batches * slots / 32). One warp a chunk.
@@ -42,15 +39,6 @@ extern "C" __global__ void count_batches(
     }
 }
 
-__device__ inline uint32_t before_in_warp(uint32_t count) {
-    uint32_t sum = count;
-    for (int step = 1; step < kWarp; step *= 2) {
-        const uint32_t below = __shfl_up_sync(kAllLanes, sum, step);
-        if (lane_index() >= step) sum += below;
-    }
-    return sum - count;
-}
-
 // The ranks of every slot, from the inclusive sums of the chunks' counts. One warp a chunk.
 extern "C" __global__ void rank_slots(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, const int64_t* known_ends, const int64_t* new_ends) {
     const ColumnSets sets = SPSAMPLE_SETS;
@@ -58,8 +46,8 @@ extern "C" __global__ void rank_slots(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, 
     for (int64_t chunk = warp_index(); chunk < chunks; chunk += warp_count()) {
         const int64_t first = chunk / chunks_per_batch * chunks_per_batch;  // of the batch
         ColumnSlot* slot = sets.table + chunk * kSlotsPerChunk + lane_index();
-        const uint32_t known = before_in_warp(__popc(slot->known));
-        const uint32_t found = before_in_warp(__popc(slot->found & ~slot->known));
+        const uint32_t known = sum_below(__popc(slot->known));
+        const uint32_t found = sum_below(__popc(slot->found & ~slot->known));
         const int64_t known_before = chunk > first ? known_ends[chunk - 1] - (first > 0 ? known_ends[first - 1] : 0) : 0;
         const int64_t new_before = chunk > first ? new_ends[chunk - 1] - (first > 0 ? new_ends[first - 1] : 0) : 0;
         slot->known_rank = static_cast<uint32_t>(known_before) + known;
@@ -72,12 +60,12 @@ extern "C" __global__ void rank_slots(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, 
 extern "C" __global__ void place_known(SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, const Index* vertices,
                                        uint32_t* places, const int64_t* src_ptr, Index* src) {
     const ColumnSets sets = SPSAMPLE_SETS;
-    for (int64_t i = pointers[0] + thread_index(); i < pointers[batches]; i += thread_count()) {
-        const int64_t batch = part_of(pointers, batches, i), place = i - pointers[batch], column = vertices[i];
+    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) {
+        const int64_t place = i - pointers[batch], column = vertices[i];
         const int64_t rank = ColumnSets::known_rank(sets.load(batch, column), column);
         places[sets.known_ptr[batch] + rank] = static_cast<uint32_t>(place);
         if (src) src[src_ptr[batch] + place] = static_cast<Index>(column);
-    }
+    });
 }
 
 // Writes the new columns of each batch behind its known ones, ascending. One warp a chunk.
@@ -98,7 +86,5 @@ extern "C" __global__ void place_new(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, c
 extern "C" __global__ void number_columns(
     SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, const Index* columns, Index* local) {
     const ColumnSets sets = SPSAMPLE_SETS;
-    for (int64_t i = pointers[0] + thread_index(); i < pointers[batches]; i += thread_count()) {
-        local[i] = static_cast<Index>(sets.place(part_of(pointers, batches, i), columns[i]));
-    }
+    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { local[i] = static_cast<Index>(sets.place(batch, columns[i])); });
 }

@@ -78,7 +78,10 @@ struct Drawn {
             if (number < size) outcomes[number] = outcome;
         }
         __syncthreads();
-        if (counts && has_one) atomic_add(counts + table.numbers[slot], int64_t(1));
+        if (counts) {
+            if (has_one) atomic_add(counts + table.numbers[slot], int64_t(1));
+            __syncthreads();
+        }
         count += total;
     }
 

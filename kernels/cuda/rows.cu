@@ -1,5 +1,5 @@
 // The uniform row law and whole rows (docs/law.md, section 3).
-#include "device.h"
+#include "chunks.h"
 #include "spsample/row_law.h"
 
 using namespace spsample;
@@ -140,14 +140,14 @@ extern "C" __global__ void sample_uniform_wide(SPSAMPLE_ROWS_PARAMETERS, SPSAMPL
     }
 }
 
-// Whole rows: one thread an entry. ends (rows + 1) as of stack_pointers; total = ends[rows].
-extern "C" __global__ void take_rows(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* ends, int64_t total,
-                                     Index* columns, int64_t* positions) {
+// Whole rows: one warp a chunk of entries. ends (rows + 1) as of stack_pointers.
+extern "C" __global__ void take_rows(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* ends, Index* columns,
+                                     int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
-    for (int64_t out = thread_index(); out < total; out += thread_count()) {
-        const int64_t r = part_of(ends, Q.num_rows, out), row = Q.vertices[r], entry = out - ends[r];
+    for_each_item(ends, Q.num_rows, [&](int64_t r, int64_t out) {
+        const int64_t row = Q.vertices[r], entry = out - ends[r];
         columns[out] = A.columns(row)[entry];
         if (positions) positions[out] = A.begin(row) + entry;
-    }
+    });
 }

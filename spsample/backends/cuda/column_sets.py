@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls
+from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
 from spsample.backends.cuda.device import Device, DeviceArray, Kernel
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
 
-MARK_KNOWN = Kernel("column_sets", "mark_known")
-MARK_FOUND = Kernel("column_sets", "mark_found")
+MARK_KNOWN = chunk_kernel("column_sets", "mark_known")
+MARK_FOUND = chunk_kernel("column_sets", "mark_found")
 COUNT_CHUNKS = Kernel("column_sets", "count_chunks", lanes=32)
 COUNT_BATCHES = Kernel("column_sets", "count_batches")
 RANK_SLOTS = Kernel("column_sets", "rank_slots", lanes=32)
-PLACE_KNOWN = Kernel("column_sets", "place_known")
+PLACE_KNOWN = chunk_kernel("column_sets", "place_known")
 PLACE_NEW = Kernel("column_sets", "place_new", lanes=32)
-NUMBER = Kernel("column_sets", "number_columns")
+NUMBER = chunk_kernel("column_sets", "number_columns")
 
 CHUNK_COLUMNS = 1024
 SLOT_BYTES = 16
@@ -88,12 +89,12 @@ class ColumnSets(Calls):
     def mark_known(self, vertices: DeviceArray) -> None:
         """Those of the group, of the stacked vertices of all batches."""
         arguments = (*self.parameters, self._known, self.num_batches, vertices)
-        self.run(MARK_KNOWN, self._num_known, *arguments, variant=self._variant)
+        self.run(MARK_KNOWN, chunks_of(self._num_known), *arguments, variant=self._variant)
 
     def mark_found(self, pointers: DeviceArray, columns: DeviceArray, count: int) -> None:
         """`pointers` (batches + 1): where the columns of each batch of the group begin; `count` of them in all."""
         arguments = (*self.parameters, pointers, self.num_batches, columns)
-        self.run(MARK_FOUND, count, *arguments, variant=self._variant)
+        self.run(MARK_FOUND, chunks_of(count), *arguments, variant=self._variant)
 
     def rank(self) -> DeviceArray:
         """Number the columns. Returns pointers (batches + 1) to the vertices of each batch, from 0."""
@@ -111,7 +112,7 @@ class ColumnSets(Calls):
     def place_known(self, vertices: DeviceArray, src_ptr: DeviceArray | None, src: DeviceArray | None) -> None:
         """Let known vertices be found; write them to the front of their batch's part of `src` too, if it is given."""
         arguments = (*self.parameters, self._known, self.num_batches, vertices, self._places, src_ptr, src)
-        self.run(PLACE_KNOWN, self._num_known, *arguments, variant=self._variant)
+        self.run(PLACE_KNOWN, chunks_of(self._num_known), *arguments, variant=self._variant)
 
     def place_new(self, src_ptr: DeviceArray, src: DeviceArray) -> None:
         """Write the new columns behind the known ones, ascending."""
@@ -120,4 +121,4 @@ class ColumnSets(Calls):
     def number(self, pointers: DeviceArray, columns: DeviceArray, local: DeviceArray, count: int) -> None:
         """The place of every column among its batch's vertices."""
         arguments = (*self.parameters, pointers, self.num_batches, columns, local)
-        self.run(NUMBER, count, *arguments, variant=self._variant)
+        self.run(NUMBER, chunks_of(count), *arguments, variant=self._variant)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls, StackedPointers, index_variant, num_columns
+from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
 from spsample.backends.cuda.compaction import Compactions
 from spsample.backends.cuda.device import DeviceArray, Kernel
 from spsample.backends.protocol import Compaction, Draw, Matrix, StackedRows, StackedSelector
 
 LENGTHS = Kernel("rows", "row_lengths")
-TAKE = Kernel("rows", "take_rows")
+TAKE = chunk_kernel("rows", "take_rows")
 WIDE = Kernel("rows", "sample_uniform_wide", lanes=32)
 WARP = 32
 SCRATCH_BYTES = 256 << 20
@@ -39,8 +40,8 @@ class UniformRows(Calls):
         """Whole rows, all entries, in A's order (fanout -1)."""
         pointers = self._pointers(A, Q, -1, False)
         columns, where = self._room(A, pointers, positions)
-        arguments = (*self.matrix(A), *self.selector(Q), pointers.ends, pointers.total, columns, where)
-        self.run(TAKE, pointers.total, *arguments, variant=index_variant(A.indices))
+        arguments = (*self.matrix(A), *self.selector(Q), pointers.ends, columns, where)
+        self.run(TAKE, chunks_of(pointers.total), *arguments, variant=index_variant(A.indices))
         return StackedRows(Q.batch_ptr, pointers.entry_ptr, pointers.indptr, columns, where)
 
     def take_rows_numbered(
