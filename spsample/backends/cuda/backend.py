@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from spsample.backends.cuda.compaction import Compactions
 from spsample.backends.cuda.rows import UniformRows
+from spsample.backends.cuda.weighted_rows import WeightedRows
 
 
-class CudaKernels(UniformRows, Compactions):
+class CudaKernels(UniformRows, WeightedRows, Compactions):
     """All parts, on one device."""
 
     name = "cuda"
