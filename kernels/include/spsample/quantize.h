@@ -164,6 +164,16 @@ SPSAMPLE_HD inline bool scaled_is_integer(Real w, int64_t shift) {
     return (x.significand & ((uint64_t(1) << (53 - integer_bits)) - 1)) == 0;
 }
 
+// The row rule's narrow K, of a row with positive entries; the wide one is kWideGain more.
+SPSAMPLE_HD inline int64_t narrow_shift(const ExponentRange& range) {
+    return 32 - int64_t(range.largest) - ceil_log2(static_cast<uint64_t>(range.positive));
+}
+constexpr int64_t kWideGain = 30;
+
+// Whether the exponents alone say that every numerator of a row is at least 2^11 under K = shift:
+// 2^shift w >= 2^(smallest - 1 + shift).
+SPSAMPLE_HD inline bool is_precise(const ExponentRange& range, int64_t shift) { return range.smallest + shift >= 12; }
+
 // The row rule's exponent K, for the whole row (section 2): narrow where every numerator is then at least 2^11
 // or exact, else wide. 0 for a row without positive entries, which has T = 0. range: that of the row's exponents.
 template <class Real>
@@ -171,14 +181,13 @@ SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count, const E
     if (range.positive == 0) {
         return 0;
     }
-    const int64_t base = -int64_t(range.largest) - ceil_log2(static_cast<uint64_t>(range.positive));
-    const int64_t narrow = 32 + base;
-    if (range.smallest + narrow >= 12) {  // 2^narrow w >= 2^(smallest - 1 + narrow) >= 2^11
+    const int64_t narrow = narrow_shift(range);
+    if (is_precise(range, narrow)) {
         return narrow;
     }
     for (int64_t j = 0; j < count; ++j) {
         if (is_positive(weights[j]) && !scaled_is_integer(weights[j], narrow)) {
-            return 62 + base;
+            return narrow + kWideGain;
         }
     }
     return narrow;

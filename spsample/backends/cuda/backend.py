@@ -21,10 +21,12 @@ from spsample.backends.cuda.rows import UniformRows
 from spsample.backends.cuda.source_weights import SourceWeights
 from spsample.backends.cuda.totals import Totals
 from spsample.backends.cuda.values import Values
+from spsample.backends.cuda.weighted_rows import WeightedRows
 
 
 class CudaKernels(
     UniformRows,
+    WeightedRows,
     Compactions,
     ColumnDraws,
     EntryDraws,

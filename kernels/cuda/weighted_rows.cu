@@ -1,0 +1,568 @@
+// The row law, weighted (docs/law.md, section 3): for float and double weights only.
+//
+// Two passes over the selected rows, each of two kernels: one warp a row, and a block for each row of more than kLongRow entries,
+// which the first kernel puts in a list. The first pass finds how many entries each row gives and its exponent K; where the row's
+// rule is known from an earlier call it reads no weights. The second pass sums up the row's numerators and draws 32 times at
+// once; numerators are computed from the weights as they are read and never written out. A row of up to 256 entries is read from
+// memory once.
+#ifndef SPSAMPLE_WEIGHTS
+#define SPSAMPLE_WEIGHTS ArrayWeights<float>
+#endif
+#include "row_sections.h"
+#include "spsample/quantize.h"
+#include "spsample/row_law.h"
+
+using namespace spsample;
+
+namespace {
+
+constexpr int kWarpsPerBlock = 8;       // of the kernels of one warp a row
+constexpr int kWarpsPerLongRow = 16;    // a block a row
+constexpr int64_t kMostFew = 32;        // sizes up to this one need no memory for the chosen
+using WarpTeam = Team<1>;
+using BlockTeam = Team<kWarpsPerLongRow>;
+
+template <class Kind>
+struct WeightType;
+template <class Real>
+struct WeightType<ArrayWeights<Real>> {
+    using type = Real;
+};
+using Real = WeightType<SPSAMPLE_WEIGHTS>::type;
+
+// --- what is known of a row -----------------------------------------------------------------------------------------------
+
+// Kept from call to call for each row of A: one of these, or 2 K, and 1 more where the row has a weight of 0.
+constexpr int kUnknownRule = -32768;  // as spsample.backends.protocol.UNKNOWN_RULE
+constexpr int kNoPositive = -32767;
+
+// What the first pass tells the second of each selected row: one of these, or K, by which to draw.
+constexpr int kNothing = -32768;  // no entries
+constexpr int kWhole = -32767;    // all entries of positive weight
+
+// A weight above 0 as bits, which order as weights do; else 0.
+__device__ inline uint32_t positive_bits(float w) { return is_positive(w) ? float_bits(w) : 0; }
+__device__ inline uint64_t positive_bits(double w) { return is_positive(w) ? double_bits(w) : 0; }
+__device__ inline int32_t exponent_of(uint32_t bits) { return decompose_bits(bits, 23, 126).exponent; }
+__device__ inline int32_t exponent_of(uint64_t bits) { return decompose_bits(bits, 52, 1022).exponent; }
+using Bits = decltype(positive_bits(Real()));
+
+// The rule of a row, and how many positive entries it has. Reads the row once, or twice where its exponents do not tell.
+template <class Team>
+__device__ int find_rule(const Team& team, const Real* weights, int64_t degree, int64_t* positive) {
+    Bits largest = 0, smallest_less_one = ~Bits(0);
+    uint64_t count = 0;
+#pragma unroll 4
+    for (int64_t entry = team.thread(); entry < degree; entry += Team::kThreads) {
+        const Bits bits = positive_bits(weights[entry]);
+        largest = bits > largest ? bits : largest;
+        smallest_less_one = bits - 1 < smallest_less_one ? bits - 1 : smallest_less_one;
+        count += bits > 0 ? 1 : 0;
+    }
+    *positive = static_cast<int64_t>(team.reduce(count, Sum()));
+    largest = static_cast<Bits>(team.reduce(largest, Largest()));
+    smallest_less_one = static_cast<Bits>(team.reduce(smallest_less_one, Smallest()));
+    if (*positive == 0) return kNoPositive;
+    const ExponentRange range = {exponent_of(largest), exponent_of(static_cast<Bits>(smallest_less_one + 1)), *positive};
+    const int64_t narrow = narrow_shift(range);
+    bool is_narrow = is_precise(range, narrow);
+    if (!is_narrow) {
+        bool is_rounded = false;
+        for (int64_t entry = team.thread(); entry < degree && !is_rounded; entry += Team::kThreads) {
+            is_rounded = is_positive(weights[entry]) && !scaled_is_integer(weights[entry], narrow);
+        }
+        is_narrow = team.reduce(is_rounded ? 1 : 0, Sum()) == 0;
+    }
+    const int64_t shift = is_narrow ? narrow : narrow + kWideGain;
+    return static_cast<int>(2 * shift + (*positive < degree ? 1 : 0));
+}
+
+// Number of positive entries, or some number above `enough`.
+template <class Team>
+__device__ int64_t count_positive(const Team& team, const Real* weights, int64_t degree, int64_t enough) {
+    constexpr int64_t kAtOnce = 4 * Team::kThreads;
+    int64_t positive = 0;
+    for (int64_t base = 0; base < degree && positive <= enough; base += kAtOnce) {
+        const int64_t stop = base + kAtOnce < degree ? base + kAtOnce : degree;
+        uint64_t mine = 0;
+        for (int64_t entry = base + team.thread(); entry < stop; entry += Team::kThreads) {
+            mine += is_positive(weights[entry]) ? 1 : 0;
+        }
+        positive += static_cast<int64_t>(team.reduce(mine, Sum()));
+    }
+    return positive;
+}
+
+// What the first pass finds of selected rows and where it writes it. rules may be null.
+struct RowPlans {
+    int64_t size;
+    bool replace;
+    int16_t* rules;
+    int64_t* lengths;
+    int16_t* plans;
+
+    __device__ int rule(int64_t row, int64_t degree) const {
+        if (degree == 0) return kNoPositive;
+        return rules ? rules[row] : kUnknownRule;
+    }
+
+    // Whether weights are to be read for a row: its rule is not known, or its weights of 0 are not counted.
+    __device__ bool must_read(int rule) const {
+        if (rule == kUnknownRule) return true;
+        return rule != kNoPositive && !replace && (rule & 1) != 0;
+    }
+
+    // Reads the weights of a row. Returns its number of positive entries, as far as it matters.
+    template <class Team>
+    __device__ int64_t read(const Team& team, const Real* weights, int64_t row, int64_t degree, int* rule) const {
+        if (*rule != kUnknownRule) return count_positive(team, weights, degree, size);
+        int64_t positive = 0;
+        *rule = find_rule(team, weights, degree, &positive);
+        if (rules && team.thread() == 0) rules[row] = static_cast<int16_t>(*rule);
+        return positive;
+    }
+
+    __device__ void write(int64_t r, int rule, int64_t positive) const {
+        const int64_t length = rule == kNoPositive ? 0 : drawn_count(positive, size, replace);
+        lengths[r] = length;
+        const int shift = rule >> 1;
+        plans[r] = static_cast<int16_t>(length == 0 ? kNothing : !replace && positive <= size ? kWhole : shift);
+    }
+};
+
+// The stacked rows that are for blocks, in any order. count: 0 at first; rows: room for all stacked rows.
+struct LongRows {
+    uint64_t* count;
+    int64_t* rows;
+
+    __device__ void add(int64_t r) const { rows[atomic_add(count, uint64_t(1))] = r; }
+};
+
+}  // namespace
+
+#define PLAN_PARAMETERS int64_t size, int64_t replace, int16_t *rules, int64_t *lengths, int16_t *plans
+#define PLANS \
+    RowPlans { size, replace != 0, rules, lengths, plans }
+
+// lengths and plans (Q_rows): how many entries each selected row gives, and how. rules (rows of A) may be null; long_count and
+// long_rows as in LongRows. A lane looks at a row's rule, a warp at its weights; a warp has rows_per_warp (1 to 32) rows at a
+// time. O(rows), and O(entries) of the rows whose weights are read.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    plan_weighted(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, PLAN_PARAMETERS,
+                  int64_t rows_per_warp, uint64_t* long_count, int64_t* long_rows) {
+    const Rows A = SPSAMPLE_ROWS;
+    const Weights weights = SPSAMPLE_ROW_WEIGHTS;
+    const Selector Q = SPSAMPLE_SELECTOR;
+    const RowPlans found = PLANS;
+    const WarpTeam team = {nullptr};
+    for (int64_t base = warp_index() * rows_per_warp; base < Q.num_rows; base += warp_count() * rows_per_warp) {
+        const int64_t r = base + lane_index();
+        const bool has_row = lane_index() < rows_per_warp && r < Q.num_rows;
+        const int64_t row = has_row ? static_cast<int64_t>(Q.vertices[r]) : 0;
+        const int64_t degree = has_row ? A.degree(row) : 0;
+        const int rule = has_row ? found.rule(row, degree) : kNoPositive;
+        bool reads = has_row && found.must_read(rule);
+        if (has_row && !reads) found.write(r, rule, degree);
+        if (reads && degree > kLongRow) {
+            LongRows{long_count, long_rows}.add(r);
+            reads = false;
+        }
+        for (unsigned rest = __ballot_sync(kAllLanes, reads); rest != 0; rest &= rest - 1) {
+            const int from = __ffs(rest) - 1;
+            const int64_t its_row = __shfl_sync(kAllLanes, row, from), its_degree = __shfl_sync(kAllLanes, degree, from);
+            int its_rule = __shfl_sync(kAllLanes, rule, from);
+            const int64_t positive = found.read(team, weights.row(A, its_row), its_row, its_degree, &its_rule);
+            if (lane_index() == from) found.write(r, its_rule, positive);
+        }
+    }
+}
+
+// The same for the long rows: a block each.
+extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1)
+    plan_weighted_long(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, PLAN_PARAMETERS,
+                       const uint64_t* long_count, const int64_t* long_rows) {
+    __shared__ uint64_t exchange[kWarpsPerLongRow];
+    const Rows A = SPSAMPLE_ROWS;
+    const Weights weights = SPSAMPLE_ROW_WEIGHTS;
+    const Selector Q = SPSAMPLE_SELECTOR;
+    const RowPlans found = PLANS;
+    const BlockTeam team = {exchange};
+    const int64_t count = static_cast<int64_t>(*long_count);
+    for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+        const int64_t r = long_rows[i], row = Q.vertices[r], degree = A.degree(row);
+        int rule = found.rule(row, degree);
+        team.sync();  // all have read the rule before one writes it
+        const int64_t positive = found.must_read(rule) ? found.read(team, weights.row(A, row), row, degree, &rule) : degree;
+        if (team.thread() == 0) found.write(r, rule, positive);
+    }
+}
+
+namespace {
+
+// --- drawing ----------------------------------------------------------------------------------------------------------------
+
+// x rounded to an integer, half to even. 0 <= x < 2^63.
+__device__ inline uint64_t rounded(double x) {
+#if defined(__CUDA_ARCH__)
+    return __double2ull_rn(x);
+#else
+    return static_cast<uint64_t>(__builtin_rint(x));
+#endif
+}
+
+__device__ inline double power_of_two(int64_t exponent) { return double_from_bits(static_cast<uint64_t>(exponent + 1023) << 52); }
+
+// quantize(w, K, 1) by multiplication: w 2^K is exact, or far below 1 and then 1. 2^K itself may be no double where weights are.
+class Quantizer {
+public:
+    __device__ explicit Quantizer(int64_t shift) {
+        const int64_t first = shift < -1000 ? -1000 : shift > 1000 ? 1000 : shift;
+        scale_ = power_of_two(first);
+        rest_ = power_of_two(shift - first);
+    }
+    __device__ uint64_t operator()(float w) const { return numerator(w, static_cast<double>(w) * scale_); }
+    __device__ uint64_t operator()(double w) const { return numerator(w, w * scale_ * rest_); }
+
+private:
+    template <class T>
+    __device__ uint64_t numerator(T w, double scaled) const {
+        if (!is_positive(w)) return 0;
+        const uint64_t n = rounded(scaled);
+        return n > 0 ? n : 1;
+    }
+
+    double scale_, rest_;
+};
+
+// The entries chosen so far of a row, for sizes up to kMostFew: in shared memory of the team. bits tell most others apart at
+// once.
+struct FewChosen {
+    using Number = int32_t;  // of draws and entries chosen
+    int64_t* entries;  // kMostFew elements
+    uint32_t* bits;    // 2 elements
+
+    template <class Team>
+    __device__ void clear(const Team& team) const {
+        if (team.thread() < 2) bits[team.thread()] = 0;
+        team.sync();
+    }
+    __device__ bool contains(int64_t entry, Number count) const {
+        if (((bits[(entry >> 5) & 1] >> (entry & 31)) & 1) == 0) return false;
+        for (Number number = 0; number < count; ++number) {
+            if (entries[number] == entry) return true;
+        }
+        return false;
+    }
+    template <class Team>
+    __device__ void end_round(const Team&) const {}
+    // Whether it is among the first `count`.
+    __device__ bool is_taken_out(int64_t entry, Number count) const { return contains(entry, count); }
+    __device__ void add(Number number, int64_t entry) const {
+        entries[number] = entry;
+        atomicOr(&bits[(entry >> 5) & 1], 1u << (entry & 31));
+    }
+};
+
+// The same for any size: a hash table of `capacity` slots, a power of two, at least twice as many as entries; empty where -1. An
+// entry bears a mark until the round in which it was chosen is over: it is taken out only then.
+struct ManyChosen {
+    using Number = int64_t;
+    static constexpr int64_t kThisRound = int64_t(1) << 62;
+    int64_t* keys;
+    int64_t capacity;
+
+    template <class Team>
+    __device__ void clear(const Team& team) const {
+        for (int64_t slot = team.thread(); slot < capacity; slot += Team::kThreads) keys[slot] = -1;
+        team.sync();
+    }
+    template <class Team>
+    __device__ void end_round(const Team& team) const {
+        for (int64_t slot = team.thread(); slot < capacity; slot += Team::kThreads) {
+            const int64_t key = load(slot);
+            if (key != -1) keys[slot] = key & ~kThisRound;
+        }
+        team.sync();
+    }
+    __device__ bool contains(int64_t entry, int64_t) const { return find(entry) != -1; }
+    __device__ bool is_taken_out(int64_t entry, int64_t) const { return find(entry) == entry; }
+    __device__ void add(int64_t, int64_t entry) const {
+        for (int64_t slot = home(entry);; slot = next(slot)) {
+            const uint64_t key = static_cast<uint64_t>(entry | kThisRound);
+            if (atomic_cas(reinterpret_cast<uint64_t*>(keys + slot), ~uint64_t(0), key) == ~uint64_t(0)) return;
+        }
+    }
+
+private:
+    __device__ int64_t load(int64_t slot) const { return *reinterpret_cast<volatile int64_t*>(keys + slot); }
+    __device__ int64_t next(int64_t slot) const { return (slot + 1) & (capacity - 1); }
+    __device__ int64_t home(int64_t entry) const {
+        const uint64_t product = static_cast<uint64_t>(entry) * uint64_t(0x9E3779B97F4A7C15);
+        return static_cast<int64_t>((product >> 24) & static_cast<uint64_t>(capacity - 1));
+    }
+    // The entry as it stands in the table, or -1.
+    __device__ int64_t find(int64_t entry) const {
+        for (int64_t slot = home(entry);; slot = next(slot)) {
+            const int64_t key = load(slot);
+            if (key == -1 || (key & ~kThisRound) == entry) return key;
+        }
+    }
+};
+
+// Numerators of a row; 0 those of the entries that were taken out, which are the first `without` chosen ones.
+template <class Chosen>
+struct RowNumerators {
+    const Real* weights;
+    Quantizer quantizer;
+    Chosen chosen;
+    typename Chosen::Number without;
+
+    __device__ uint64_t operator()(int64_t entry) const {
+        if (without > 0 && chosen.is_taken_out(entry, without)) return 0;
+        return quantizer(weights[entry]);
+    }
+};
+
+// 1 for each entry of positive weight.
+struct PositiveEntries {
+    const Real* weights;
+    __device__ uint64_t operator()(int64_t entry) const { return is_positive(weights[entry]) ? 1 : 0; }
+};
+
+// A row to give entries of, in shared memory: it would take many registers.
+struct RowRecord {
+    const Index* columns;
+    const Real* weights;
+    int64_t begin, degree;  // in A
+    int64_t vertex, batch_id;
+    int64_t out, length;  // where its entries go in the result, and how many it gives
+    int plan;
+};
+
+// Where results go: ends (Q_rows + 1), and plans of the first pass. positions and weights may be null.
+struct Results {
+    const int64_t* ends;
+    const int16_t* plans;
+    Index* columns;
+    int64_t* positions;
+    Real* weights;
+
+    __device__ void write(const RowRecord& row, int64_t number, int64_t entry) const {
+        const int64_t out = row.out + number;
+        columns[out] = row.columns[entry];
+        if (positions) positions[out] = row.begin + entry;
+        if (weights) weights[out] = row.weights[entry];
+    }
+};
+
+// All entries of positive weight, in A's order.
+template <class Team>
+__device__ void take_positive(const Team& team, RowSections<Team>& sections, const Results& results, const RowRecord& row) {
+    if (row.length == row.degree) {
+        for (int64_t entry = team.thread(); entry < row.degree; entry += Team::kThreads) results.write(row, entry, entry);
+        return;
+    }
+    const PositiveEntries positive = {row.weights};
+    if (sections.count() > 1) sections.fill(positive);
+    for (int section = team.warp(); section < sections.count(); section += Team::kWarps) {
+        int64_t number = static_cast<int64_t>(sections.before(section));
+        for (int64_t base = sections.first(section); base < sections.last(section); base += kWarp) {
+            const int64_t entry = base + lane_index();
+            const bool takes = entry < sections.last(section) && positive(entry) != 0;
+            const unsigned taken = __ballot_sync(kAllLanes, takes);
+            if (takes) results.write(row, number + __popc(taken & lanes_below()), entry);
+            number += __popc(taken);
+        }
+    }
+}
+
+// Writes the outcomes of a warp's draws that are new, and adds them to the chosen, `count` of which there are, at most
+// row.length. Returns how many there are then.
+template <class Chosen, class Number = typename Chosen::Number>
+__device__ Number add_new(
+    const Chosen& chosen, const Results& results, const RowRecord& row, Number count, int64_t entry, bool draws) {
+    const int64_t outcome = draws ? entry : -1 - static_cast<int64_t>(lane_index());
+    const unsigned same = __match_any_sync(kAllLanes, static_cast<unsigned long long>(outcome));
+    const bool is_new = draws && (same & lanes_below()) == 0 && !chosen.contains(entry, count);
+    const unsigned all_new = __ballot_sync(kAllLanes, is_new);
+    const Number length = static_cast<Number>(row.length), number = count + __popc(all_new & lanes_below());
+    if (is_new && number < length) {
+        chosen.add(number, entry);
+        results.write(row, number, entry);
+    }
+    __syncwarp();
+    const Number then = count + __popc(all_new);
+    return then < length ? then : length;
+}
+
+// One draw of a row; the integer is below t. No state is kept: what a stream holds ready costs more registers than it saves time.
+__device__ inline uint64_t drawn(const DrawRule& rule, const RowRecord& row, uint64_t initial_total, int64_t draw, uint64_t t) {
+    DrawStream draws(rule.key, row.vertex, rule.hop, row.batch_id, initial_total);
+    return draws.below(draw, t);
+}
+
+// row.length entries of a row, repeats kept.
+template <class Team, class Numerators>
+__device__ void draw_repeated(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
+                              const RowRecord& row, const Numerators& numerators) {
+    const uint64_t total = sections.fill(numerators);
+    for (int64_t first = 0; first < row.length; first += kWarp) {
+        const int64_t draw = first + lane_index();
+        const bool in_range = draw < row.length;
+        const int64_t entry = sections.position_of(in_range ? drawn(rule, row, total, draw, total) : 0, in_range, numerators);
+        if (in_range && team.warp() == 0) results.write(row, draw, entry);
+    }
+}
+
+// The first row.length distinct entries. False where a further round would pass the last draw number.
+template <class Team, class Chosen>
+__device__ bool draw_distinct(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
+                              const RowRecord& row, RowNumerators<Chosen>& numerators) {
+    using Number = typename Chosen::Number;
+    const Number length = static_cast<Number>(row.length);
+    const uint64_t initial_total = sections.fill(numerators);
+    uint64_t total = initial_total;
+    numerators.chosen.clear(team);
+    Number count = 0, draw = 0, round_end = 4 * length;
+    while (true) {
+        // Each further draw from a row of several sections costs a section; from one section it costs nothing.
+        const Number wanted = sections.count() == 1 ? kWarp : length - count;
+        const Number left = round_end - draw < wanted ? round_end - draw : wanted;
+        const Number now = left < kWarp ? left : kWarp;
+        const bool in_range = lane_index() < now;
+        const uint64_t x = in_range ? drawn(rule, row, initial_total, draw + lane_index(), total) : 0;
+        const int64_t entry = sections.position_of(x, in_range, numerators);
+        if (team.warp() == 0) count = add_new(numerators.chosen, results, row, count, entry, in_range);
+        count = static_cast<Number>(team.from_first_warp(count));
+        if (count == length) return true;
+        draw += now;
+        if (draw < round_end) continue;
+        round_end += 4 * length;
+        if (round_end > DrawStream(rule.key, 0, 0, 0, initial_total).count()) return false;
+        numerators.chosen.end_round(team);
+        numerators.without = count;
+        total = sections.fill(numerators);
+    }
+}
+
+template <class Team, class Chosen>
+__device__ void give_row(const Team& team, uint64_t* shared_ends, int64_t* found, const Chosen& chosen, const DrawRule& rule,
+                         const Results& results, const RowRecord& row, uint64_t* failed) {
+    RowSections<Team> sections(team, shared_ends, found, static_cast<typename Team::Entry>(row.degree));
+    if (row.plan == kWhole) {
+        take_positive(team, sections, results, row);
+    } else {
+        RowNumerators<Chosen> numerators = {row.weights, Quantizer(row.plan), chosen, 0};
+        if (rule.replace) {
+            draw_repeated(team, sections, rule, results, row, numerators);
+        } else if (!draw_distinct(team, sections, rule, results, row, numerators)) {
+            *failed = 1;
+        }
+    }
+    team.sync();  // shared memory is used again
+}
+
+#define GIVE_PARAMETERS                                                                                                     \
+    const int64_t *ends, const int16_t *plans, Index *columns, int64_t *positions, Real *drawn_weights, uint64_t *long_count, \
+        int64_t *long_rows, uint64_t *failed
+#define RESULTS \
+    Results { ends, plans, columns, positions, drawn_weights }
+
+__device__ inline RowRecord record_of(
+    const Rows& A, const Weights& weights, const Selector& Q, const Results& results, int64_t r, int64_t row, int64_t degree) {
+    const int64_t out = results.ends[r], length = results.ends[r + 1] - out;
+    return {A.columns(row), weights.row(A, row), A.begin(row), degree, A.vertex(row), Q.batch_ids[Q.batch_of(r)], out, length,
+            results.plans[r]};
+}
+
+// The rows of one warp, rows_per_warp at a time: a lane finds out about a row, then the warp does one after the other.
+// records: 32 elements of shared memory.
+template <class Chosen>
+__device__ void give_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawRule& rule, const Results& results,
+                          const LongRows& long_ones, int64_t rows_per_warp, uint64_t* shared_ends, RowRecord* records,
+                          const Chosen& chosen, uint64_t* failed) {
+    const WarpTeam team = {nullptr};
+    for (int64_t base = warp_index() * rows_per_warp; base < Q.num_rows; base += warp_count() * rows_per_warp) {
+        const int64_t r = base + lane_index();
+        bool gives = lane_index() < rows_per_warp && r < Q.num_rows && results.plans[r] != kNothing;
+        if (gives) {
+            const int64_t row = Q.vertices[r], degree = A.degree(row);
+            if (degree > kLongRow) {
+                long_ones.add(r);
+                gives = false;
+            } else {
+                records[lane_index()] = record_of(A, weights, Q, results, r, row, degree);
+            }
+        }
+        unsigned rest = __ballot_sync(kAllLanes, gives);
+        __syncwarp();
+        for (; rest != 0; rest &= rest - 1) {
+            give_row(team, shared_ends, nullptr, chosen, rule, results, records[__ffs(rest) - 1], failed);
+        }
+    }
+}
+
+// The long rows, a block each. record: in shared memory.
+template <class Chosen>
+__device__ void give_long_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawRule& rule,
+                               const Results& results, const LongRows& long_ones, const BlockTeam& team, uint64_t* shared_ends, int64_t* found,
+                               RowRecord* record, const Chosen& chosen, uint64_t* failed) {
+    const int64_t count = static_cast<int64_t>(*long_ones.count);
+    for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+        const int64_t r = long_ones.rows[i], row = Q.vertices[r];
+        if (team.thread() == 0) *record = record_of(A, weights, Q, results, r, row, A.degree(row));
+        team.sync();
+        give_row(team, shared_ends, found, chosen, rule, results, *record, failed);
+    }
+}
+
+}  // namespace
+
+#define DRAW_PARAMETERS \
+    SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS, GIVE_PARAMETERS
+#define DRAW_ARGUMENTS \
+    SPSAMPLE_ROWS, SPSAMPLE_ROW_WEIGHTS, SPSAMPLE_SELECTOR, SPSAMPLE_DRAW, RESULTS, LongRows{long_count, long_rows}
+
+// Writes the entries of the selected rows of up to kLongRow entries and lists the others; size <= kMostFew, or with replacement.
+// O(entries of the rows drawn from).
+extern "C" __global__ void __launch_bounds__(256, 3) draw_few(DRAW_PARAMETERS, int64_t rows_per_warp) {
+    __shared__ uint64_t ends_of_sections[kWarpsPerBlock][kWarpSections];
+    __shared__ RowRecord records[kWarpsPerBlock][kWarp];
+    __shared__ int64_t entries[kWarpsPerBlock][kMostFew];
+    __shared__ uint32_t bits[kWarpsPerBlock][2];
+    const int warp = static_cast<int>(threadIdx.x / kWarp);
+    const FewChosen chosen = {entries[warp], bits[warp]};
+    give_rows(DRAW_ARGUMENTS, rows_per_warp, ends_of_sections[warp], records[warp], chosen, failed);
+}
+
+// The same for the long rows.
+extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1) draw_few_long(DRAW_PARAMETERS) {
+    __shared__ uint64_t ends_of_sections[kBlockSections];
+    __shared__ uint64_t exchange[kWarpsPerLongRow];
+    __shared__ int64_t found[kWarp];
+    __shared__ RowRecord record[1];
+    __shared__ int64_t entries[kMostFew];
+    __shared__ uint32_t bits[2];
+    give_long_rows(DRAW_ARGUMENTS, BlockTeam{exchange}, ends_of_sections, found, record, FewChosen{entries, bits}, failed);
+}
+
+// Both for any size. scratch: `capacity` elements, a power of two, at least 2 size, for each warp, or block, of the grid; null
+// where no row of up to kLongRow entries has more than `size`.
+extern "C" __global__ void __launch_bounds__(256, 3)
+    draw_many(DRAW_PARAMETERS, int64_t rows_per_warp, int64_t* scratch, int64_t capacity) {
+    __shared__ uint64_t ends_of_sections[kWarpsPerBlock][kWarpSections];
+    __shared__ RowRecord records[kWarpsPerBlock][kWarp];
+    const int warp = static_cast<int>(threadIdx.x / kWarp);
+    const ManyChosen chosen = {scratch + warp_index() * capacity, capacity};
+    give_rows(DRAW_ARGUMENTS, rows_per_warp, ends_of_sections[warp], records[warp], chosen, failed);
+}
+
+extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1)
+    draw_many_long(DRAW_PARAMETERS, int64_t* scratch, int64_t capacity) {
+    __shared__ uint64_t ends_of_sections[kBlockSections];
+    __shared__ uint64_t exchange[kWarpsPerLongRow];
+    __shared__ int64_t found[kWarp];
+    __shared__ RowRecord record[1];
+    const ManyChosen chosen = {scratch + static_cast<int64_t>(blockIdx.x) * capacity, capacity};
+    give_long_rows(DRAW_ARGUMENTS, BlockTeam{exchange}, ends_of_sections, found, record, chosen, failed);
+}

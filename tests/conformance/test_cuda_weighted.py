@@ -1,0 +1,241 @@
+"""The weighted row law of the CUDA kernels, emulated, against the reference: what small rows do not reach."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from emulated_device import EmulatedDevice
+from on_host import OnHost
+
+from spsample.backends.cuda.backend import CudaKernels
+from spsample.backends.cuda.weighted_rows import chosen_room
+from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedSelector
+from spsample.backends.reference import ReferenceBackend
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
+
+REFERENCE = ReferenceBackend()
+KEY = (0x243F6A88, 0x85A308D3)
+LONG_ROW = 8192
+
+WEIGHTS = {
+    "ones": lambda rng, count: np.ones(count),
+    "exponential": lambda rng, count: rng.exponential(size=count),
+    "zeros": lambda rng, count: rng.exponential(size=count) * (rng.random(count) < 0.4),
+    "minus zeros": lambda rng, count: np.where(rng.random(count) < 0.5, rng.integers(1, 9, count), -0.0),
+    "magnitudes": lambda rng, count: 10.0 ** rng.uniform(-18, 18, count),
+    "least": lambda rng, count: rng.integers(1, 9, count) * float(np.finfo(np.float32).smallest_subnormal),
+    "largest": lambda rng, count: rng.uniform(0.1, 1, count) * float(np.finfo(np.float32).max),
+    "two": lambda rng, count: np.where(rng.random(count) < 0.05, 1.0, 1e-12),
+}
+
+
+def pointers(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def graph(rng, lengths, weights, index=np.int32, value=np.float32):
+    count = int(np.sum(lengths))
+    indices = rng.integers(0, len(lengths), count).astype(index)
+    return Matrix(pointers(lengths), indices, WEIGHTS[weights](rng, count).astype(value))
+
+
+def selector(batches, index=np.int32):
+    vertices = np.concatenate([*batches, []]).astype(index)
+    return StackedSelector(pointers([len(b) for b in batches]), vertices, 2**32 - 3 + np.arange(len(batches)))
+
+
+def assert_rows_equal(one, other):
+    for field, a, b in zip(one._fields, one, other, strict=True):
+        assert (a is None) == (b is None), field
+        if a is not None:
+            assert a.dtype == b.dtype, field
+            np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+def check(A, Q, draw, positions=True, weights=True):
+    """Compares with the reference. Returns the device, which counted."""
+    backend = CudaKernels(EmulatedDevice())
+    actual = OnHost(backend).sample_rows_weighted(A, Q, draw, positions, weights)
+    assert_rows_equal(actual, REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights))
+    return backend.device
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_rows_of_all_lengths(weights, replace):
+    """Rows of no, one and several sections; sizes below, at and above 32; more rows than warps."""
+    rng = np.random.default_rng(1)
+    lengths = rng.permutation([0, 1, 2, 5, 9, 31, 32, 33, 40, 100, 255, 256, 257, 300, 700, 3000] * 3)
+    for size, index, value in ((1, np.int32, np.float32), (5, np.int64, np.float64), (32, np.int32, np.float64)):
+        A = graph(rng, lengths, weights, index, value)
+        check(A, selector([rng.permutation(48)[:20], [], rng.permutation(48)], index), Draw(KEY, 1, size, replace))
+    for size in (33, 100):
+        A = graph(rng, lengths, weights)
+        check(A, selector([rng.permutation(48)]), Draw(KEY, 2, size, replace), positions=False)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("weights", ["exponential", "zeros", "two"])
+def test_rows_for_blocks(weights, replace):
+    """Rows at and above the length from which a block has a row, with sections of 256 entries and of more."""
+    rng = np.random.default_rng(2)
+    lengths = [LONG_ROW, LONG_ROW + 1, 3, 30_000, 300_000]
+    A = graph(rng, lengths, weights, value=np.float64 if weights == "two" else np.float32)
+    batches = [np.arange(5), [3, 1], [4]]
+    for size in (4, 32, 50):
+        check(A, selector(batches), Draw(KEY, 0, size, replace))
+
+
+def test_long_rows_taken_whole():
+    """With weights of 0 and without, at sizes for which warps need no memory for what was chosen."""
+    rng = np.random.default_rng(3)
+    A = graph(rng, [20_000, 9000, 9000, 12, 8193], "exponential")
+    A.data[:29_000] *= rng.random(29_000) < 0.4
+    for size in (9000, 30_000):
+        check(A, selector([np.arange(5), [1, 0]]), Draw(KEY, 0, size))
+
+
+def test_memory_for_what_was_chosen():
+    device = EmulatedDevice()
+    shapes = [(size, *chosen_room(device, size, 1000, 7)) for size in (33, LONG_ROW - 1, LONG_ROW, 1 << 22)]
+    assert [(size, room.shape, warps, blocks) for size, room, warps, blocks in shapes] == [
+        (33, (16, 128), 16, 7),
+        (LONG_ROW - 1, (16, 2 * LONG_ROW), 16, 7),
+        (LONG_ROW, (7, 2 * LONG_ROW), 1000, 7),
+        (1 << 22, (4, 1 << 23), 1000, 4),
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e9])
+def test_redraws(scale):
+    """Few entries more than the size, and entries that weigh nearly all: round follows round."""
+    rng = np.random.default_rng(4)
+    lengths = np.repeat([2, 6, 7, 11, 17, 40, 300], 4)
+    A = graph(rng, lengths, "exponential", value=np.float64)
+    A.data[A.indptr[:-1]] *= scale
+    A.data[A.indptr[1:] - 1] *= scale * scale
+    for size in (1, 5, 6, 16, 31, 39):
+        check(A, selector([rng.permutation(28), rng.permutation(28)[:9]]), Draw(KEY, 2, size))
+
+
+@pytest.mark.parametrize("size", [3, 20, 45])
+def test_redraws_from_rows_of_several_sections(size):
+    rng = np.random.default_rng(5)
+    A = graph(rng, [1000, 9000], "exponential", value=np.float64)
+    for begin, length in ((0, 1000), (1000, 9000)):
+        heavy = begin + rng.choice(length, size - 1, replace=False)
+        A.data[heavy] *= 1e12
+        A.data[heavy[0]] *= 1e3
+    check(A, selector([[0, 1], [1]]), Draw(KEY, 0, size))
+
+
+def test_many_draws_with_redraws():
+    rng = np.random.default_rng(6)
+    A = graph(rng, [101, 130, 400], "magnitudes", value=np.float64)
+    for size in (64, 99, 100):
+        check(A, selector([[0, 1, 2], [2, 0]]), Draw(KEY, 1, size))
+
+
+def test_extreme_exponents():
+    """The largest and the smallest weights there are, where no power of two is a normal number."""
+    rng = np.random.default_rng(7)
+    for scale in (5e-324, 1e-310, 1e-290, 1e290, 1e307):
+        A = Matrix(np.array([0, 30]), np.arange(30, dtype=np.int32), rng.integers(1, 15, 30) * scale)
+        check(A, selector([[0]] * 5), Draw(KEY, 3, 4))
+    spread = np.array([5e-324, 1e-300, 1e-20, 1.0, 1e20, 1e300, 1.7e308])
+    A = Matrix(np.array([0, 7]), np.arange(7, dtype=np.int32), spread)
+    check(A, selector([[0]] * 5), Draw(KEY, 3, 5))
+
+
+@pytest.mark.parametrize("count", [2, 256, 257, 1024])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_total_of_exactly_2_to_32(count, value):
+    """Weights just below a power of two; the draws are narrow still."""
+    weights = np.concatenate([np.full(count, np.nextafter(value(1), value(0))), np.zeros(3), np.ones(4)]).astype(value)
+    A = Matrix(pointers([count + 3, 4, 0]), np.zeros(count + 7, np.int32), weights)
+    for replace in (False, True):
+        check(A, selector([[0, 1], [0, 2, 1]]), Draw(KEY, 0, 3, replace))
+
+
+def test_launches_and_waits_do_not_grow_with_the_batches():
+    rng = np.random.default_rng(8)
+    A = graph(rng, rng.integers(0, 40, 60), "exponential")
+    devices = [check(A, selector([rng.permutation(60)[:9]] * k), Draw(KEY, 0, 4)) for k in (1, 80)]
+    assert len({device.launches for device in devices}) == 1
+    copied_back = 4  # by the test itself: indptr, columns, positions and weights
+    assert [device.waits for device in devices] == [1 + copied_back] * 2
+
+
+# --- rules kept from call to call -------------------------------------------------------------------------------------
+
+
+def on_device(device, A):
+    return A._replace(**{f: device.to_device(getattr(A, f)) for f in ("indptr", "indices", "data")})
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_rules_serve_later_calls(replace):
+    """Rows without positive weights, with zeros, narrow and wide ones; short and long."""
+    rng = np.random.default_rng(9)
+    lengths = np.concatenate([rng.integers(0, 60, 90), [9000, 0, 400]])
+    A = graph(rng, lengths, "magnitudes", value=np.float64)
+    A.data[rng.random(len(A.data)) < 0.1] = 0
+    A.data[A.indptr[4] : A.indptr[6]] = 0
+    A.data[A.indptr[20] : A.indptr[30]] = 1
+    backend = CudaKernels(EmulatedDevice())
+    rules = backend.device.full(len(lengths), UNKNOWN_RULE, np.int16)
+    B = on_device(backend.device, A)
+    for size in (3, 25, 40, 3):
+        batches = [rng.permutation(93)[:70], np.arange(93)]
+        Q, draw = selector(batches), Draw(KEY, 1, size, replace)
+        placed = Q._replace(vertices=backend.device.to_device(Q.vertices))
+        rows = backend.sample_rows_weighted(B, placed, draw, True, True, rules)
+        host = type(rows)(*(part.host if backend.device.owns(part) else part for part in rows))
+        assert_rows_equal(host, REFERENCE.sample_rows_weighted(A, Q, draw, True, True))
+    known = rules.host
+    assert (known[lengths > 0] != UNKNOWN_RULE).all()
+    assert (known[lengths == 0] == UNKNOWN_RULE).all()
+    assert (known[20:30][lengths[20:30] > 0] % 2 == 0).all()
+
+
+def test_rules_are_read_instead_of_weights():
+    """A rule that claims the row to be without positive weights is believed."""
+    backend = CudaKernels(EmulatedDevice())
+    A = graph(np.random.default_rng(10), [5, 5], "ones")
+    rules = np.array([UNKNOWN_RULE, UNKNOWN_RULE + 1], np.int16)
+    rows = OnHost(backend).sample_rows_weighted(A, selector([[0, 1]]), Draw(KEY, 0, 2), True, False, rules)
+    assert rows.indptr.tolist() == [0, 2, 2]
+
+
+@pytest.mark.parametrize("rules", [np.zeros(3, np.int16), np.zeros(2, np.int32)])
+def test_rules_of_another_length_or_type_are_refused(rules):
+    A = graph(np.random.default_rng(11), [3, 4], "ones")
+    with pytest.raises(ValueError, match="rules"):
+        OnHost(CudaKernels(EmulatedDevice())).sample_rows_weighted(
+            A, selector([[0]]), Draw(KEY, 0, 2), True, True, rules
+        )
+
+
+# --- rows that lie apart ----------------------------------------------------------------------------------------------
+
+
+def test_rows_found_by_their_addresses():
+    """Columns and weights of each row elsewhere than in `indices` and `data`, which hold nothing of use."""
+    rng = np.random.default_rng(12)
+    lengths = np.array([3, 40, 0, 300, 9000])
+    A = graph(rng, lengths, "exponential")
+    backend = CudaKernels(EmulatedDevice())
+    device = backend.device
+    columns, weights = (device.to_device(array[::-1].copy()[::-1].copy()) for array in (A.indices, A.data))
+    places = [device.to_device((device.address(a) + 4 * A.indptr[:-1]).astype(np.uint64)) for a in (columns, weights)]
+    empty = Matrix(A.indptr, np.zeros(0, np.int32), np.zeros(0, np.float32))
+    apart = on_device(device, empty)._replace(row_places=places[0], weight_places=places[1])
+    for size in (2, 35):
+        Q, draw = selector([[4, 1, 0], [3, 2]]), Draw(KEY, 0, size)
+        placed = Q._replace(vertices=device.to_device(Q.vertices))
+        rows = backend.sample_rows_weighted(apart, placed, draw, True, True)
+        host = type(rows)(*(part.host if device.owns(part) else part for part in rows))
+        assert_rows_equal(host, REFERENCE.sample_rows_weighted(A, Q, draw, True, True))
