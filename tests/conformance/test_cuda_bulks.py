@@ -15,6 +15,9 @@ __all__ = ["emulated"]
 
 def rmat(kind="unweighted", index=np.int32):
     graph = sp.load_dataset("rmat:9,6").graph
+    if kind == "weighted":
+        weights = np.random.default_rng(0).exponential(size=graph.num_edges)
+        return sp.Graph(graph.indptr, graph.indices.astype(index), weights)
     if kind in ("row", "sym"):
         graph = graph.normalized(kind)
     return graph
@@ -113,3 +116,35 @@ def test_layer_wise(emulated, sampler, kind):
     call = {"seeds": np.arange(0, 500, 5), "sampler": sampler, "batch_size": 16, "edge_ids": True}
     on_device = sp.bulk_sample(graph, **call, backend="cuda")
     assert_bulks_same(sp.bulk_sample(graph, **call), on_device.to_host())
+
+
+@pytest.mark.parametrize("entries", ["device", 0.3])
+@pytest.mark.parametrize("kind", ["row", "sym", "weighted"])
+@pytest.mark.parametrize(
+    "sampler",
+    [sp.GraphSAGE([4, 3]), sp.GraphSAGE([3, -1, 2], layout="subgraph"), sp.GraphSAGE([40], replace=True)],
+    ids=str,
+)
+def test_weights(emulated, sampler, kind, entries):
+    graph = rmat(kind, np.int64)
+    call = {"seeds": np.arange(0, 500, 5), "sampler": sampler, "batch_size": 16, "edge_ids": True}
+    gpu = sp.DeviceGraph(graph, entries)
+    expected = sp.bulk_sample(graph, **call)
+    assert_bulks_same(expected, sp.bulk_sample(gpu, **call).to_host())
+    assert_bulks_same(expected, sp.bulk_sample(gpu, **call).to_host())  # with what is known of rows by now
+
+
+@pytest.mark.parametrize(
+    "sampler", [sp.GraphSAGE([3, 3]), sp.LADIES([9, 9]), sp.LADIES([9], law="squared_count"), sp.FastGCN([9])], ids=str
+)
+@pytest.mark.parametrize("kind", ["unweighted", "weighted"])
+def test_launches_and_waits_do_not_grow_with_the_number_of_batches(emulated, sampler, kind):
+    graph = sp.DeviceGraph(rmat(kind))
+    sp.bulk_sample(graph, np.arange(8), sampler, batch_size=4)  # what is made once per graph
+    counts = []
+    for seeds in (8, 400):
+        before = emulated.launches, emulated.waits
+        sp.bulk_sample(graph, np.arange(seeds), sampler, batch_size=4)
+        counts.append((emulated.launches - before[0], emulated.waits - before[1]))
+    assert counts[0] == counts[1]
+    print(sampler, kind, counts)
