@@ -8,6 +8,8 @@ from pathlib import Path
 import golden_cases as cases
 import law_model
 import pytest
+from emulated_backend import emulated, needs_compiler
+from on_host import OnHost
 
 import spsample as sp
 from spsample.backends import available_backends, get_backend
@@ -15,6 +17,7 @@ from spsample.backends.reference.random import Stream
 from spsample.sparse.keys import derive_key
 
 pytestmark = pytest.mark.sanitize
+__all__ = ["emulated"]
 
 FILE = Path(__file__).with_name("law.json")
 
@@ -58,13 +61,16 @@ def test_law_version(golden):
     assert golden["law_version"] == sp.law_version == 1
 
 
-@pytest.mark.parametrize("name", available_backends())
+@pytest.mark.parametrize("name", [*available_backends(), pytest.param("cuda", marks=needs_compiler)])
 class TestBackends:
     """What every backend returns."""
 
     @pytest.fixture
-    def backend(self, name):
-        return get_backend(name)
+    def backend(self, name, request):
+        if name != "cuda":
+            return get_backend(name)
+        request.getfixturevalue("emulated")
+        return OnHost(get_backend(name))
 
     def test_known_answers(self, backend, golden):
         assert golden["philox"][:3] == cases.KNOWN_ANSWERS
@@ -99,9 +105,9 @@ class TestBackends:
             assert cases.column_draw(backend, case) == case["sample"], case
             assert cases.shared_draw(backend, case) == case["shared"], case
 
-    def test_bulks(self, name, golden, graphs):
+    def test_bulks(self, backend, golden, graphs):
         for case in each(golden["bulks"]):
-            bulk = cases.sample(name, case, graphs[case["graph"]])
+            bulk = cases.sample(backend.name, case, graphs[case["graph"]]).to_host()
             if "first_minibatch" in case:
                 assert [cases.layer_arrays(layer) for layer in bulk[0].layers] == case["first_minibatch"], case
             assert cases.bulk_hash(bulk) == case["sha256"], {k: v for k, v in case.items() if k != "first_minibatch"}
