@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import spsample
 from spsample.errors import BackendError, require_module
 
 INDEX_TYPES = {"int32": "int32_t", "int64": "int64_t"}
@@ -45,6 +44,9 @@ _MENTIONS = {
 }
 """For each field of `Variant` what it may be, and what a source that depends on it mentions."""
 
+_STORED_WEIGHTS = re.compile(r"\bweights\w*\.row\(")
+"""What a source calls that is compiled for stored weights only: `RowWeights::row` is theirs alone."""
+
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
 
 
@@ -61,7 +63,7 @@ def kernel_folder() -> Path:
     >>> sorted(path.name for path in kernel_folder().iterdir() if path.name in ("cuda", "include"))
     ['cuda', 'include']
     """
-    package = Path(spsample.__file__).parent
+    package = Path(__file__).resolve().parents[2]
     for folder in (package / "kernels", package.parent / "kernels"):
         if (folder / "cuda").is_dir():
             return folder
@@ -96,6 +98,8 @@ def variants(source: str) -> list[Variant]:
     """
     text = _own_text(source_path(source).name)
     choices = {name: list(types) for name, (types, mention) in _MENTIONS.items() if mention.search(text)}
+    if _STORED_WEIGHTS.search(text):
+        choices["weights"] = ["float32", "float64"]
     return [Variant(**dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
 
 
