@@ -18,20 +18,27 @@ from spsample.backends.cuda.device import BLOCK
 from spsample.backends.cuda.sources import source_names
 
 REGISTERS = 1 << 16  # of a multiprocessor, given out by 256 to a warp
+SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}  # bytes of a multiprocessor
+RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 MOST_WARPS = 64
 COLUMNS = ("source", "kernel", "variant", "registers", "warps", "shared bytes", "spilled bytes", "stack bytes")
 
 
-def resident_warps(kernel: KernelReport, block: int = BLOCK) -> int:
-    """Warps of a multiprocessor (of 64) that registers allow, in whole blocks."""
+def resident_warps(kernel: KernelReport, arch: str, block: int = BLOCK) -> int:
+    """Warps of a multiprocessor (of 64) that registers and shared memory allow, in whole blocks."""
     per_warp = -(-max(kernel.registers, 1) * 32 // 256) * 256
     per_block = block // 32
-    return min(REGISTERS // per_warp, MOST_WARPS) // per_block * per_block
+    blocks = min(REGISTERS // per_warp, MOST_WARPS) // per_block
+    if kernel.shared and arch in SHARED:
+        blocks = min(blocks, SHARED[arch] // (kernel.shared + RESERVED))
+    return blocks * per_block
 
 
 def register_table(compiler: str, arch: str, sources: list[str]) -> Table:
     """A row for each kernel in each variant in which it differs."""
-    table = Table(*COLUMNS, title=f"{compiler}, {arch}; warps: of {MOST_WARPS} on a multiprocessor, as registers allow")
+    table = Table(
+        *COLUMNS, title=f"{compiler}, {arch}; warps: of {MOST_WARPS} on a multiprocessor, in blocks of {BLOCK}"
+    )
     for source in sources:
         before: dict[str, KernelReport] = {}
         for variant, kernels in compiled(compiler, source, arch).items():
@@ -39,7 +46,7 @@ def register_table(compiler: str, arch: str, sources: list[str]) -> Table:
                 if before.get(kernel.name) == kernel:
                     continue
                 before[kernel.name] = kernel
-                sizes = (kernel.registers, resident_warps(kernel), kernel.shared, kernel.spills, kernel.stack)
+                sizes = (kernel.registers, resident_warps(kernel, arch), kernel.shared, kernel.spills, kernel.stack)
                 table.add_row(source, kernel.name, " ".join(variant), *map(str, sizes))
     return table
 

@@ -345,6 +345,14 @@ def test_bulks_of_several_forms_draw_the_same(graph: tuple) -> None:
         require_equal_edges(turns)
 
 
+def test_warps_that_registers_and_shared_memory_allow() -> None:
+    registers = pytest.importorskip("gpu.registers")
+    kernel = registers.KernelReport("k", 32, 0, 0, 0, 0)
+    assert registers.resident_warps(kernel, "sm_90") == 64
+    assert registers.resident_warps(kernel._replace(registers=52), "sm_90") == 32
+    assert registers.resident_warps(kernel._replace(shared=24704), "sm_80") == 48
+
+
 def test_names_of_where_entries_lie() -> None:
     assert entries_name(0.0) == "entries on the host"
     assert entries_name(0.2) == "on the host, 20% cached"

@@ -44,6 +44,9 @@ _MENTIONS = {
 }
 """For each field of `Variant` what it may be, and what a source that depends on it mentions."""
 
+_STORED_WEIGHTS = re.compile(r"\bweights\w*\.row\(")
+"""What a source calls that is compiled for stored weights only: `RowWeights::row` is theirs alone."""
+
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"', re.MULTILINE)
 
 
@@ -95,6 +98,8 @@ def variants(source: str) -> list[Variant]:
     """
     text = _own_text(source_path(source).name)
     choices = {name: list(types) for name, (types, mention) in _MENTIONS.items() if mention.search(text)}
+    if _STORED_WEIGHTS.search(text):
+        choices["weights"] = ["float32", "float64"]
     return [Variant(**dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
 
 
