@@ -13,6 +13,8 @@ constexpr int64_t kLongRow = kSectionEntries * kWarpSections;  // rows of more e
 
 // A numerator is a function of an entry's position within the row. Every thread of the team calls each method together with the
 // others and with equal arguments, but for x, which are those of one warp's lanes and the same in every warp.
+//   ends    room for kMost sums, in shared memory
+//   found   room for 32 positions, in shared memory; not used by one warp
 template <class Team>
 class RowSections {
 public:

@@ -505,8 +505,8 @@ __device__ void give_rows(const Rows& A, const Weights& weights, const Selector&
 // The long rows, a block each. record: in shared memory.
 template <class Chosen>
 __device__ void give_long_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawRule& rule,
-                               const Results& results, const LongRows& long_ones, const BlockTeam& team, uint64_t* shared_ends, int64_t* found,
-                               RowRecord* record, const Chosen& chosen, uint64_t* failed) {
+                               const Results& results, const LongRows& long_ones, const BlockTeam& team, uint64_t* shared_ends,
+                               int64_t* found, RowRecord* record, const Chosen& chosen, uint64_t* failed) {
     const int64_t count = static_cast<int64_t>(*long_ones.count);
     for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
         const int64_t r = long_ones.rows[i], row = Q.vertices[r];

@@ -19,6 +19,7 @@ from spsample.backends.cuda.random import RandomBits
 from spsample.backends.cuda.routing import Routing
 from spsample.backends.cuda.rows import UniformRows
 from spsample.backends.cuda.source_weights import SourceWeights
+from spsample.backends.cuda.spgemm import Algebra
 from spsample.backends.cuda.totals import Totals
 from spsample.backends.cuda.values import Values
 from spsample.backends.cuda.weighted_rows import WeightedRows
@@ -38,6 +39,7 @@ class CudaKernels(
     Forms,
     Routing,
     RandomBits,
+    Algebra,
     FeatureRows,
 ):
     """All parts, on one device."""

@@ -20,22 +20,29 @@ WEIGHT_TYPES = {
     "float32": "ArrayWeights<float>",
     "float64": "ArrayWeights<double>",
 }
+VALUE_TYPES = {"float32": "float", "float64": "double", "int64": "uint64_t", "uint64": "uint64_t"}
+"""Of the general product; whole numbers wrap around."""
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-default-device")
 """Float results are those of the host: no contraction, subnormal numbers kept, exact division and square root."""
 
 
 class Variant(NamedTuple):
-    """What a source is compiled for: the type of vertex ids, and the kind of weights."""
+    """What a source is compiled for: the type of vertex ids, the kind of weights, and the values of a product."""
 
     ids: str = "int32"
     weights: str = "unit"
+    values: str = "float32"
 
     @property
     def macros(self) -> tuple[str, ...]:
         """Compiler options that choose the variant."""
-        index, weights = INDEX_TYPES[self.ids], WEIGHT_TYPES[self.weights]
-        return (f"-DSPSAMPLE_INDEX={index}", f"-DSPSAMPLE_WEIGHTS={weights}")
+        types = {
+            "INDEX": INDEX_TYPES[self.ids],
+            "WEIGHTS": WEIGHT_TYPES[self.weights],
+            "VALUE": VALUE_TYPES[self.values],
+        }
+        return tuple(f"-DSPSAMPLE_{name}={type_}" for name, type_ in types.items())
 
 
 _MENTIONS = {
