@@ -45,9 +45,9 @@ __device__ inline int64_t block_rank(bool marked, int64_t* total) {
     return before;
 }
 
-// Sorts ascending, in place; what the block wrote before may be among the values. Bitonic sort of which every exchange is ascending:
-// places beyond `count` would hold the largest values and keep them. O(count log^2 count) exchanges, a barrier for each of the
-// O(log^2 count) passes. Source: Batcher, Sorting networks and their applications, AFIPS 1968.
+// Sorts ascending, in place; what the block wrote before may be among the values. Bitonic sort of which every exchange is
+// ascending: places beyond `count` would hold the largest values and keep them. O(count log^2 count) exchanges, a barrier for
+// each of the O(log^2 count) passes. Source: Batcher, Sorting networks and their applications, AFIPS 1968.
 __device__ inline void block_sort(int64_t* values, int64_t count) {
     int length_bits = 0;
     do {

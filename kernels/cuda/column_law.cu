@@ -102,17 +102,19 @@ __device__ inline bool block_distinct(const ColumnRow& row, DrawStream& draws, T
 }
 
 // Draws for each of `batches` batches, one block a batch, positions within its row.
-//   indptr    (batches + 1) where each batch's row of `prefix` begins; prefix: inclusive sums over all rows, which wrap. Null: all
-//             batches draw from the one row of all `columns` sums
+//   indptr    (batches + 1) where each batch's row of `prefix` begins; prefix: inclusive sums over all rows, which wrap. Null:
+//             all batches draw from the one row of all `columns` sums
 //   support   null, or how many positive numerators that one row has (more than draw_size stand for any such number)
 //   guide     null, or the guide table of that one row, of `guide_size` positions
 //   taken     3 * limit elements for each block, for later rounds; limit: of draw_size and the longest row the smaller one
-//   stage_ptr (batches + 1) where each batch's positions begin in `stage` (room for min(draw_size, row)); counts: null without replacement
+//   stage_ptr (batches + 1) where each batch's positions begin in `stage` (room for min(draw_size, row)); counts: null without
+//             replacement
 // Expected time O(size log columns / threads), where few draws repeat.
-extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_t* batch_ids, int64_t batches, const int64_t* indptr,
-                                          const uint64_t* prefix, int64_t columns, const int64_t* support, const Index* guide,
-                                          int64_t guide_size, SPSAMPLE_TABLE_PARAMETERS, uint64_t* taken_out, int64_t limit,
-                                          const int64_t* stage_ptr, int64_t* stage, int64_t* counts, int64_t* state_words) {
+extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_t* batch_ids, int64_t batches,
+                                          const int64_t* indptr, const uint64_t* prefix, int64_t columns, const int64_t* support,
+                                          const Index* guide, int64_t guide_size, SPSAMPLE_TABLE_PARAMETERS, uint64_t* taken_out,
+                                          int64_t limit, const int64_t* stage_ptr, int64_t* stage, int64_t* counts,
+                                          int64_t* state_words) {
     __shared__ int64_t shared_keys[kSharedSlots];
     __shared__ uint32_t shared_numbers[kSharedSlots];
     const OutcomeTable table = SPSAMPLE_TABLE;
@@ -152,8 +154,8 @@ extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_
     }
 }
 
-// *support (0 before): number of positive numerators of one row of `columns` prefix sums, or any number above `size` where there are
-// more. O(columns) reads at most, mostly about as many as there are threads.
+// *support (0 before): number of positive numerators of one row of `columns` prefix sums, or any number above `size` where
+// there are more. O(columns) reads at most, mostly about as many as there are threads.
 extern "C" __global__ void count_support(int64_t columns, const uint64_t* prefix, int64_t size, int64_t* support) {
     for (int64_t first = warp_index() * kWarp; first < columns; first += warp_count() * kWarp) {
         int64_t known = 0;
@@ -176,11 +178,12 @@ extern "C" __global__ void fill_guide(int64_t columns, const uint64_t* prefix, i
     }
 }
 
-// Closes the gaps between the batches' outcomes: batch i has indptr[i + 1] - indptr[i] of them from stage_ptr[i] on. Writes them to
-// `out`, and how often each was drawn to out_counts: 1 where counts is null. names: null, or what outcome o of batch i stands for:
-// names[names_ptr[i] + o].
+// Closes the gaps between the batches' outcomes: batch i has indptr[i + 1] - indptr[i] of them from stage_ptr[i] on. Writes
+// them to `out`, and how often each was drawn to out_counts: 1 where counts is null. names: null, or what outcome o of batch i
+// stands for: names[names_ptr[i] + o].
 extern "C" __global__ void close_up(int64_t batches, const int64_t* indptr, const int64_t* stage_ptr, const int64_t* stage,
-                                    const int64_t* counts, const int64_t* names_ptr, const Index* names, Index* out, int64_t* out_counts) {
+                                    const int64_t* counts, const int64_t* names_ptr, const Index* names, Index* out,
+                                    int64_t* out_counts) {
     for (int64_t i = thread_index(); i < indptr[batches]; i += thread_count()) {
         const int64_t batch = part_of(indptr, batches, i), from = stage_ptr[batch] + i - indptr[batch], outcome = stage[from];
         out[i] = names ? names[names_ptr[batch] + outcome] : static_cast<Index>(outcome);

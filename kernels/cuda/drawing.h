@@ -1,8 +1,8 @@
 // Drawing distinct outcomes for one batch by the threads of a block (docs/law.md, section 3): entry law and column law.
 //
-// A chunk of draws, one a thread, is made at once. Each puts its outcome into a hash table with its own number in the chunk: a draw is
-// new where the outcome has no number from an earlier chunk and no smaller one in this. The new ones of a chunk, in the order of draws,
-// are the next outcomes. So the result is that of the draws one after the other, whatever the order of threads.
+// A chunk of draws, one a thread, is made at once. Each puts its outcome into a hash table with its own number in the chunk: a
+// draw is new where the outcome has no number from an earlier chunk and no smaller one in this. The new ones of a chunk, in the
+// order of draws, are the next outcomes. So the result is that of the draws one after the other, whatever the order of threads.
 #pragma once
 
 #include "block_sums.h"
@@ -94,8 +94,8 @@ struct Drawn {
     }
 };
 
-// Draws first .. last - 1 from [0, total), of which find(x) is the outcome of unit x; ends early once `size` outcomes are there, where
-// `until_full`.
+// Draws first .. last - 1 from [0, total), of which find(x) is the outcome of unit x; ends early once `size` outcomes are
+// there, where `until_full`.
 template <class Find>
 __device__ inline void draw_chunks(
     const Find& find, DrawStream& draws, uint64_t total, int64_t first, int64_t last, bool until_full, Drawn& drawn) {

@@ -1,5 +1,5 @@
-// The entry law: draws of frontier rows by their totals, then of an entry of the row, without merging columns (docs/law.md, section 3);
-// and row totals and entries that leave out chosen columns.
+// The entry law: draws of frontier rows by their totals, then of an entry of the row, without merging columns (docs/law.md,
+// section 3); and row totals and entries that leave out chosen columns.
 #include "drawing.h"
 #include "entry_tiles.h"
 
@@ -18,13 +18,15 @@ extern "C" __global__ void count_entries(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELE
     }
 }
 
-// Sets of columns, one for each batch, as hash tables: batch i has slots ptr[i] .. ptr[i + 1] - 1, a power of two of them and more than
-// columns; -1 where empty.
+// Sets of columns, one for each batch, as hash tables: batch i has slots ptr[i] .. ptr[i + 1] - 1, a power of two of them and
+// more than columns; -1 where empty.
 struct ExcludedColumns {
     const int64_t* ptr;
     int64_t* keys;
 
-    __device__ HashMap<int64_t, int64_t> of(int64_t batch) const { return {keys + ptr[batch], nullptr, ptr[batch + 1] - ptr[batch]}; }
+    __device__ HashMap<int64_t, int64_t> of(int64_t batch) const {
+        return {keys + ptr[batch], nullptr, ptr[batch + 1] - ptr[batch]};
+    }
 };
 
 // Puts the columns of each batch into its set (-1 everywhere before): indptr[i + 1] - indptr[i] of them from begins[i] on.
@@ -42,8 +44,8 @@ extern "C" __global__ void exclude_columns(int64_t batches, const int64_t* indpt
     }
 }
 
-// Which of the stacked rows' entries are left: word w has a bit for each of the entries 32 w .. 32 w + 31, and ranks[w] counts those left
-// up to the word's end. ends (rows + 1): where each row's entries begin.
+// Which of the stacked rows' entries are left: word w has a bit for each of the entries 32 w .. 32 w + 31, and ranks[w] counts
+// those left up to the word's end. ends (rows + 1): where each row's entries begin.
 struct LeftEntries {
     const int64_t* ends;
     const uint32_t* masks;
@@ -75,8 +77,8 @@ struct LeftEntries {
     LeftEntries { ends, left_masks, left_ranks }
 
 // A bit for each entry whose column is not in its batch's set, and how many there are in each word. One warp a word, by tiles.
-extern "C" __global__ void mark_left(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* ends, const int64_t* set_ptr,
-                                     int64_t* set_keys, uint32_t* masks, uint32_t* counts) {
+extern "C" __global__ void mark_left(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, const int64_t* ends,
+                                     const int64_t* set_ptr, int64_t* set_keys, uint32_t* masks, uint32_t* counts) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
     const ExcludedColumns excluded = {set_ptr, set_keys};
@@ -119,8 +121,8 @@ extern "C" __global__ void locate(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PA
 
 // --- draws ------------------------------------------------------------------------------------------------------------------
 
-// totals[r] = q times the number of entries of row r that count, q = 1 where numerators is null. Without left_masks all of the row's
-// entries ends[r] .. ends[r + 1] - 1 count.
+// totals[r] = q times the number of entries of row r that count, q = 1 where numerators is null. Without left_masks all of the
+// row's entries ends[r] .. ends[r + 1] - 1 count.
 extern "C" __global__ void weigh_rows(SPSAMPLE_LEFT_PARAMETERS, int64_t rows, const uint64_t* numerators, uint64_t* totals) {
     const LeftEntries left = SPSAMPLE_LEFT;
     for (int64_t r = thread_index(); r < rows; r += thread_count()) {
@@ -129,8 +131,9 @@ extern "C" __global__ void weigh_rows(SPSAMPLE_LEFT_PARAMETERS, int64_t rows, co
     }
 }
 
-// Before the first round, one block a batch: T, the number of entries, and where the distinct columns of positive numerator are at most
-// `size`, all of them, ascending. Reads entries until there are more. prefix (rows): inclusive sums of the rows' totals, which wrap.
+// Before the first round, one block a batch: T, the number of entries, and where the distinct columns of positive numerator are
+// at most `size`, all of them, ascending. Reads entries until there are more. prefix (rows): inclusive sums of the rows'
+// totals, which wrap.
 extern "C" __global__ void begin_entries(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, int64_t size, int64_t replace,
                                          const int64_t* ends, const uint64_t* prefix, SPSAMPLE_TABLE_PARAMETERS,
                                          const int64_t* stage_ptr, int64_t* stage, int64_t* state_words) {
@@ -186,9 +189,10 @@ struct FindColumn {
     }
 };
 
-// One round of draws, one block a batch, for the batches that have neither taken the whole support nor drawn `size` columns: draws
-// round * 4 size and on, or all `size` draws with replacement. prefix (rows): inclusive sums of the rows' totals in this round, which
-// wrap; left: which entries count in it. Later rounds go on from what is in `stage`, found(batch) columns of each batch.
+// One round of draws, one block a batch, for the batches that have neither taken the whole support nor drawn `size` columns:
+// draws round * 4 size and on, or all `size` draws with replacement. prefix (rows): inclusive sums of the rows' totals in this
+// round, which wrap; left: which entries count in it. Later rounds go on from what is in `stage`, found(batch) columns of each
+// batch.
 extern "C" __global__ void draw_round(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
                                       SPSAMPLE_LEFT_PARAMETERS, const uint64_t* numerators, const uint64_t* prefix, int64_t round,
                                       SPSAMPLE_TABLE_PARAMETERS, const int64_t* stage_ptr, int64_t* stage, int64_t* counts,

@@ -1,18 +1,19 @@
 // Q A with one row per batch: the numerators of the frontier's entries, merged by column (docs/law.md, section 2).
 //
-// The frontier's entries are walked twice, balanced over entries: once to mark their columns in the batches' sets, and once the sets
-// are ranked to add each numerator to the sum at its column's rank. Columns ascend by rank; integer sums are free of order.
+// The frontier's entries are walked twice, balanced over entries: once to mark their columns in the batches' sets, and once the
+// sets are ranked to add each numerator to the sum at its column's rank. Columns ascend by rank; integer sums are free of
+// order.
 #include "column_sets.h"
 #include "entry_tiles.h"
 #include "numerators.h"
 
 using namespace spsample;
 
-// Marks the column of every entry whose numerator is not 0. ends (all rows + 1): where each stacked row's entries begin. Q: the batches
-// of the group. A column that is not below `columns` is left out, and sets *refused.
+// Marks the column of every entry whose numerator is not 0. ends (all rows + 1): where each stacked row's entries begin. Q: the
+// batches of the group. A column that is not below `columns` is left out, and sets *refused.
 extern "C" __global__ void mark_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS,
-                                        SPSAMPLE_NUMERATORS_PARAMETERS, SPSAMPLE_SETS_PARAMETERS, const int64_t* ends, int64_t columns,
-                                        int64_t* refused) {
+                                        SPSAMPLE_NUMERATORS_PARAMETERS, SPSAMPLE_SETS_PARAMETERS, const int64_t* ends,
+                                        int64_t columns, int64_t* refused) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
     const EntryNumerators numerators = SPSAMPLE_NUMERATORS;
@@ -32,8 +33,8 @@ extern "C" __global__ void mark_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGH
     }
 }
 
-// Adds the numerator of every entry to sums[src_ptr[batch] + rank of its column] (zeros before). Q: consecutive batches of the group that
-// the sets were ranked for, and `sets` begins with theirs. src_ptr (batches + 1). All columns are in range.
+// Adds the numerator of every entry to sums[src_ptr[batch] + rank of its column] (zeros before). Q: consecutive batches of the
+// group that the sets were ranked for, and `sets` begins with theirs. src_ptr (batches + 1). All columns are in range.
 extern "C" __global__ void add_numerators(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS,
                                           SPSAMPLE_NUMERATORS_PARAMETERS, SPSAMPLE_SETS_PARAMETERS, const int64_t* ends,
                                           const int64_t* src_ptr, uint64_t* sums) {

@@ -17,7 +17,9 @@ struct EntryNumerators {
     }
 
     // Whether the numerator is not 0.
-    __device__ bool counts(const Rows& A, int64_t row, int64_t entry) const { return !shifts || is_positive(weights(A, row, entry)); }
+    __device__ bool counts(const Rows& A, int64_t row, int64_t entry) const {
+        return !shifts || is_positive(weights(A, row, entry));
+    }
 };
 
 #define SPSAMPLE_NUMERATORS_PARAMETERS const int64_t *rule_shifts, int64_t rule_power

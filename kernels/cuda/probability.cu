@@ -5,7 +5,8 @@
 using namespace spsample;
 
 // The weight of every entry is that of the row's first: exponents[r] (rows) as of frexp, kNoExponent without entries. O(rows).
-extern "C" __global__ void even_row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, int64_t rows, int32_t* exponents) {
+extern "C" __global__ void even_row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, int64_t rows,
+                                              int32_t* exponents) {
     const Rows A = SPSAMPLE_ROWS;
     const Weights weights = SPSAMPLE_ROW_WEIGHTS;
     for (int64_t row = thread_index(); row < rows; row += thread_count()) {
@@ -14,7 +15,8 @@ extern "C" __global__ void even_row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE
 }
 
 // exponents[r] (rows, zeros before): the largest exponent of the row's positive entries plus 2^31. O(entries); warps walk tiles.
-extern "C" __global__ void row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, int64_t rows, uint32_t* exponents) {
+extern "C" __global__ void row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, int64_t rows,
+                                         uint32_t* exponents) {
     const Rows A = SPSAMPLE_ROWS;
     const Weights weights = SPSAMPLE_ROW_WEIGHTS;
     const int64_t entries = A.indptr[rows];
@@ -30,10 +32,10 @@ extern "C" __global__ void row_exponents(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIG
     }
 }
 
-// Adds the numerator of every entry of A to its column's sum (columns elements, zeros before), and sets *refused where a column is not
-// below `columns`: it is left out. O(entries); warps walk tiles.
-extern "C" __global__ void add_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_NUMERATORS_PARAMETERS, int64_t rows,
-                                       int64_t columns, uint64_t* sums, int64_t* refused) {
+// Adds the numerator of every entry of A to its column's sum (columns elements, zeros before), and sets *refused where a column
+// is not below `columns`: it is left out. O(entries); warps walk tiles.
+extern "C" __global__ void add_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_NUMERATORS_PARAMETERS,
+                                       int64_t rows, int64_t columns, uint64_t* sums, int64_t* refused) {
     const Rows A = SPSAMPLE_ROWS;
     const EntryNumerators numerators = SPSAMPLE_NUMERATORS;
     const int64_t entries = A.indptr[rows];

@@ -78,7 +78,7 @@ class ColumnDraws(Merging, Drawing):
         n, k = len(cumulative), len(batch_ids)
         support = self.device.zeros(1, np.int64)
         if not draw.replace:
-            self.run(SUPPORT, n, n, cumulative, draw.size, support)
+            self.run(SUPPORT, min(n, 32 * self.device.resident_warps()), n, cumulative, draw.size, support)
         shared = _Distributions(cumulative, min(draw.size, n), n, None, support, guide)
         stage = self.drawn_stage(np.full(k, shared.limit, np.int64), draw.replace)
         self._draw_positions(shared, self.uploaded(batch_ids), draw, stage)
