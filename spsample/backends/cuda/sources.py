@@ -48,6 +48,7 @@ class Variant(NamedTuple):
 _MENTIONS = {
     "ids": (INDEX_TYPES, re.compile(r"\bIndex\b|\bSPSAMPLE_(ROWS|SELECTOR)(_PARAMETERS)?\b")),
     "weights": (WEIGHT_TYPES, re.compile(r"\bWeights\b|\bSPSAMPLE_(ROW_WEIGHTS|WEIGHTS_PARAMETERS)\b")),
+    "values": (VALUE_TYPES, re.compile(r"\bSPSAMPLE_VALUE\b")),
 }
 """For each field of `Variant` what it may be, and what a source that depends on it mentions."""
 
