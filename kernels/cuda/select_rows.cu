@@ -34,8 +34,8 @@ __device__ void select_units(const int64_t* indptr, const void* data, const int6
 }  // namespace
 
 // Their data, of which an entry has `units` units of `bytes` (1, 2, 4 or 8) bytes. One thread a unit.
-extern "C" __global__ void select_data(const int64_t* indptr, const void* data, const int64_t* rows, int64_t count, const int64_t* ends,
-                                       int64_t total, int64_t units, int64_t bytes, void* selected) {
+extern "C" __global__ void select_data(const int64_t* indptr, const void* data, const int64_t* rows, int64_t count,
+                                       const int64_t* ends, int64_t total, int64_t units, int64_t bytes, void* selected) {
     if (bytes == 1) select_units<uint8_t>(indptr, data, rows, count, ends, total, units, selected);
     if (bytes == 2) select_units<uint16_t>(indptr, data, rows, count, ends, total, units, selected);
     if (bytes == 4) select_units<uint32_t>(indptr, data, rows, count, ends, total, units, selected);

@@ -1,9 +1,10 @@
 // C = A B, all CSR, by expansion, sorting and summing (Bell, Dalton and Olson, Exposing fine-grained parallelism in algebraic
 // multigrid methods, SISC 34(4), 2012).
 //
-// Every product a_ij b_jv is written with its key, row * num_columns + column, in the order in which the law of sums takes them: by
-// the row's entries in A, then by the entries of the row of B. A stable sort by key brings the products of an element of C side by
-// side, in that order, and one thread adds them up from the first on. Work is cut by products: lengths of rows do not matter.
+// Every product a_ij b_jv is written with its key, row * num_columns + column, in the order in which the law of sums takes them:
+// by the row's entries in A, then by the entries of the row of B. A stable sort by key brings the products of an element of C
+// side by side, in that order, and one thread adds them up from the first on. Work is cut by products: lengths of rows do not
+// matter.
 #include "device.h"
 
 #ifndef SPSAMPLE_VALUE
@@ -57,10 +58,11 @@ extern "C" __global__ void product_row_ends(const int64_t* A_indptr, int64_t row
     for (int64_t r = thread_index(); r <= rows; r += thread_count()) row_ends[r] = entry_ends[A_indptr[r]];
 }
 
-// Products begin .. begin + count - 1 and their keys, counted from the rows first .. last - 1 that they belong to, behind the first
-// `carried` elements. Values may be null: ones. One thread a product; O(count log entries).
-extern "C" __global__ void expand_products(const int64_t* A_indptr, const Index* A_indices, const void* A_data, const int64_t* B_indptr,
-                                           const Index* B_indices, const void* B_data, int64_t entries, const int64_t* entry_ends,
+// Products begin .. begin + count - 1 and their keys, counted from the rows first .. last - 1 that they belong to, behind the
+// first `carried` elements. Values may be null: ones. One thread a product; O(count log entries).
+extern "C" __global__ void expand_products(const int64_t* A_indptr, const Index* A_indices, const void* A_data,
+                                           const int64_t* B_indptr, const Index* B_indices, const void* B_data, int64_t entries,
+                                           const int64_t* entry_ends,
                                            int64_t first, int64_t last, int64_t begin, int64_t count, int64_t num_columns,
                                            int64_t carried, KEYS_PARAMETERS, void* products) {
     const Keys keys = KEYS;
@@ -70,7 +72,8 @@ extern "C" __global__ void expand_products(const int64_t* A_indptr, const Index*
         const Value a = A_data ? static_cast<const Value*>(A_data)[e] : Value(1);
         const Value b = B_data ? static_cast<const Value*>(B_data)[q] : Value(1);
         static_cast<Value*>(products)[carried + i] = a * b;
-        keys.set(carried + i, static_cast<uint64_t>(row) * static_cast<uint64_t>(num_columns) + static_cast<uint64_t>(B_indices[q]));
+        const uint64_t of_row = static_cast<uint64_t>(row) * static_cast<uint64_t>(num_columns);
+        keys.set(carried + i, of_row + static_cast<uint64_t>(B_indices[q]));
     }
 }
 
@@ -90,8 +93,8 @@ extern "C" __global__ void segment_starts(const int64_t* numbers, int64_t count,
     }
 }
 
-// indptr[first + 1 .. last] of C, `before` elements of which stand before these rows. Sorting leaves each row's products where they
-// were: row r's end at row_ends[r] - begin + carried.
+// indptr[first + 1 .. last] of C, `before` elements of which stand before these rows. Sorting leaves each row's products where
+// they were: row r's end at row_ends[r] - begin + carried.
 extern "C" __global__ void product_pointers(const int64_t* row_ends, int64_t first, int64_t last, int64_t begin, int64_t carried,
                                             const int64_t* numbers, int64_t before, int64_t* indptr) {
     for (int64_t r = first + 1 + thread_index(); r <= last; r += thread_count()) {
@@ -100,8 +103,8 @@ extern "C" __global__ void product_pointers(const int64_t* row_ends, int64_t fir
     }
 }
 
-// Column and sum of each key's products. One thread a sum, one warp where there are many products; the additions run one after the
-// other, in order.
+// Column and sum of each key's products. One thread a sum, one warp where there are many products; the additions run one after
+// the other, in order.
 extern "C" __global__ void sum_segments(KEYS_PARAMETERS, const int64_t* order, const void* products, const int64_t* starts,
                                         int64_t segments, int64_t num_columns, Index* columns, void* sums) {
     constexpr int64_t kLongSegment = 64;

@@ -13,12 +13,12 @@ from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelecto
 
 WARP = 32
 LONG_BLOCK = 512
-PLAN = Kernel("weighted_rows", "plan_weighted", lanes=WARP)
-PLAN_LONG = Kernel("weighted_rows", "plan_weighted_long", LONG_BLOCK, LONG_BLOCK)
-FEW = Kernel("weighted_rows", "draw_few", lanes=WARP)
-FEW_LONG = Kernel("weighted_rows", "draw_few_long", LONG_BLOCK, LONG_BLOCK)
-MANY = Kernel("weighted_rows", "draw_many", lanes=WARP)
-MANY_LONG = Kernel("weighted_rows", "draw_many_long", LONG_BLOCK, LONG_BLOCK)
+PLAN = Kernel("weighted_plan", "plan_weighted", lanes=WARP)
+PLAN_LONG = Kernel("weighted_plan", "plan_weighted_long", LONG_BLOCK, LONG_BLOCK)
+FEW = Kernel("weighted_draw", "draw_few", lanes=WARP)
+FEW_LONG = Kernel("weighted_draw", "draw_few_long", LONG_BLOCK, LONG_BLOCK)
+MANY = Kernel("weighted_draw", "draw_many", lanes=WARP)
+MANY_LONG = Kernel("weighted_draw", "draw_many_long", LONG_BLOCK, LONG_BLOCK)
 
 LONG_ROW = 8192
 """Rows of more entries are a block's, as in `row_sections.h`."""
