@@ -357,7 +357,7 @@ extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1) draw_few_lo
 
 // Both for any size. scratch: `capacity` elements, a power of two, at least 2 size, for each warp, or block, of the grid; null
 // where no row of up to kLongRow entries has more than `size`.
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, 2)
     draw_many(DRAW_PARAMETERS, int64_t rows_per_warp, int64_t* scratch, int64_t capacity) {
     __shared__ uint64_t ends_of_sections[kWarpsPerBlock][kWarpSections];
     __shared__ RowRecord records[kWarpsPerBlock][kWarp];

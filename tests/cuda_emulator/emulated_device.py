@@ -33,7 +33,7 @@ OPTIONS = [
     "-w",
 ]
 
-# Under the address sanitizer the kernels' accesses to arrays are checked, too. Not those to stacks: fibers have their own.
+# Under the address sanitizer the kernels' accesses to arrays are checked, too; not those to the stacks of fibers.
 CHECKED = ["-fsanitize=address", "--param", "asan-stack=0"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
 
 
