@@ -114,8 +114,7 @@ class Run:
         config = ModelConfig("sage", hidden=settings.hidden)
         self._model = build_model(task.x.shape[1], task.classes, len(settings.fanouts), config).to(device)
         self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-3)
-        backend = "cuda" if device.type == "cuda" else "cpu"
-        options = {"batch_size": settings.batch_size, "bulk_size": settings.bulk_size, "backend": backend}
+        options = {"batch_size": settings.batch_size, "bulk_size": settings.bulk_size}
         options |= {"features": features, "labels": task.y}
         loader = partial(sp.BulkLoader, graph, task.seeds, sp.GraphSAGE(list(settings.fanouts)), **options)
         self._loader, self._ahead = loader(prefetch=0), loader(prefetch=1)
