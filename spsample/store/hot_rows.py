@@ -69,7 +69,7 @@ def expected_visits(graph: Graph) -> NDArray[np.float64]:
     for first in range(0, graph.num_edges, step):
         last = min(first + step, graph.num_edges)
         begin, end = np.searchsorted(graph.indptr, [first, last - 1], side="right") - 1
-        lengths = np.diff(np.clip(graph.indptr[begin : end + 2], first, last))
+        lengths: NDArray[np.int64] = np.diff(np.clip(graph.indptr[begin : end + 2], first, last)).astype(np.int64)
         weights = np.repeat(drawn[begin : end + 1], lengths)
         visits += np.bincount(graph.indices[first:last], weights=weights, minlength=graph.num_nodes)
     return visits

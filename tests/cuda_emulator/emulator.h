@@ -6,6 +6,7 @@
 // warp that wait at different places, a mask without its caller, a lane of a mask that has ended.
 #pragma once
 
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -43,9 +44,12 @@ struct Wait {
     uint64_t value = 0;
 };
 
+// A fiber runs one thread of a block after the other. It is begun once by its context; from then on the cheaper _longjmp leads back.
 struct Thread {
     ucontext_t context;
+    jmp_buf place;
     void* stack = nullptr;
+    bool begun = false;
     bool done = false;
     Wait wait;
     uint64_t slots[32];  // what the lanes of the warp brought to the last warp function
@@ -58,7 +62,7 @@ struct State {
     Dim3 grid, block, block_index;
     std::vector<std::unique_ptr<Thread>> threads;
     size_t running = 0;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     void* kernel = nullptr;
     uint64_t arguments[kArguments] = {};
     std::mt19937_64 order;
@@ -73,7 +77,9 @@ inline State& state() {
 
 inline Thread& self() { return *state().threads[state().running]; }
 
-inline void to_scheduler() { swapcontext(&self().context, &state().scheduler); }
+inline void to_scheduler() {
+    if (_setjmp(self().place) == 0) _longjmp(state().scheduler, 1);
+}
 
 [[noreturn]] inline void fail(const std::string& message) {
     state().failed = true;
@@ -100,20 +106,22 @@ inline void run_kernel() {
                             uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                             uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                             uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
-    const uint64_t* a = state().arguments;
-    reinterpret_cast<Kernel>(state().kernel)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14],
+    while (true) {
+        const uint64_t* a = state().arguments;
+        reinterpret_cast<Kernel>(state().kernel)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14],
                                              a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22], a[23], a[24], a[25], a[26], a[27],
                                              a[28], a[29], a[30], a[31], a[32], a[33], a[34], a[35], a[36], a[37], a[38], a[39]);
-    self().done = true;
-    to_scheduler();
+        self().done = true;
+        to_scheduler();
+    }
 }
 
 // Lets the threads of a warp go on whose mask is complete. Returns how many.
 inline size_t release_warps() {
     State& s = state();
     size_t released = 0;
-    for (size_t first = 0; first < s.threads.size(); first += 32) {
-        const size_t lanes = std::min<size_t>(32, s.threads.size() - first);
+    for (size_t first = 0; first < s.block.x; first += 32) {
+        const size_t lanes = std::min<size_t>(32, s.block.x - first);
         for (size_t i = 0; i < lanes; ++i) {
             Thread& one = *s.threads[first + i];
             if (one.done || one.wait.kind != Wait::warp) continue;
@@ -146,30 +154,41 @@ inline size_t release_warps() {
 inline size_t release_block() {
     State& s = state();
     size_t waiting = 0, alive = 0;
-    for (auto& thread : s.threads) {
-        alive += !thread->done;
-        waiting += !thread->done && thread->wait.kind == Wait::block;
+    for (size_t i = 0; i < s.block.x; ++i) {
+        alive += !s.threads[i]->done;
+        waiting += !s.threads[i]->done && s.threads[i]->wait.kind == Wait::block;
     }
     if (waiting == 0 || waiting != alive) return 0;
-    for (auto& thread : s.threads) thread->wait = {};
+    for (size_t i = 0; i < s.block.x; ++i) s.threads[i]->wait = {};
     return waiting;
 }
 
 inline std::string stuck() {
     std::map<std::string, int> places;
-    for (auto& thread : state().threads) {
-        if (!thread->done) ++places[thread->wait.function];
+    for (size_t i = 0; i < state().block.x; ++i) {
+        if (!state().threads[i]->done) ++places[state().threads[i]->wait.function];
     }
     std::string text = "threads wait at different places for ever:";
     for (auto& [function, count] : places) text += " " + std::to_string(count) + " at " + function;
     return text;
 }
 
+inline void resume(Thread& thread) {
+    if (_setjmp(state().scheduler) != 0) return;
+    if (thread.begun) _longjmp(thread.place, 1);
+    thread.begun = true;
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack;
+    thread.context.uc_stack.ss_size = kStack;
+    thread.context.uc_link = nullptr;
+    makecontext(&thread.context, run_kernel, 0);
+    setcontext(&thread.context);
+}
+
 inline bool run_block() {
     State& s = state();
     const size_t count = s.block.x;
     while (s.threads.size() < count) s.threads.push_back(std::make_unique<Thread>());
-    s.threads.resize(count);
     std::vector<size_t> order(count);
     for (size_t i = 0; i < count; ++i) {
         Thread& thread = *s.threads[i];
@@ -178,11 +197,6 @@ inline bool run_block() {
         }
         thread.done = false;
         thread.wait = {};
-        getcontext(&thread.context);
-        thread.context.uc_stack.ss_sp = thread.stack;
-        thread.context.uc_stack.ss_size = kStack;
-        thread.context.uc_link = nullptr;
-        makecontext(&thread.context, run_kernel, 0);
         order[i] = i;
     }
     while (true) {
@@ -192,11 +206,11 @@ inline bool run_block() {
             Thread& thread = *s.threads[i];
             if (thread.done || thread.wait.kind != Wait::nothing) continue;
             s.running = i;
-            swapcontext(&s.scheduler, &thread.context);
+            resume(thread);
             if (s.failed) return false;
             ++ran;
         }
-        for (auto& thread : s.threads) alive += !thread->done;
+        for (size_t i = 0; i < count; ++i) alive += !s.threads[i]->done;
         if (alive == 0) return true;
         if (release_warps() + release_block() == 0 && ran == 0) {
             s.error = stuck();
@@ -408,7 +422,10 @@ extern "C" __attribute__((visibility("default"), used)) const char* emulator_lau
     const bool backwards = s.order() % 2 != 0;  // blocks may run in any order
     for (uint64_t i = 0; i < grid; ++i) {
         s.block_index.x = static_cast<unsigned>(backwards ? grid - 1 - i : i);
-        if (!emulator::run_block()) return s.error.c_str();
+        if (!emulator::run_block()) {
+            for (auto& thread : s.threads) thread->begun = false;  // left in the middle of the kernel
+            return s.error.c_str();
+        }
     }
     return nullptr;
 }
