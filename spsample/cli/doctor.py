@@ -102,7 +102,7 @@ def _self_test(backend: str, ranks: int | None) -> None:
         launcher = with_launcher(line, count, "mpi" if backend == "mpi" else "gloo")
         raise typer.Exit(run_ranks(launcher, ranks_environment(count)))
     comm = init(backend)
-    count = selftest(comm, lambda told: print(told, flush=True))
+    count = selftest(comm, lambda told: print(told, flush=True), needs_device=backend == "nccl")
     if comm.rank == 0:
         print(f"{comm.size} ranks over {comm.name}: all {count} comparisons are right", flush=True)
     comm.close()

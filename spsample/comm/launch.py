@@ -164,7 +164,7 @@ def _gpu_for_each(launch: Launch) -> bool:
 
 def _ranks_share_gpus(launch: Launch) -> bool:
     """Whether there are GPUs here, but not one for each rank of this machine: NCCL refuses two ranks on one."""
-    import torch
+    torch = require_module("torch", needed_for="communication over gloo or NCCL", extra="pyg")
 
     return bool(torch.cuda.is_available() and launch.local_size > torch.cuda.device_count())
 

@@ -35,7 +35,7 @@ class SelfTestError(SpSampleError):
     """What ranks computed or received together is not what it has to be."""
 
 
-def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -> int:
+def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *, needs_device: bool = False) -> int:
     """Run all checks; collective. Returns how many comparisons were made, the same on every rank.
 
     Parameters
@@ -44,9 +44,14 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -
         All ranks.
     tell : callable
         Called on rank 0 with a line after each check.
+    needs_device : bool
+        Whether it is an error if a rank has no GPU for the backend "cuda". Else `tell` is told that, and nothing on
+        devices is checked.
 
     Raises
     ------
+    BackendError
+        On every rank, if a rank has no GPU that is needed, or CuPy is missing.
     SelfTestError
         On every rank, naming the rank and what differed first.
 
@@ -57,8 +62,18 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -
     >>> counts[0] == counts[1] > 50
     True
     """
+    with together(comm):
+        device, reason = _cuda()
+        if needs_device and device is None:
+            raise BackendError(f"the self-test of devices needs one for each rank: {reason}")
+    without = np.flatnonzero(comm.all_gather(np.array([device is None]), phase="selftest")[:, 0])
+    if len(without):
+        device = None
+        if comm.rank == 0:
+            why = reason or f"rank {without[0]} has none"
+            tell(f"devices: NOT checked, since not every rank has one ({why})")
     done = 0
-    for title, check in _checks(comm):
+    for title, check in _checks(comm, device):
         with together(comm):
             count = check()
         done += count
@@ -67,9 +82,8 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None) -
     return done
 
 
-def _checks(comm: Communicator) -> Iterator[tuple[str, Callable[[], int]]]:
+def _checks(comm: Communicator, device: Any) -> Iterator[tuple[str, Callable[[], int]]]:
     yield "exchanges of the host's arrays", partial(_exchanges, comm, np.asarray)
-    device = _cuda()
     if device is not None and getattr(comm, "takes_device_buffers", False):
         yield "exchanges of the device's arrays", partial(_exchanges, comm, device.placed)
     for backend in [None, *(["cuda"] if device is not None else [])]:
@@ -84,12 +98,12 @@ def _checks(comm: Communicator) -> Iterator[tuple[str, Callable[[], int]]]:
                 )
 
 
-def _cuda() -> Any:
-    """The backend `cuda`; None without a GPU."""
+def _cuda() -> tuple[Any, str]:
+    """The backend `cuda`; without a GPU None, and why."""
     try:
-        return get_backend("cuda")
-    except (BackendError, MissingDependencyError):
-        return None
+        return get_backend("cuda"), ""
+    except (BackendError, MissingDependencyError) as error:
+        return None, str(error)
 
 
 # ---------------------------------------------------------------------------------------------------------- exchanges

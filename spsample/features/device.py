@@ -74,6 +74,19 @@ class DeviceFeatures:
             scale = self._format.scale if isinstance(self._format, Int8) else None
             self._scale = None if scale is None else self._kernels.placed(scale)
 
+    def __copy__(self) -> DeviceFeatures:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> DeviceFeatures:
+        return self  # the table of addresses leads to these very tiers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise InputError(
+            argument="features",
+            given="DeviceFeatures, to be pickled",
+            expected="the array they were made of, or a FeatureStore",
+        )
+
     def gather(self, ids: Any) -> Any:
         """Return the features of the vertices ``ids``, repeats allowed.
 

@@ -184,7 +184,7 @@ class PartitionedFeatures:
 
     def duplicate(self) -> PartitionedFeatures:
         """The same features over duplicated communicators, for another thread; collective."""
-        twin = object.__new__(PartitionedFeatures)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.grid = self.grid.duplicate()
         twin._channel = _channel(twin.grid)
@@ -253,7 +253,7 @@ class PartitionedFeatures:
 
     def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
-        return f"PartitionedFeatures({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
 
 
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:

@@ -42,6 +42,7 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     >>> arrays["dst_1"].tolist(), arrays["dst_ptr_1"].tolist()
     ([0, 1, 3], [0, 2, 3])
     """
+    bulk = bulk.to_host()
     arrays: dict[str, NDArray[Any]] = {"batch_ids": bulk.batch_ids}
     for number in range(1, len(bulk.layers) + 1):
         parts = [minibatch.layers[number - 1] for minibatch in bulk]

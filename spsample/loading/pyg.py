@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
+from spsample.sampling.adapters import as_tensor
 from spsample.sampling.graphsage import makes_subgraphs
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class PygLoader:
     Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
     ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id``
     where the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch
-    are merged.
+    are merged. On a device all of it is there, but for ``input_id``, and for ``x`` of a store of features on the host.
 
     Order, epochs and state are those of ``loader``.
     """
@@ -63,8 +64,8 @@ class PygLoader:
         data = minibatch.to_pyg()
         y = self.loader.completion.y_of(minibatch.src_nodes)
         if x is not None:
-            data.x = self._torch.from_numpy(x)
+            data.x = as_tensor(self._torch, x)
         if y is not None:
-            data.y = self._torch.from_numpy(y)
+            data.y = as_tensor(self._torch, y)
         data.input_id = self._torch.from_numpy(first_positions(minibatch, positions).copy())
         return data

@@ -12,7 +12,7 @@ from spsample.backends import backend_for
 from spsample.errors import require_module
 
 if TYPE_CHECKING:
-    from spsample.sampling.bulk import Layer, MiniBatch
+    from spsample.sampling.bulk import Adjacency, MiniBatch
 
 _INSTALL = {"torch_sparse": "--no-build-isolation torch-scatter torch-sparse"}
 """Packages that have to be compiled against the torch that is installed."""
@@ -29,13 +29,13 @@ def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
 
     adjs = [
         EdgeIndex(
-            _tensor(torch, _edge_index(layer)),
-            None if layer.edge_ids is None else _tensor(torch, layer.edge_ids),
+            as_tensor(torch, _edge_index(layer.adj)),
+            None if layer.edge_ids is None else as_tensor(torch, layer.edge_ids),
             (layer.adj.shape[1], layer.adj.shape[0]),
         )
         for layer in batch.layers
     ]
-    return len(batch.seeds), _tensor(torch, _widened(batch.src_nodes)), adjs
+    return len(batch.seeds), as_tensor(torch, _widened(batch.src_nodes)), adjs
 
 
 def to_pyg_data(batch: MiniBatch) -> Any:
@@ -46,12 +46,12 @@ def to_pyg_data(batch: MiniBatch) -> Any:
     torch = _require("torch", "to_pyg", "pyg")
     data = _require("torch_geometric.data", "to_pyg", "pyg").Data
     layer = batch.layers[0]
-    result = data(edge_index=_tensor(torch, _edge_index(layer)), num_nodes=len(layer.src_nodes))
-    result.n_id = _tensor(torch, _widened(layer.src_nodes))
+    result = data(edge_index=as_tensor(torch, _edge_index(layer.adj)), num_nodes=len(layer.src_nodes))
+    result.n_id = as_tensor(torch, _widened(layer.src_nodes))
     if layer.edge_ids is not None:
-        result.e_id = _tensor(torch, layer.edge_ids)
+        result.e_id = as_tensor(torch, layer.edge_ids)
     if layer.adj.data is not None:
-        result.edge_weight = _tensor(torch, layer.adj.data)
+        result.edge_weight = as_tensor(torch, layer.adj.data)
     result.batch_size = len(batch.seeds)
     result.num_sampled_nodes = batch.num_sampled_nodes
     result.num_sampled_edges = batch.num_sampled_edges
@@ -69,9 +69,11 @@ def to_torch_csr(batch: MiniBatch) -> list[Any]:
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return [
             torch.sparse_csr_tensor(
-                *map(torch.from_numpy, _merged(layer)), size=layer.adj.shape, check_invariants=False
+                *(one.to(device) for one in map(torch.from_numpy, _merged(layer.adj.on_host()))),
+                size=layer.adj.shape,
+                check_invariants=False,
             )
-            for layer in batch.layers
+            for layer, device in zip(batch.layers, _devices(torch, batch), strict=True)
         ]
 
 
@@ -83,16 +85,24 @@ def to_torch_sparse(batch: MiniBatch) -> list[Any]:
     """
     torch = _require("torch", "to_torch_sparse", "pyg")
     sparse = _require("torch_sparse", "to_torch_sparse", None)
-    return [_sparse_tensor(torch, sparse, layer) for layer in batch.layers]
+    return [
+        _sparse_tensor(torch, sparse, layer.adj.on_host(), device)
+        for layer, device in zip(batch.layers, _devices(torch, batch), strict=True)
+    ]
 
 
-def _sparse_tensor(torch: Any, sparse: Any, layer: Layer) -> Any:
-    (source, _), order = _by_row_and_column(layer)
+def _devices(torch: Any, batch: MiniBatch) -> list[Any]:
+    """Where torch has to put each layer of what is made on the host."""
+    return [as_tensor(torch, layer.adj.indices).device for layer in batch.layers]
+
+
+def _sparse_tensor(torch: Any, sparse: Any, A: Adjacency, device: Any) -> Any:
+    (source, _), order = _by_row_and_column(A)
     return sparse.SparseTensor(
-        rowptr=torch.from_numpy(layer.adj.indptr),
-        col=torch.from_numpy(source),
-        value=None if layer.adj.data is None else torch.from_numpy(layer.adj.data[order]),
-        sparse_sizes=layer.adj.shape,
+        rowptr=torch.from_numpy(A.indptr).to(device),
+        col=torch.from_numpy(source).to(device),
+        value=None if A.data is None else torch.from_numpy(A.data[order]).to(device),
+        sparse_sizes=A.shape,
         is_sorted=True,
         trust_data=True,
     )
@@ -108,22 +118,21 @@ def to_dgl(batch: MiniBatch) -> list[Any]:
     dgl = _require("dgl", "to_dgl", None)
     blocks = []
     for layer in batch.layers:
-        source, target = _tensor(torch, _edge_index(layer))
+        source, target = as_tensor(torch, _edge_index(layer.adj))
         block = dgl.create_block((source, target), num_src_nodes=layer.adj.shape[1], num_dst_nodes=layer.adj.shape[0])
-        block.srcdata[dgl.NID] = _tensor(torch, _widened(layer.src_nodes))
-        block.dstdata[dgl.NID] = _tensor(torch, _widened(layer.dst_nodes))
+        block.srcdata[dgl.NID] = as_tensor(torch, _widened(layer.src_nodes))
+        block.dstdata[dgl.NID] = as_tensor(torch, _widened(layer.dst_nodes))
         if layer.edge_ids is not None:
-            block.edata[dgl.EID] = _tensor(torch, layer.edge_ids)
+            block.edata[dgl.EID] = as_tensor(torch, layer.edge_ids)
         if layer.adj.data is not None:
-            block.edata["w"] = _tensor(torch, layer.adj.data)
+            block.edata["w"] = as_tensor(torch, layer.adj.data)
         blocks.append(block)
     return blocks
 
 
-def _edge_index(layer: Layer) -> NDArray[np.int64]:
+def _edge_index(A: Adjacency) -> NDArray[np.int64]:
     """(2, E) local (source, target)."""
-    indices = layer.adj.indices
-    return backend_for(indices).edge_index(layer.adj.indptr, indices)
+    return backend_for(A.indices).edge_index(A.indptr, A.indices)
 
 
 def _widened(ids: Any) -> Any:
@@ -131,27 +140,27 @@ def _widened(ids: Any) -> Any:
     return backend_for(ids).widened(ids)
 
 
-def _tensor(torch: Any, array: Any) -> Any:
+def as_tensor(torch: Any, array: Any) -> Any:
     """A tensor over the same memory: of the host, or of a device."""
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.from_dlpack(array)
 
 
-def _by_row_and_column(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_row_and_column(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(2, E) local (source, target) sorted by target, then source, and the place of each entry before; stable."""
-    edges = _edge_index(layer)
+    edges = _edge_index(A)
     order = np.lexsort(edges)
     return np.ascontiguousarray(edges[:, order]), order
 
 
-def _merged(layer: Layer) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+def _merged(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
     """CSR with ascending, distinct columns in each row, values of repeats summed."""
-    edges, order = _by_row_and_column(layer)
+    edges, order = _by_row_and_column(A)
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (edges[:, 1:] != edges[:, :-1]).any(axis=0)
     source, target = (ends[is_first] for ends in edges)
-    data = np.ones(len(order), np.float32) if layer.adj.data is None else layer.adj.data[order]
+    data = np.ones(len(order), np.float32) if A.data is None else A.data[order]
     sums = np.bincount(np.cumsum(is_first) - 1, data, len(source)).astype(data.dtype)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=layer.adj.shape[0]))]).astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=A.shape[0]))]).astype(np.int64)
     return indptr, source, sums
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import get_backend
+from spsample.backends import backend_for, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import CapacityError, InputError
@@ -46,11 +46,24 @@ class Adjacency:
         return len(self.indices)
 
     def to_scipy(self) -> csr_array:
-        """As `scipy.sparse.csr_array`; entries 1.0 where there is no data. Repeated entries stay separate."""
+        """As `scipy.sparse.csr_array`; entries 1.0 where there is no data. Repeated entries stay separate.
+
+        Arrays on a device are copied to the host.
+        """
         from scipy.sparse import csr_array
 
-        data = np.ones(self.nnz, np.float32) if self.data is None else self.data
-        return csr_array((data, self.indices, self.indptr), shape=self.shape)
+        A = self.on_host()
+        data = np.ones(A.nnz, np.float32) if A.data is None else A.data
+        return csr_array((data, A.indices, A.indptr), shape=A.shape)
+
+    def on_host(self) -> Adjacency:
+        """The same with NumPy arrays: itself, or a copy of one on a device."""
+        indices: Any = self.indices
+        if isinstance(indices, np.ndarray):
+            return self
+        copy_of = backend_for(indices).on_host
+        data = None if self.data is None else copy_of(self.data)
+        return Adjacency(copy_of(self.indptr), copy_of(indices), data, self.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +177,10 @@ class MiniBatch:
         return adapters.to_pyg_blocks(self)
 
     def to_torch_csr(self) -> list[Any]:
-        """One `torch.sparse_csr_tensor` per layer, layer 1 first; columns ascend in each row, repeats are summed."""
+        """One `torch.sparse_csr_tensor` per layer, layer 1 first; columns ascend in each row, repeats are summed.
+
+        Made on the host, and copied to the device where the minibatch is on one; so is what `to_torch_sparse` gives.
+        """
         return adapters.to_torch_csr(self)
 
     def to_torch_sparse(self) -> list[Any]:

@@ -42,7 +42,7 @@ class SeedBatches:
         Q = self.selector
         vertices = Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]].copy()
         inverse = self.inverse_of(i).copy()
-        selector = stack([vertices], int(Q.batch_ids[i]))
+        selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
 
     def placed(self, backend: Backend) -> SeedBatches:
@@ -72,9 +72,11 @@ class SeedBatches:
         if len(positions) == len(self.given_ptr) - 1:
             return self
         Q = self.selector
-        vertices = [Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]] for i in positions]
-        ptr = pointers_of([len(part) for part in vertices])
-        selector = RowSelector(ptr, np.concatenate([Q.vertices[:0], *vertices]), Q.batch_ids[positions])
+        ranges = [np.arange(Q.batch_ptr[i], Q.batch_ptr[i + 1]) for i in positions]
+        places = np.concatenate([np.zeros(0, np.int64), *ranges])
+        ptr = pointers_of([len(part) for part in ranges])
+        vertices = Q.vertices[backend_for(Q.vertices).placed(places)]
+        selector = RowSelector(ptr, vertices, Q.batch_ids[positions])
         given = pointers_of((self.given_ptr[positions + 1] - self.given_ptr[positions]).tolist())
         if self.merged_inverse is None:
             return SeedBatches(selector, given)

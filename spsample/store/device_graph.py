@@ -28,6 +28,9 @@ RESERVED_SHARE = 0.5
 class DeviceGraph:
     """A graph that is sampled on a GPU, by `spsample.bulk_sample`, a `BulkLoader` and samplers as any other graph.
 
+    It does not change: a copy (`copy.copy`, `copy.deepcopy`) is itself. Pickled, it is the `Graph` it was made of, and
+    placed on the device again where it is read.
+
     The samples are those of the host, bit for bit; their arrays with an element per vertex or edge are CuPy arrays,
     which torch takes without a copy (``torch.from_dlpack``), those with an element per batch are NumPy's.
 
@@ -53,8 +56,10 @@ class DeviceGraph:
     """
 
     def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
+        _require_graph(graph)
         kernels = _kernels()
         self._graph: Graph | None = graph
+        self._entries = entries
         with kernels.session():
             share = _share(kernels, graph, entries)
             matrix, hot = _placed(kernels, graph, share)
@@ -84,7 +89,7 @@ class DeviceGraph:
         kernels = _kernels()
         _require_types(kernels, indptr, indices, data)
         made = cls.__new__(cls)
-        made._graph = None
+        made._graph, made._entries = None, "device"
         made._operand = DeviceOperand(Matrix(indptr, indices, data, row_normalized), None, kernels)
         made.device_share = 1.0
         return made
@@ -153,6 +158,21 @@ class DeviceGraph:
             raise InputError(argument="backend", given=repr(backend), expected="'cuda' or None for a graph on a device")
         return self._operand
 
+    def __copy__(self) -> DeviceGraph:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> DeviceGraph:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._graph is None:
+            raise InputError(
+                argument="graph",
+                given="a DeviceGraph of device arrays, to be pickled",
+                expected="one made of a Graph, which can be read again",
+            )
+        return DeviceGraph, (self._graph, self._entries)
+
     def __repr__(self) -> str:
         facts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}"
         return f"DeviceGraph({facts}, {self.device_share:.0%} of the entries on the device)"
@@ -162,6 +182,18 @@ def placed_graph(graph: Any, backend: str | None) -> Any:
     """A `Graph` as the one on the device that it keeps, where the backend is "cuda"; any other graph itself."""
     on_device = getattr(graph, "on_device", None)
     return on_device() if backend == "cuda" and on_device is not None else graph
+
+
+def _require_graph(graph: Any) -> None:
+    from spsample.store.graph import Graph
+
+    if not isinstance(graph, Graph):
+        raise DTypeError(
+            argument="graph",
+            given=type(graph).__name__,
+            expected="a Graph",
+            hint="DeviceGraph.from_arrays takes arrays that lie on the device.",
+        )
 
 
 def _kernels() -> CudaKernels:

@@ -22,6 +22,7 @@ from spsample.training.tensors import as_tensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from spsample.loading import Batch
     from spsample.sampling import Sampler
     from spsample.store import Graph
 
@@ -83,6 +84,11 @@ class Block:
         if self.degrees is None:
             raise InputError(argument="block", given="no degrees", expected="a block with the degrees of its sources")
         return self.degrees
+
+    def to(self, device: torch.device) -> Block:
+        """The same on a device; itself, if it is there."""
+        degrees = None if self.degrees is None else self.degrees.to(device)
+        return Block(self.indptr.to(device), self.indices.to(device), self.values.to(device), self.num_src, degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
@@ -179,6 +185,11 @@ class BlockMaker:
         if self._placed is None:
             self._placed = torch.from_numpy(self._degrees).to(block.indices.device)
         return replace(block, degrees=self._placed[as_tensor(layer.src_nodes).long()])
+
+    def inputs(self, batch: Batch, model: torch.nn.Module) -> tuple[torch.Tensor, list[Block]]:
+        """Features and blocks of a batch where the model is, which may not be where they were made."""
+        device = next(model.parameters()).device
+        return as_tensor(batch.x).to(device), [self(layer).to(device) for layer in batch.layers]
 
 
 def aggregation_for(sampler: Sampler) -> str:

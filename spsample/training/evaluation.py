@@ -51,7 +51,7 @@ def full_logits(
     Parameters
     ----------
     model
-        Put into evaluation mode meanwhile.
+        On the CPU. Put into evaluation mode meanwhile.
     graph
         The graph the model was trained on, before any normalisation.
     features
@@ -131,7 +131,7 @@ def sampled_logits(
     parts = []
     with evaluating(model):
         for batch in loader:
-            logits = model(as_tensor(batch.x), [blocks(layer) for layer in batch.layers])
+            logits = model(*blocks.inputs(batch, model))
             parts.append(logits.cpu().numpy()[batch.minibatch.seed_inverse])
     return np.concatenate(parts)
 
@@ -155,7 +155,7 @@ def _layer_by_layer(
     whole_rows = GraphSAGE([-1])
     blocks = BlockMaker(graph, whole_rows)
     last = len(model.convs) - 1
-    read: _Read = lambda ids: model.encoder(torch.from_numpy(features.gather(ids)))  # noqa: E731
+    read: _Read = lambda ids: model.encoder(as_tensor(features.gather(ids)).cpu())  # noqa: E731
     width, result = features.dim, np.empty((0, 0), dtype=np.float32)
     for number, conv in enumerate(model.convs):
         decoder = model.decoder if number == last else torch.nn.Identity()

@@ -15,6 +15,7 @@ from spsample.features import FeatureSource, PartitionedFeatures
 from spsample.sampling import GraphSAGE, bulk_sample
 from spsample.sampling.empty import empty_minibatch
 from spsample.training.evaluation import bytes_per_edge, evaluating
+from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def full_logits_on_ranks(
     Parameters
     ----------
     model
-        Put into evaluation mode meanwhile.
+        On the CPU. Put into evaluation mode meanwhile.
     graph
         A distributed graph, before any normalisation.
     features
@@ -86,7 +87,7 @@ class _Layer:
         """Of the targets of a sampled layer; its sources are gathered by all ranks."""
         h = source.gather(sampled.src_nodes)
         with failing_together(comm):
-            part = self._after(self._conv(self._before(torch.from_numpy(h)), blocks(sampled)))
+            part = self._after(self._conv(self._before(as_tensor(h).cpu()), blocks(sampled)))
             result: NDArray[np.float32] = part.numpy()
             return result
 
@@ -114,7 +115,7 @@ def sampled_logits_on_ranks(model: GNN, loader: BulkLoader, blocks: BlockMaker) 
     with evaluating(model):
         for batch in loader:
             with failing_together(comm):
-                rows = model(torch.from_numpy(batch.x), [blocks(layer) for layer in batch.layers]).numpy()
+                rows = model(*blocks.inputs(batch, model)).cpu().numpy()
                 inverse = batch.minibatch.seed_inverse
                 logits.append(rows[inverse])
                 places.append(batch.batch_id * loader.batch_size + np.arange(len(inverse)))

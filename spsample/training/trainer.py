@@ -261,8 +261,8 @@ class Trainer:
             if self.comm.size > 1 or self.device.type != "cpu":
                 torch.manual_seed(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
             self.optimizer.zero_grad()
-            logits = self.gradients.model(as_tensor(batch.x), [self.blocks(layer) for layer in batch.layers])
-            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long()])
+            logits = self.gradients.model(*self.blocks.inputs(batch, self.model))
+            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
             self.gradients.prepare(loss)
             return loss, len(batch.seeds)
 
@@ -319,8 +319,7 @@ class Trainer:
             return self._logits_on_ranks(kind, ids, self._rows)
         if kind == "full":
             budget = self.config.evaluation_memory
-            model = self.model if self.device.type == "cpu" else copy.deepcopy(self.model).cpu()
-            return full_logits(model, self.dataset.graph, self.features, memory_budget=budget)[ids]
+            return full_logits(self._model_on_host(), self.dataset.graph, self.features, memory_budget=budget)[ids]
         return sampled_logits(
             self.model,
             self.graph,
@@ -333,12 +332,17 @@ class Trainer:
             backend=self.config.backend,
         )
 
+    def _model_on_host(self) -> GNN:
+        """Where all neighbours of a vertex are aggregated."""
+        return self.model if self.device.type == "cpu" else copy.deepcopy(self.model).cpu()
+
     def _logits_on_ranks(self, kind: str, ids: NDArray[np.int64], rows: ProcessGrid) -> NDArray[np.float32]:
         """The same on every rank, each of which computes its share."""
         if kind == "full":
             budget = require_bytes("evaluation_memory", self.config.evaluation_memory)
             graph, whole_rows = self.dataset.graph, self.blocks.whole_rows()
-            return full_logits_on_ranks(self.model, graph, self.features, whole_rows, rows, budget).gather(ids)
+            model = self._model_on_host()
+            return full_logits_on_ranks(model, graph, self.features, whole_rows, rows, budget).gather(ids)
         loader = BulkLoader(
             self.graph,
             ids,
@@ -487,7 +491,7 @@ def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def _fingerprint(features: FeatureSource) -> str:
     """Hash of 64 rows spread over all: tells scaled features from others without reading them all."""
     rows = np.linspace(0, features.num_rows - 1, num=min(64, features.num_rows)).astype(np.int64)
-    return sha256(features.gather(rows).tobytes()).hexdigest()[:16]
+    return sha256(as_tensor(features.gather(rows)).cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 _KEYS = {

@@ -232,3 +232,9 @@ def test_the_module_of_the_check():
     done = subprocess.run([*line, "--backend", "mpi", "--timeout", "-1"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "timeout: got -1.0; expected a positive number of seconds" in done.stderr
+
+
+def test_nccl_without_torch_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match=r"spsample\[pyg\]"):
+        launch.init("nccl")

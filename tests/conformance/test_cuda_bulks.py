@@ -148,3 +148,37 @@ def test_launches_and_waits_do_not_grow_with_the_number_of_batches(emulated, sam
         counts.append((emulated.launches - before[0], emulated.waits - before[1]))
     assert counts[0] == counts[1]
     print(sampler, kind, counts)
+
+
+@pytest.mark.parametrize("source", [sp.FeatureStore, sp.DeviceFeatures])
+def test_training_with_a_source_of_features(emulated, source):
+    pytest.importorskip("torch")
+    from dataclasses import replace
+
+    from spsample.data import planted
+    from spsample.training import ModelConfig, TrainConfig, Trainer
+
+    data = planted(300)
+    results = []
+    for x, backend in ((source(data.x), "cuda"), (sp.FeatureStore(data.x), None)):
+        config = TrainConfig(epochs=1, batch_size=64, prefetch=0, backend=backend, evaluation="both")
+        trainer = Trainer(replace(data, x=x), sp.GraphSAGE([4, 3]), ModelConfig(hidden=8, dropout=0.0), config)
+        results.append(trainer.fit())
+    np.testing.assert_allclose(results[0].history[0].loss, results[1].history[0].loss, rtol=1e-5)
+    assert results[0].test == results[1].test
+
+
+def test_batches_are_brought_to_where_the_model_is(emulated):
+    """The emulated device is torch's CPU: a model elsewhere shows what stays behind."""
+    torch = pytest.importorskip("torch")
+    from spsample.training.blocks import BlockMaker
+
+    graph = rmat()
+    x = np.zeros((graph.num_nodes, 3), np.float32)
+    sampler = sp.GraphSAGE([4, 3])
+    batch = next(iter(sp.BulkLoader(graph, np.arange(8), sampler, batch_size=8, features=x)))
+    model = torch.nn.Linear(3, 3, device="meta")
+    rows, blocks = BlockMaker(graph, sampler).inputs(batch, model)
+    assert rows.is_meta
+    for block in blocks:
+        assert all(part.is_meta for part in (block.indptr, block.indices, block.values, block.degrees))

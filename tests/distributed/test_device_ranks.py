@@ -14,6 +14,8 @@ from spsample.features import PartitionedDeviceFeatures
 pytestmark = needs_compiler
 __all__ = ["emulated"]
 
+SAMPLER = sp.GraphSAGE([3, 2])
+
 
 def graph_of(kind):
     graph = sp.load_dataset("rmat:8,6").graph
@@ -63,3 +65,27 @@ def test_replicated_and_partitioned(emulated, kind, sampler):
         return len(bulk)
 
     assert sum(run_threads(2, body)) == len(expected)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_loaders_with_features_on_devices(emulated, prefetch):
+    graph = graph_of("unweighted")
+    x = np.random.default_rng(0).normal(size=(graph.num_nodes, 5)).astype(np.float32)
+    options = {"batch_size": 8, "bulk_size": 4, "random_seed": 1}
+    expected = {batch.batch_id: batch.x for batch in sp.BulkLoader(graph, range(100), SAMPLER, features=x, **options)}
+
+    def body(comm):
+        features = PartitionedDeviceFeatures.of(x, sp.ProcessGrid(comm))
+        shared = sp.ReplicatedGraph(graph, comm)
+        loader = sp.BulkLoader(
+            shared, range(100), SAMPLER, features=features, prefetch=prefetch, backend="cuda", **options
+        )
+        count = 0
+        for batch in loader:
+            if len(batch.seeds):
+                np.testing.assert_array_equal(emulated.to_host(batch.x), expected[batch.batch_id])
+                count += 1
+        loader.close()
+        return count
+
+    assert sum(run_threads(3, body)) == len(expected)

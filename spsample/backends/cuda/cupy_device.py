@@ -77,7 +77,8 @@ class CupyDevice:
         return host
 
     def pinned(self, array: NDArray[Any]) -> DeviceArray:
-        memory = self._cupy.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+        # not of CuPy's pool, which rounds up to a power of two and never gives memory back
+        memory = self._cupy.cuda.PinnedMemoryPointer(self._cupy.cuda.PinnedMemory(max(array.nbytes, 1)), 0)
         host = np.frombuffer(memory, array.dtype, array.size)
         host[...] = array.ravel()
         unowned = self._cupy.cuda.UnownedMemory(memory.ptr, max(array.nbytes, 1), memory)
@@ -107,7 +108,7 @@ class CupyDevice:
             if torch is None or not torch.cuda.is_initialized():
                 yield
                 return
-            with self._cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            with self._cupy.cuda.ExternalStream(torch.cuda.current_stream(self._device.id).cuda_stream):
                 yield
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
@@ -143,7 +144,8 @@ class CupyDevice:
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_initialized():
             return 0
-        return int(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+        number = self._device.id
+        return int(torch.cuda.memory_reserved(number) - torch.cuda.memory_allocated(number))
 
 
 def _number(count: int) -> int:

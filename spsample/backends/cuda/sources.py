@@ -135,7 +135,7 @@ def cubin(source: str, variant: Variant, arch: str) -> Path:
     MissingDependencyError
         If cuda-bindings or NVRTC is not installed.
     BackendError
-        If the source does not compile; the message is the compiler's.
+        If the source does not compile; the message is the compiler's. Or if the file cannot be written.
     """
     options = (*OPTIONS, *variant.macros, f"--gpu-architecture={arch}")
     name = hashlib.sha256("\n".join((source, *options, _version(), _digest())).encode()).hexdigest()
@@ -204,10 +204,17 @@ def _digest() -> str:
 
 def _write(path: Path, content: bytes) -> None:
     """Under its name in one step: other processes may compile the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    os.replace(file.name, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as folder:
+            partial = Path(folder) / path.name
+            partial.write_bytes(content)
+            os.replace(partial, path)
+    except OSError as error:
+        raise BackendError(
+            f"compiled kernels cannot be kept in {path.parent}: {error.strerror}. "
+            "Set SPSAMPLE_CACHE_DIR to a folder that can be written."
+        ) from error
 
 
 __all__ = [
