@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -18,6 +20,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.sampling import adapters
 from spsample.sampling.arguments import SupportsSampling, check_arguments
 from spsample.sampling.bulk_layer import BulkLayer
+from spsample.sampling.capped import CappedGraph
 from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import SeedBatches, make_batches
@@ -358,6 +361,7 @@ def bulk_sample(  # the public face: design, section 5
             layers = sampler.run(A, share.selector, key, edge_ids)
             return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
         except MemoryError as error:
+            clear_frames(error.__traceback__)  # of what was being made: advice needs the memory
             raise _no_memory_for(graph, ids, batch_size, sampler) from error
 
 
@@ -388,17 +392,39 @@ def _no_memory_for(graph: Any, ids: Int64Array, batch_size: int, sampler: Sample
     )
 
 
+_advising: ContextVar[bool] = ContextVar("advising", default=False)
+"""Whether batches are sampled to find out how many fit: what finds no memory then has been asked already."""
+
+
 def _fitting_on_device(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> str:
     """How many of the batches fit on the graph's device, in words; nothing where that is not known."""
+    graph = graph.inner if isinstance(graph, CappedGraph) else graph
+    if not isinstance(graph, DeviceGraph) or _advising.get():
+        return ""
+    token = _advising.set(True)
+    try:
+        fitting = _most_on_device(graph, ids, batch_size, sampler)
+    finally:
+        _advising.reset(token)
+    words = {0: "not even a single batch does", 1: "1 of these batches does"}
+    return ": " + words.get(fitting, f"{fitting} of these batches do")
+
+
+def _most_on_device(graph: DeviceGraph, ids: Int64Array, batch_size: int, sampler: Sampler) -> int:
+    """How many batches fit by a plan, or 1 where the pilots of a plan do not; fewer than there are, which did not."""
     from spsample.sampling.planner import plan_bulk
 
-    if not isinstance(graph, DeviceGraph):
-        return ""
+    fewer = -(-len(ids) // batch_size) - 1
     try:
         plan = plan_bulk(graph, ids, sampler, batch_size=batch_size, memory_budget=graph.free_bytes())
+        return min(plan.bulk_size, fewer)
     except CapacityError:
-        return ": not even a single batch does"
-    return f": {plan.bulk_size} of these batches do"
+        pass
+    try:
+        bulk_sample(graph, ids[:batch_size], sampler, batch_size=batch_size)
+    except CapacityError:
+        return 0
+    return min(1, fewer)
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

@@ -20,17 +20,17 @@ class CappedGraph:
     """A graph from which a call draws at most `most_entries` entries; for one call."""
 
     def __init__(self, graph: Any, most_entries: int) -> None:
-        self._graph = graph
+        self.inner = graph
         self._most_entries = most_entries
 
     @property
     def num_nodes(self) -> int:
         """Number of vertices."""
-        return int(self._graph.num_nodes)
+        return int(self.inner.num_nodes)
 
     def operand(self, backend: str | None = None) -> GraphOperand:
         """A, counting."""
-        return CappedOperand(self._graph.operand(backend), self._most_entries)
+        return CappedOperand(self.inner.operand(backend), self._most_entries)
 
 
 class CappedOperand(GraphOperand):
@@ -120,12 +120,12 @@ class CappedOperand(GraphOperand):
 
     def _count(self, Q: StackedSelector, draw: Draw, rule: RowRule) -> int:
         """Entries that a draw makes (of weighted rows: at most)."""
-        counts = self._inner.row_totals(Q).counts
-        if rule == "whole":
-            return int(counts.sum())
-        if draw.replace:
-            return draw.size * int(np.count_nonzero(counts))
-        return int(np.minimum(counts, draw.size).sum())
+        totals = self._inner.row_totals(Q)
+        counts: Int64Array = totals.counts
+        if rule != "whole":
+            counts = draw.size * np.minimum(counts, 1) if draw.replace else np.minimum(counts, draw.size)
+        of_batches, _ = self.backend.batch_totals(Q.batch_ptr, counts, totals.exponents)
+        return int(of_batches.sum())
 
     def _take(self, entries: int) -> None:
         if entries > self._left:

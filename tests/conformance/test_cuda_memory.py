@@ -53,9 +53,40 @@ def test_memory_that_runs_out_says_how_many_batches_fit(emulated, graph, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(emulated, "empty", no_memory)
-        patch.setattr("spsample.sampling.planner.plan_bulk", lambda *args, **kwargs: type("Plan", (), {"bulk_size": 7}))
-        with pytest.raises(CapacityError, match="a bulk that fits in memory: 7 of these batches do"):
+        with pytest.raises(CapacityError, match="a bulk that fits in memory: not even a single batch does"):
             sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
+
+
+def little(emulated, patch, most):
+    """No array on the device may have more than so many bytes."""
+    empty = type(emulated).empty
+
+    def limited(shape, dtype):
+        if np.prod(shape) * np.dtype(dtype).itemsize > most:
+            raise MemoryError
+        return empty(emulated, shape, dtype)
+
+    patch.setattr(emulated, "empty", limited)
+
+
+def test_advice_is_less_than_what_did_not_fit(emulated, graph, monkeypatch):
+    gpu = sp.DeviceGraph(graph)
+    loader = sp.BulkLoader(gpu, np.arange(256), SAMPLER, batch_size=8, bulk_size=16, prefetch=0)
+    little(emulated, monkeypatch, 700)
+    with pytest.raises(CapacityError, match=r"got 8 batches .* fits in memory: [1-7] of these batches do"):
+        sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
+    with pytest.raises(CapacityError, match=r"got 16 batches .* fits in memory: \d+ of these batches do"):
+        list(loader)
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, -1]), sp.GraphSAGE([90], replace=True), sp.GraphSAGE([90])])
+def test_bulks_within_a_budget(emulated, graph, sampler):
+    """Entries are counted on the device where the size of the draw does not bound them."""
+    options = {"batch_size": 16, "prefetch": 0, "memory_budget": "64MiB", "random_seed": 3}
+    host = sp.BulkLoader(graph, np.arange(256), sampler, **options)
+    device = sp.BulkLoader(graph, np.arange(256), sampler, backend="cuda", **options)
+    for ours, theirs in zip(device, host, strict=True):
+        np.testing.assert_array_equal(emulated.to_host(ours.src_nodes), theirs.src_nodes)
 
 
 def test_sets_of_columns_are_made_in_groups_where_memory_is_short(emulated, graph):
