@@ -190,8 +190,8 @@ extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1)
     const int64_t count = static_cast<int64_t>(*long_count);
     for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
         const int64_t r = long_rows[i], row = Q.vertices[r], degree = A.degree(row);
-        int rule = found.rule(row, degree);
-        team.sync();  // all have read the rule before one writes it
+        // One thread reads the rule for all: a block that has the same row of another batch may write it meanwhile.
+        int rule = static_cast<int>(team.from_first_warp(team.thread() == 0 ? found.rule(row, degree) : 0));
         const int64_t positive = found.must_read(rule) ? found.read(team, weights.row(A, row), row, degree, &rule) : degree;
         if (team.thread() == 0) found.write(r, rule, positive);
     }
@@ -385,6 +385,7 @@ __device__ Number add_new(
     const unsigned same = __match_any_sync(kAllLanes, static_cast<unsigned long long>(outcome));
     const bool is_new = draws && (same & lanes_below()) == 0 && !chosen.contains(entry, count);
     const unsigned all_new = __ballot_sync(kAllLanes, is_new);
+    __syncwarp();  // all have looked before one adds
     const Number length = static_cast<Number>(row.length), number = count + __popc(all_new & lanes_below());
     if (is_new && number < length) {
         chosen.add(number, entry);
