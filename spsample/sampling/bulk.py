@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import get_backend
+from spsample.backends import backend_for, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import CapacityError, InputError
@@ -233,8 +234,9 @@ class BulkSample:
 
     def alone(self, position: int) -> BulkSample:
         """A bulk of one of the minibatches, in arrays of its own."""
-        batches = self.seed_batches.alone(position)
-        alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
+        with backend_for(self.seed_batches.selector.vertices).session():
+            batches = self.seed_batches.alone(position)
+            alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
         alone.law_version = self.law_version
         return alone
 
@@ -342,6 +344,7 @@ def bulk_sample(  # the public face: design, section 5
             layers = sampler.run(A, share.selector, key, edge_ids)
             return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
         except MemoryError as error:
+            clear_frames(error.__traceback__)  # they hold what there was room for
             raise _no_memory_for(graph, ids, batch_size, sampler) from error
 
 
@@ -374,10 +377,10 @@ def _no_memory_for(graph: Any, ids: Int64Array, batch_size: int, sampler: Sample
 
 def _fitting_on_device(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> str:
     """How many of the batches fit on the graph's device, in words; nothing where that is not known."""
-    from spsample.sampling.planner import plan_bulk
+    from spsample.sampling.planner import FEWEST_PILOTS, plan_bulk
 
-    if not isinstance(graph, DeviceGraph):
-        return ""
+    if not isinstance(graph, DeviceGraph) or len(ids) <= FEWEST_PILOTS * batch_size:
+        return ""  # a plan's pilots are so many batches: it would end here again
     try:
         plan = plan_bulk(graph, ids, sampler, batch_size=batch_size, memory_budget=graph.free_bytes())
     except CapacityError:

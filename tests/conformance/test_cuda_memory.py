@@ -58,6 +58,19 @@ def test_memory_that_runs_out_says_how_many_batches_fit(emulated, graph, monkeyp
             sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
 
 
+@pytest.mark.parametrize("batches", [1, 2, 3, 100])
+def test_where_not_even_a_pilot_finds_memory(emulated, graph, monkeypatch, batches):
+    gpu = sp.DeviceGraph(graph)
+
+    def no_memory(shape, dtype):
+        raise MemoryError
+
+    monkeypatch.setattr(emulated, "empty", no_memory)
+    expected = "expected a bulk that fits in memory" + (": not even a single batch does" if batches > 2 else r"\.")
+    with pytest.raises(CapacityError, match=expected):
+        sp.bulk_sample(gpu, np.arange(4 * batches), SAMPLER, batch_size=4)
+
+
 def test_sets_of_columns_are_made_in_groups_where_memory_is_short(emulated, graph):
     gpu = sp.DeviceGraph(graph)
     call = {"seeds": np.arange(200), "sampler": sp.GraphSAGE([4, -1]), "batch_size": 16}
