@@ -194,6 +194,7 @@ __device__ Number add_new(
     const unsigned same = __match_any_sync(kAllLanes, static_cast<unsigned long long>(outcome));
     const bool is_new = draws && (same & lanes_below()) == 0 && !chosen.contains(entry, count);
     const unsigned all_new = __ballot_sync(kAllLanes, is_new);
+    __syncwarp();  // all have looked before one adds
     const Number length = static_cast<Number>(row.length), number = count + __popc(all_new & lanes_below());
     if (is_new && number < length) {
         chosen.add(number, entry);

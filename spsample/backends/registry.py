@@ -84,5 +84,5 @@ def _load(name: str) -> Backend:
     try:
         backend: Backend = getattr(import_module(module), cls)()
     except ImportError as error:
-        raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, '')}") from error
+        raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, _HINTS['cpu'])}") from error
     return backend

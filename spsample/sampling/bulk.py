@@ -252,8 +252,9 @@ class BulkSample:
 
     def alone(self, position: int) -> BulkSample:
         """A bulk of one of the minibatches, in arrays of its own."""
-        batches = self.seed_batches.alone(position)
-        alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
+        with backend_for(self.seed_batches.selector.vertices).session():
+            batches = self.seed_batches.alone(position)
+            alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
         alone.law_version = self.law_version
         return alone
 
