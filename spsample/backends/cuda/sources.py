@@ -102,7 +102,7 @@ def variants(source: str) -> list[Variant]:
     Examples
     --------
     >>> variants("rows")
-    [Variant(ids='int32', weights='unit'), Variant(ids='int64', weights='unit')]
+    [Variant(ids='int32', weights='unit', values='float32'), Variant(ids='int64', weights='unit', values='float32')]
     """
     text = _own_text(source_path(source).name)
     choices = {name: list(types) for name, (types, mention) in _MENTIONS.items() if mention.search(text)}
