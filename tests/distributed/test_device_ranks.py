@@ -89,3 +89,8 @@ def test_loaders_with_features_on_devices(emulated, prefetch):
         return count
 
     assert sum(run_threads(3, body)) == len(expected)
+
+
+def test_a_dtype_is_refused(emulated):
+    with pytest.raises(InputError, match="dtype: got 'int8'"):
+        run_threads(2, lambda comm: PartitionedDeviceFeatures.of(np.ones((4, 2)), sp.ProcessGrid(comm), dtype="int8"))
