@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.protocol import Backend
-from spsample.errors import BackendError, DTypeError, InputError
+from spsample.errors import BackendError, DTypeError, InputError, MissingDependencyError
 
 _CLASSES = {
     "cpu": ("spsample.backends.cpu", "CpuBackend"),
@@ -48,6 +48,8 @@ def get_backend(name: str | None = None) -> Backend:
         If there is no backend of that name.
     BackendError
         If it exists but cannot be loaded here.
+    MissingDependencyError
+        If a package that it needs is not installed.
 
     Examples
     --------
@@ -83,6 +85,8 @@ def _load(name: str) -> Backend:
     module, cls = _CLASSES[name]
     try:
         backend: Backend = getattr(import_module(module), cls)()
+    except MissingDependencyError:
+        raise  # says how to get it
     except ImportError as error:
         raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, _HINTS['cpu'])}") from error
     return backend

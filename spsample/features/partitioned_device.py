@@ -8,6 +8,7 @@ import numpy as np
 
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import Sent, together
+from spsample.errors import InputError
 from spsample.features.partitioned import PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
@@ -28,12 +29,15 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
     Ids that are given twice are fetched twice: those of a minibatch's sources are distinct.
 
     Parameters, errors and the way to make one (`of`, `open`) are those of `PartitionedFeatures`, but for `dtype`, which
-    is not taken: rows are float32.
+    is refused: rows are float32.
     """
 
     on_device = True
 
     def __init__(self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: None = None) -> None:
+        with together(grid.comm):
+            if dtype is not None:
+                raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")
         super().__init__(block, grid, placement, dtype="float32")
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
         with together(grid.comm), self._kernels.session():

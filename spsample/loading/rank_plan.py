@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.comm import Communicator
+from spsample.distributed import ReplicatedGraph
 from spsample.errors import CapacityError
 from spsample.sampling.bulk import bulk_sample
+from spsample.sampling.device_memory import CALL_BYTES, device_scratch
+from spsample.sampling.memory import BulkCounts
 from spsample.sampling.planner import FEATURE_BATCHES, default_budget
 from spsample.sparse.units import format_bytes, require_bytes
 
 if TYPE_CHECKING:
     from spsample.loading.loader import BulkLoader
     from spsample.sampling import BulkSample
+    from spsample.store.device_graph import DeviceGraph
 
 __all__ = ["RankPlan", "plan_ranks"]
 
@@ -81,17 +85,32 @@ class RankPlan:
 
 
 def plan_ranks(loader: BulkLoader, memory_budget: int | str | None, comm: Communicator) -> RankPlan:
-    """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank."""
-    budget = default_budget() if memory_budget is None else require_bytes("memory_budget", memory_budget)
+    """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank.
+
+    A replicated graph on devices is planned with their free memory.
+    """
+    given = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
     pilots = loader.seeds[: PILOTS_PER_RANK * comm.size * loader.batch_size]
     options: dict[str, Any] = {"edge_ids": loader.edge_ids, "backend": loader.backend}
     bulk = bulk_sample(loader.graph, pilots, loader.sampler, batch_size=loader.batch_size, **options)
+    device = _device_graph(loader)
+    budget = default_budget(device) if given is None else given
     largest, sources = _largest(bulk)
+    copies = 1 + max(loader.prefetch, 1) + WORKING_COPIES
+    if device is not None and len(bulk):
+        scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
+        largest += scratch // (copies * len(bulk))  # it is there once
     row_bytes = 0 if loader.features is None else 4 * loader.features.dim
     told = np.array([-budget, largest, sources * row_bytes], np.int64)
     least, largest, features = comm.all_reduce(told, "max", phase="set-up").tolist()
-    copies = 1 + max(loader.prefetch, 1) + WORKING_COPIES
     return RankPlan(-least, int(MARGIN * largest), copies, int(MARGIN * FEATURE_BATCHES * features), comm.size)
+
+
+def _device_graph(loader: BulkLoader) -> DeviceGraph | None:
+    """Where this rank's bulks lie, if not on the host."""
+    if loader.backend != "cuda" or not isinstance(loader.graph, ReplicatedGraph):
+        return None
+    return loader.graph.graph.on_device()
 
 
 def _largest(bulk: BulkSample) -> tuple[int, int]:

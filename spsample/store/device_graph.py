@@ -43,7 +43,7 @@ class DeviceGraph:
         host, which kernels read over the bus, entry by entry (zero copy). A number in (0, 1): that share of the entries
         on the device, of the rows that are most often drawn from (see `spsample.store.hot_rows`), the others on the
         host. "auto": on the device as far as half of its free memory allows. Row pointers, 8 bytes a vertex, are always
-        on the device.
+        on the device; edge ids, 8 bytes an entry, where all entries are and half of what is then free holds them.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class DeviceGraph:
         with kernels.session():
             share = _share(kernels, graph, entries)
             matrix, hot = _placed(kernels, graph, share)
-            ids = None if graph.edge_ids is None else _put(kernels, graph.edge_ids, share)
+            ids = None if graph.edge_ids is None else _placed_ids(kernels, graph.edge_ids, share)
             self._operand = DeviceOperand(matrix, ids, kernels, hot)
         self.device_share = share
 
@@ -245,6 +245,11 @@ def _placed(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, t
 def _put(kernels: CudaKernels, array: NDArray[Any], share: float) -> Any:
     """On the device, or pinned on the host where a part of it is to be read from there."""
     return kernels.device.to_device(array) if share == 1.0 else kernels.device.pinned(array)
+
+
+def _placed_ids(kernels: CudaKernels, edge_ids: NDArray[np.int64], share: float) -> Any:
+    fits = edge_ids.nbytes <= RESERVED_SHARE * kernels.device.free_bytes()
+    return _put(kernels, edge_ids, share if fits else 0.0)
 
 
 def _require_types(kernels: CudaKernels, indptr: Any, indices: Any, data: Any) -> None:

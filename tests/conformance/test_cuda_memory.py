@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from emulated_backend import emulated, needs_compiler
@@ -152,4 +154,21 @@ def test_arrays_of_the_device(emulated, graph):
 
 def test_without_a_gpu_the_error_says_so(graph):
     with pytest.raises((sp.errors.BackendError, sp.errors.MissingDependencyError), match=r"GPU|cupy"):
+        sp.bulk_sample(graph, [0], SAMPLER, batch_size=1, backend="cuda")
+
+
+def test_edge_ids_lie_on_the_host_where_they_do_not_fit(emulated, monkeypatch):
+    edges = np.random.default_rng(0).integers(0, 300, (2, 4000))
+    graph = sp.Graph.from_edge_index(edges, num_nodes=300)
+    pinned = []
+    monkeypatch.setattr(emulated, "pinned", lambda array: pinned.append(array) or emulated.to_device(array))
+    emulated._free_bytes = 2 * (graph.indices.nbytes + graph.indptr.nbytes)
+    gpu = sp.DeviceGraph(graph)
+    assert gpu.device_share == 1.0
+    assert [array is graph.edge_ids for array in pinned] == [True]
+
+
+def test_without_cupy_the_error_says_how_to_get_it(graph, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(sp.errors.MissingDependencyError, match=r'install it with: pip install "spsample\[gpu\]"$'):
         sp.bulk_sample(graph, [0], SAMPLER, batch_size=1, backend="cuda")

@@ -89,3 +89,22 @@ def test_loaders_with_features_on_devices(emulated, prefetch):
         return count
 
     assert sum(run_threads(3, body)) == len(expected)
+
+
+def test_a_dtype_is_refused(emulated):
+    with pytest.raises(InputError, match="dtype: got 'int8'"):
+        run_threads(2, lambda comm: PartitionedDeviceFeatures.of(np.ones((4, 2)), sp.ProcessGrid(comm), dtype="int8"))
+
+
+def test_bulks_of_a_replicated_graph_are_planned_with_the_device(emulated):
+    graph = graph_of("unweighted")
+    emulated._free_bytes = 10 << 20
+
+    def body(comm):
+        options = {"batch_size": 8, "bulk_size": "auto", "prefetch": 0}
+        shared = sp.ReplicatedGraph(graph, comm)
+        device = sp.BulkLoader(shared, range(200), SAMPLER, backend="cuda", **options)
+        host = sp.BulkLoader(shared, range(200), SAMPLER, **options)
+        return device.plan.memory_budget, device.plan.bytes_per_batch > host.plan.bytes_per_batch
+
+    assert run_threads(2, body) == [(5 << 20, True)] * 2
