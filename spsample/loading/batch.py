@@ -100,9 +100,11 @@ class Completion:
             return None
         if isinstance(vertices, np.ndarray):
             return self.labels[vertices]
-        if self._placed is None:
-            self._placed = backend_for(vertices).placed(self.labels)
-        return self._placed[vertices]
+        backend = backend_for(vertices)
+        with backend.session():
+            if self._placed is None:
+                self._placed = backend.placed(self.labels)
+            return self._placed[vertices]
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
         """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -65,14 +67,19 @@ class Stage(Generic[T]):
 
     Whether there is another item is found out by beginning it, so that every item has to be released.
 
-    The thread uses as many threads in the kernels as the one that starts it. An exception of the generator is raised in
-    the consumer, as it is and with its traceback. Made by `Pipeline.stage`.
+    The thread uses as many threads in the kernels as the one that starts it, and works on the stream of a GPU that is
+    torch's current one there: what is made on another could be read before it is done, and its memory be given away
+    while it is read. An exception of the generator is raised in the consumer, as it is and with its traceback. Made by
+    `Pipeline.stage`.
     """
 
     def __init__(self, source: Source[T], ahead: int, name: str) -> None:
         self._channel = _Channel(ahead)
         self._thread = threading.Thread(
-            target=_work, args=(source, self._channel, get_num_threads()), name=f"spsample {name}", daemon=True
+            target=_work,
+            args=(source, self._channel, get_num_threads(), _current_stream()),
+            name=f"spsample {name}",
+            daemon=True,
         )
         self._thread.start()
 
@@ -188,17 +195,27 @@ def _end(stages: list[Stage[Any]], seconds: float | None) -> None:
         raise interrupt
 
 
-def _work(source: Source[Any], channel: _Channel, threads: int) -> None:
+def _current_stream() -> AbstractContextManager[Any]:
+    """What makes the thread that enters it work on this one's stream: torch's current stream is each thread's own."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return nullcontext()
+    stream: AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.current_stream())
+    return stream
+
+
+def _work(source: Source[Any], channel: _Channel, threads: int, on_stream: AbstractContextManager[Any]) -> None:
     """Run through the source until it ends or the channel is closed; what the thread runs."""
     end = _End()
     try:
         set_num_threads(threads)
-        while True:
-            channel.places.get()
-            if channel.is_closed:
-                end = _End(BackendError("this pass over the batches was left"))
-                break
-            channel.items.put(next(source))
+        with on_stream:
+            while True:
+                channel.places.get()
+                if channel.is_closed:
+                    end = _End(BackendError("this pass over the batches was left"))
+                    break
+                channel.items.put(next(source))
     except StopIteration:
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer

@@ -144,9 +144,10 @@ class DeviceGraph:
 
     def in_degrees(self) -> NDArray[np.int64]:
         """Count the entries of each row: int64 on the host, shape (n,)."""
-        indptr = self._operand.matrix.indptr
-        counts: NDArray[np.int64] = self._operand.backend.on_host(indptr[1:] - indptr[:-1])
-        return counts
+        indptr, backend = self._operand.matrix.indptr, self._operand.backend
+        with backend.session():
+            counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
+            return counts
 
     def free_bytes(self) -> int:
         """Memory of the device that can still be had."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from emulated_backend import emulated, needs_compiler
@@ -182,3 +184,45 @@ def test_batches_are_brought_to_where_the_model_is(emulated):
     assert rows.is_meta
     for block in blocks:
         assert all(part.is_meta for part in (block.indptr, block.indices, block.values, block.degrees))
+
+
+def test_all_that_the_device_does_is_on_the_callers_stream(emulated, monkeypatch):
+    """Also what minibatches and loaders do outside of `bulk_sample`."""
+    pytest.importorskip("torch")
+    depth = [0]
+
+    @contextmanager
+    def on_stream():
+        depth[0] += 1
+        yield
+        depth[0] -= 1
+
+    def inside(call):
+        def checked(*args):
+            assert depth[0] > 0, "outside of a session"
+            return call(*args)
+
+        return checked
+
+    monkeypatch.setattr(emulated, "on_stream", on_stream)
+    for name in ("launch", "empty", "zeros", "full", "to_device", "to_host", "pinned", "cumsum", "concatenate"):
+        monkeypatch.setattr(emulated, name, inside(getattr(emulated, name)))
+    gpu = sp.DeviceGraph(rmat())
+    gpu.in_degrees()
+    x = np.ones((gpu.num_nodes, 3), np.float32)
+    options = {"features": x, "labels": np.arange(gpu.num_nodes), "batch_size": 8, "prefetch": 0, "bulk_size": 2}
+    batch = next(iter(sp.BulkLoader(gpu, np.arange(32), sp.GraphSAGE([3, 2]), **options)))
+    batch.minibatch.to_pyg()
+    sp.bulk_sample(gpu, np.arange(8), sp.LADIES([8]), batch_size=4).to_host()
+
+
+def test_weights_of_long_rows(emulated):
+    """Of whole rows beside drawn ones, over several chunks of entries and batches."""
+    rng = np.random.default_rng(3)
+    targets = np.concatenate([np.full(700, 5), np.full(300, 9), rng.integers(0, 40, 500)])
+    edges = np.stack([rng.integers(0, 60, len(targets)), targets])
+    graph = sp.Graph.from_edge_index(edges, num_nodes=60, edge_weight=rng.random(len(targets)))
+    for made in (graph, sp.Graph.from_edge_index(edges, num_nodes=60).normalized("row")):
+        for sampler in (sp.GraphSAGE([-1, 4]), sp.GraphSAGE([3, -1], weighted=False)):
+            call = {"seeds": np.arange(50), "sampler": sampler, "batch_size": 4}
+            assert_bulks_same(sp.bulk_sample(made, **call), sp.bulk_sample(made, **call, backend="cuda").to_host())

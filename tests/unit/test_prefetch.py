@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -244,3 +245,27 @@ def run(script: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a GPU, as torch has it: each thread has a current stream, and at first that is the default one."""
+    local = threading.local()
+
+    class Entered:
+        def __init__(self, stream: str) -> None:
+            self.stream = stream
+
+        def __enter__(self) -> None:
+            local.stream = self.stream
+
+        def __exit__(self, *_: object) -> None:
+            local.stream = "default"
+
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(is_initialized=lambda: True, stream=Entered, current_stream=lambda: local.stream)
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    local.stream = "side"
+    with Pipeline() as pipeline:
+        used = pipeline.stage((local.stream for _ in range(2)), ahead=2, name="streams")
+        assert list(used) == ["side", "side"]

@@ -52,11 +52,17 @@ class CudaKernels(
 
     def placed(self, array: Any) -> Any:
         """The array on the device: a copy, if it is not there yet."""
-        return array if self.device.owns(array) else self.device.to_device(np.ascontiguousarray(array))
+        if self.device.owns(array):
+            return array
+        with self.session():
+            return self.device.to_device(np.ascontiguousarray(array))
 
     def on_host(self, array: Any) -> Any:
         """The array as NumPy's: a copy of one on the device; waits for it."""
-        return self.device.to_host(array) if self.device.owns(array) else array
+        if not self.device.owns(array):
+            return array
+        with self.session():
+            return self.device.to_host(array)
 
 
 class CudaBackend(CudaKernels):

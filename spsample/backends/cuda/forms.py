@@ -12,16 +12,18 @@ EDGES = chunk_kernel("forms", "edge_index")
 
 
 class Forms(Calls):
-    """`edge_index` and `widened`: neither waits."""
+    """`edge_index` and `widened`: neither waits. Minibatches call them outside of a session, so each has its own."""
 
     def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
         """(2, entries) column and row of each entry of a CSR matrix."""
         count = len(indices)
-        edges: Int64Array = self.device.empty((2, count), np.int64)
-        arguments = (indptr, len(indptr) - 1, indices, count, edges)
-        self.run(EDGES, chunks_of(count), *arguments, variant=index_variant(indices))
-        return edges
+        with self.device.on_stream():
+            edges: Int64Array = self.device.empty((2, count), np.int64)
+            arguments = (indptr, len(indptr) - 1, indices, count, edges)
+            self.run(EDGES, chunks_of(count), *arguments, variant=index_variant(indices))
+            return edges
 
     def widened(self, ids: IntArray) -> Int64Array:
         """The ids as int64, in memory of their own."""
-        return ids.astype(np.int64)
+        with self.device.on_stream():
+            return ids.astype(np.int64)

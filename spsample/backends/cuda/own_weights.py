@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls, variant_of
-from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
+from spsample.backends.cuda.device import DeviceArray
 from spsample.backends.protocol import Matrix, StackedRows, StackedSelector
 
-OWN_WEIGHTS = Kernel("own_weights", "own_weights")
+OWN_WEIGHTS = chunk_kernel("own_weights", "own_weights")
 
 
 class OwnWeights(Calls):
@@ -19,5 +20,5 @@ class OwnWeights(Calls):
         values = self.device.empty(len(rows.columns), np.float32 if A.data is None else A.data.dtype)
         entries = (rows.indptr, self.uploaded(rows.entry_ptr), rows.positions, values)
         arguments = (*self.matrix(A), *self.weights(A), *self.selector(Q), *entries)
-        self.run(OWN_WEIGHTS, len(Q.vertices), *arguments, variant=variant_of(A))
+        self.run(OWN_WEIGHTS, chunks_of(len(values)), *arguments, variant=variant_of(A))
         return values
