@@ -152,7 +152,12 @@ CASES = {
         "seeds",
         "6 again at position 3, in batch 1",
     ),
-    "backend unknown": (call(backend="cuda0"), InputError, "backend", "'cuda0'; expected one of ['cpu', 'cuda', 'reference']"),
+    "backend unknown": (
+        call(backend="cuda0"),
+        InputError,
+        "backend",
+        "'cuda0'; expected one of ['cpu', 'cuda', 'reference']",
+    ),
     "backend no text": (call(backend=3), DTypeError, "backend", "3"),
     "backend a list": (call(backend=["cpu"]), DTypeError, "backend", "['cpu']"),
     "backend empty": (call(backend=""), InputError, "backend", "''"),
