@@ -23,6 +23,7 @@ _HINTS = {
     "cpu": "Reinstall spsample with a C++ compiler present, or use backend='reference'.",
     "cuda": "Install `spsample[gpu]`, or use backend='cpu'.",
 }
+_HINT = "Reinstall spsample, or use backend='reference'."
 
 
 def available_backends() -> tuple[str, ...]:
@@ -88,5 +89,5 @@ def _load(name: str) -> Backend:
     except MissingDependencyError:
         raise  # says how to get it
     except ImportError as error:
-        raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, _HINTS['cpu'])}") from error
+        raise BackendError(f"backend {name!r} cannot be loaded: {error}. {_HINTS.get(name, _HINT)}") from error
     return backend

@@ -55,7 +55,7 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Return the state that was written.
+    """Return the state that was written, its tensors on the CPU, wherever they were.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     if header[len(_MAGIC) :].decode("ascii", "replace") != sha256(payload).hexdigest():
         hint = "Take an older copy, or start the run again."
         raise DataError(argument=str(path), given="a damaged or truncated file", expected=expected, hint=hint)
-    state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True)
+    state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     return state
 
 

@@ -329,3 +329,11 @@ def test_without_matplotlib_there_are_no_figures(tmp_path, monkeypatch):
     folder.fit(trainer(epochs=1), Recording())
     assert not list(folder.path.glob("*.png"))
     assert (folder.path / "results.json").is_file()
+
+
+def test_a_checkpoint_of_a_gpu_is_read_without_one(checkpoint, monkeypatch):
+    given = []
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda *args, **options: given.append(options) or load(*args, **options))
+    read_checkpoint(checkpoint)
+    assert given[0]["map_location"] == "cpu"
