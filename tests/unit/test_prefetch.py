@@ -267,5 +267,5 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "torch", torch)
     local.stream = "side"
     with Pipeline() as pipeline:
-        used = pipeline.stage((local.stream for _ in range(2)), ahead=2, name="streams")
+        used = pipeline.stage((local.stream for _ in range(2)), ahead=3, name="streams")
         assert list(used) == ["side", "side"]
