@@ -20,11 +20,11 @@ FORMS = ("unweighted", "row", "weighted", "weighted float32", "wide")
 
 
 def small_graph(form: str) -> sp.Graph:
-    """300 vertices: a hub of 1,000 entries, parallel edges, empty rows; weights over 12 orders of magnitude."""
+    """300 vertices: a hub of 9,000 entries, parallel edges, empty rows; weights over 12 orders of magnitude."""
     rng = np.random.default_rng(5)
-    sources = rng.integers(0, 300, 4000)
-    targets = np.concatenate([np.zeros(1000, np.int64), rng.integers(0, 280, 3000)])
-    weights = rng.exponential(size=4000) * 10.0 ** rng.integers(-12, 1, 4000)
+    sources = rng.integers(0, 300, 12000)
+    targets = np.concatenate([np.zeros(9000, np.int64), rng.integers(0, 280, 3000)])
+    weights = rng.exponential(size=12000) * 10.0 ** rng.integers(-12, 1, 12000)
     kind = {"weighted": np.float64, "weighted float32": np.float32}.get(form)
     edge_weight = None if kind is None else weights.astype(kind)
     graph = sp.Graph.from_edge_index(np.stack([sources, targets]), num_nodes=300, edge_weight=edge_weight)

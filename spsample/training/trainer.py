@@ -25,6 +25,7 @@ from spsample.loading import Batch, BulkLoader
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
 from spsample.sparse.units import require_bytes
+from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
@@ -395,9 +396,11 @@ class Trainer:
     @cached_property
     def _placed_features(self) -> FeatureSource:
         """Where batches of the training get their features: on a device, as much as half of its memory holds."""
-        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource):
-            return self.features
-        return DeviceFeatures(self.dataset.x, ranking=lambda: expected_visits(self.dataset.graph))
+        graph = self.dataset.graph
+        whole = graph.graph if isinstance(graph, ReplicatedGraph) else graph
+        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource) or not isinstance(whole, Graph):
+            return self.features  # the batches of a partitioned graph pass through the host
+        return DeviceFeatures(self.dataset.x, ranking=lambda: expected_visits(whole))
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
         """What decides the result, as plain values: a checkpoint of other settings is refused."""

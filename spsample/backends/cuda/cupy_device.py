@@ -93,7 +93,10 @@ class CupyDevice:
 
     def pinned(self, array: NDArray[Any]) -> DeviceArray:
         cuda = self._cupy.cuda  # not of its pool, which takes the next power of two and keeps it
-        memory = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(array.nbytes, 1)), 0)
+        try:
+            memory = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(array.nbytes, 1)), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            raise MemoryError(f"{array.nbytes} bytes of page-locked memory: {error}") from error
         host = np.frombuffer(memory, array.dtype, array.size)
         host[...] = array.ravel()
         unowned = cuda.UnownedMemory(memory.ptr, max(array.nbytes, 1), memory)
@@ -153,6 +156,7 @@ class CupyDevice:
         )
         self._torch_allocator = allocator
         self._cupy.cuda.set_allocator(allocator.malloc)
+        torch.cuda.set_device(self._device.id)  # where torch has not chosen yet; else it is this one already
 
     def _torch_reserved(self) -> int:
         """Bytes that torch's pool keeps without a use."""
