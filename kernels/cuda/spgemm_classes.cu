@@ -55,11 +55,13 @@ extern "C" __global__ void classify_rows(const int64_t* A_indptr, const int64_t*
             const bool is_hub = ends ? classes[row] == kHub : products > hub || (size > kMediumSize && size > most_size);
             if (ends) size = ends[row + 1] - ends[row];
             if (products > 0) {
-                its = is_hub                                                   ? kHub
-                      : size <= kShortSize && products <= kShortProducts ? kShort
-                      : size <= kMediumSize                              ? kMedium
-                      : size <= long_size                                ? kLong
-                                                                         : kLongest;
+                if (is_hub) {
+                    its = kHub;
+                } else if (size <= kShortSize && products <= kShortProducts) {
+                    its = kShort;
+                } else {
+                    its = size <= kMediumSize ? kMedium : size <= long_size ? kLong : kLongest;
+                }
             }
             classes[row] = static_cast<uint8_t>(its);
         }
