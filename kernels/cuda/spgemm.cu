@@ -4,8 +4,8 @@
 // Every product a_ij b_jv is written with its key, row * num_columns + column, in the order in which the law of sums takes them:
 // by the row's entries in A, then by the entries of the row of B. A stable sort by key brings the products of an element of C
 // side by side, in that order, and one thread adds them up from the first on. Work is cut by products: lengths of rows do not
-// matter.
-#include "device.h"
+// matter. So are made rows that are too long for a block, or for memory, by hash tables (spgemm_products.h).
+#include "spgemm_keys.h"
 
 #ifndef SPSAMPLE_VALUE
 #define SPSAMPLE_VALUE float
@@ -17,34 +17,7 @@ namespace {
 
 using Value = SPSAMPLE_VALUE;
 
-// Keys of 32 or 64 bits.
-struct Keys {
-    void* keys;
-    bool wide;
-
-    __device__ uint64_t operator[](int64_t i) const {
-        return wide ? static_cast<const uint64_t*>(keys)[i] : static_cast<const uint32_t*>(keys)[i];
-    }
-    __device__ void set(int64_t i, uint64_t key) const {
-        if (wide) {
-            static_cast<uint64_t*>(keys)[i] = key;
-        } else {
-            static_cast<uint32_t*>(keys)[i] = static_cast<uint32_t>(key);
-        }
-    }
-    __device__ int64_t column(int64_t i, int64_t num_columns) const {
-        if (wide) return static_cast<int64_t>(static_cast<const uint64_t*>(keys)[i] % static_cast<uint64_t>(num_columns));
-        // Narrow keys of one row may go with more columns than 32 bits can count only where the row is the first.
-        const uint64_t key = static_cast<const uint32_t*>(keys)[i];
-        return static_cast<int64_t>(num_columns >> 32 ? key : key % static_cast<uint32_t>(num_columns));
-    }
-};
-
 }  // namespace
-
-#define KEYS_PARAMETERS void *key_data, int64_t key_wide
-#define KEYS \
-    Keys { key_data, key_wide != 0 }
 
 // lengths (count): products of each entry of A, which are as many as its row of B has entries.
 extern "C" __global__ void product_lengths(const Index* A_indices, int64_t count, const int64_t* B_indptr, int64_t* lengths) {
