@@ -210,7 +210,7 @@ def test_draw_entries_later_rounds(size, weights, free):
     for replace in (False, True):
         draw = Draw(KEY, 2, size, replace)
         assert_equal(one.draw_entries(A, Q, q, draw), REFERENCE.draw_entries(A, Q, q, draw))
-    has_redrawn = "mark_left" in one._backend.device.kernels
+    has_redrawn = "mark_left" in one.device.kernels
     assert has_redrawn == (size in {"equal": (5, 40), "row-normalised": (), "skewed": (5, 40)}[weights])
 
 

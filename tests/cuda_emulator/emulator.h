@@ -1,9 +1,9 @@
 // Runs a CUDA kernel on the host, one block after the other, every thread of a block as a fiber. Test equipment.
 //
 // A .cu file is compiled by the host's compiler with this header in front of it. A fiber runs until it meets a barrier or a warp
-// function, and goes on once all threads that take part are there; which fiber runs first changes from launch to launch, so a result
-// that depends on the order of threads does not stay the same. What a GPU leaves undefined is an error here: threads of one block or
-// warp that wait at different places, a mask without its caller, a lane of a mask that has ended.
+// function, and goes on once all threads that take part are there; which fiber runs first, and which warps run ahead of others, changes
+// from launch to launch, so a result that depends on the order of threads does not stay the same. What a GPU leaves undefined is an
+// error here: threads of one block or warp that wait at different places, a mask without its caller, a lane of a mask that has ended.
 #pragma once
 
 #include <setjmp.h>
@@ -202,9 +202,15 @@ inline bool run_block() {
     while (true) {
         std::shuffle(order.begin(), order.end(), s.order);
         size_t ran = 0, alive = 0;
+        const uint64_t held = s.order() & s.order();  // a quarter of the warps stays behind the others
+        bool holds = false;
         for (const size_t i : order) {
             Thread& thread = *s.threads[i];
             if (thread.done || thread.wait.kind != Wait::nothing) continue;
+            if ((held >> (i / 32)) & 1) {
+                holds = true;
+                continue;
+            }
             s.running = i;
             resume(thread);
             if (s.failed) return false;
@@ -212,7 +218,7 @@ inline bool run_block() {
         }
         for (size_t i = 0; i < count; ++i) alive += !s.threads[i]->done;
         if (alive == 0) return true;
-        if (release_warps() + release_block() == 0 && ran == 0) {
+        if (release_warps() + release_block() == 0 && ran == 0 && !holds) {
             s.error = stuck();
             return false;
         }
