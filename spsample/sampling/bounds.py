@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spsample.sampling.device_memory import WHOLE
 from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
 from spsample.sampling.layerwise import LayerwiseSampler
-from spsample.sampling.memory import WHOLE, BulkCounts, LayerCounts
+from spsample.sampling.memory import BulkCounts, LayerCounts
 from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends.cuda.column_sets import set_bytes
+from spsample.backends.cuda.device import SHARE_OF_FREE
 from spsample.backends.cuda.rows import SCRATCH_BYTES, WARP
 from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
 from spsample.store.device_graph import DeviceGraph
@@ -14,15 +15,13 @@ from spsample.store.device_graph import DeviceGraph
 if TYPE_CHECKING:
     from spsample.sampling.memory import BulkCounts, LayerCounts
 
-POINTER_BYTES = 8
+POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 ROW_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
 SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
 DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
 WARPS = 1 << 14  # more than a GPU holds at a time
 WHOLE = -1  # the fanout that takes whole rows
-SETS_SHARE = 4
-"""Sets of columns are made group by group of batches where they would take more than a quarter of the free memory."""
 
 
 def device_scratch(graph: DeviceGraph, counts: BulkCounts) -> int:
@@ -33,7 +32,7 @@ def device_scratch(graph: DeviceGraph, counts: BulkCounts) -> int:
     free when it is made, at most a quarter of it: a bit for each entry of a layer-wise sampler's frontier, and the
     merged columns of batches under the column law.
     """
-    sets = min(counts.batches * set_bytes(graph.num_nodes), graph.free_bytes() // SETS_SHARE)
+    sets = min(counts.batches * set_bytes(graph.num_nodes), graph.free_bytes() // SHARE_OF_FREE)
     sets = max(sets, set_bytes(graph.num_nodes) if counts.batches else 0)
     rows = max((_layer_bytes(layer) for layer in counts.layers), default=0)
     drawn = _drawn_bytes(counts) + _position_bytes(graph, counts) + _union_bytes(counts)
@@ -83,4 +82,4 @@ def index_dtype(graph: Any) -> np.dtype[Any]:
     return dtype
 
 
-__all__ = ["available_for", "device_scratch", "index_dtype"]
+__all__ = ["POINTER_BYTES", "WHOLE", "available_for", "device_scratch", "index_dtype"]

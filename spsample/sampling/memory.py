@@ -9,7 +9,7 @@ from typing import Any
 
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.device_memory import device_scratch, index_dtype
+from spsample.sampling.device_memory import POINTER_BYTES, WHOLE, device_scratch, index_dtype
 from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
@@ -23,9 +23,7 @@ THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, a
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
-WHOLE = -1  # the fanout that takes whole rows
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
-POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.dlpack import from_dlpack
 
 from spsample.backends import get_backend
+from spsample.sampling import adapters
 
 __all__ = ["as_tensor", "device_of"]
 
@@ -21,10 +21,10 @@ def as_tensor(array: Any) -> torch.Tensor:
     >>> as_tensor(np.arange(3))
     tensor([0, 1, 2])
     """
-    if not isinstance(array, np.ndarray):
-        return from_dlpack(array)
-    # torch warns about read-only memory (a shared graph, a view of a bulk); what is copied here is small.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.copy()  # torch warns about it (a shared graph, a view of a bulk); what is copied here is small
+    tensor: torch.Tensor = adapters.as_tensor(torch, array)
+    return tensor
 
 
 def device_of(backend: str | None) -> torch.device:

@@ -13,6 +13,7 @@ from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Draw, Int64Array, Matrix, StackedSelector
 
 STACK_POINTERS = Kernel("stacking", "stack_pointers")
+ROW_LENGTHS = Kernel("rows", "row_lengths")
 
 
 class StackedPointers(NamedTuple):
@@ -73,11 +74,22 @@ class Calls:
         """Parameters of a draw."""
         return (draw.key[0] | draw.key[1] << 32, draw.hop, draw.size, draw.replace)
 
-    def stacked(self, batch_ptr: Int64Array, lengths: DeviceArray) -> StackedPointers:
-        """Pointers of stacked rows from their lengths (m,). Waits once, for `entry_ptr`."""
+    def row_ends(self, A: Matrix, Q: StackedSelector, size: int, replace: bool) -> DeviceArray:
+        """(m + 1,) where the entries that a draw of `size` gives of each selected row begin; -1: of whole rows."""
+        lengths = self.device.empty(len(Q.vertices), np.int64)
+        arguments = (*self.matrix(A), *self.selector(Q), size, replace, lengths)
+        self.run(ROW_LENGTHS, len(Q.vertices), *arguments, variant=index_variant(A.indices))
+        return self.ends_of(lengths)
+
+    def ends_of(self, lengths: DeviceArray) -> DeviceArray:
+        """(m + 1,) where rows of these lengths (m,) begin, from 0."""
         ends = self.device.zeros(len(lengths) + 1, np.int64)
         self.device.cumsum(lengths, ends[1:])
-        return self.stacked_at(batch_ptr, ends)
+        return ends
+
+    def stacked(self, batch_ptr: Int64Array, lengths: DeviceArray) -> StackedPointers:
+        """Pointers of stacked rows from their lengths (m,). Waits once, for `entry_ptr`."""
+        return self.stacked_at(batch_ptr, self.ends_of(lengths))
 
     def stacked_at(self, batch_ptr: Int64Array, ends: DeviceArray) -> StackedPointers:
         """The same from where the rows begin (m + 1,)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
-from spsample.backends.cuda.device import Device, DeviceArray, Kernel
+from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
 
@@ -24,8 +24,6 @@ NUMBER = chunk_kernel("column_sets", "number_columns")
 
 CHUNK_COLUMNS = 1024
 SLOT_BYTES = 16
-SHARE_OF_FREE = 4
-"""The sets of a group take at most a quarter of the memory that is free."""
 
 
 def slots_for(num_columns: int) -> int:
@@ -75,7 +73,6 @@ class ColumnSets(Calls):
         self._known_ptr = self.device.to_device(known_ptr[first : last + 1] - known_ptr[first])
         self._table = self.device.zeros(self.num_batches * self.slots * 4, np.uint32)
         self._places = self.device.empty(self._num_known, np.uint32)
-        self._ends: tuple[DeviceArray, DeviceArray] | None = None
 
     @property
     def parameters(self) -> tuple[Any, ...]:

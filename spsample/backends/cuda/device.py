@@ -17,6 +17,9 @@ DeviceArray = Any
 BLOCK = 256
 MOST_BLOCKS = 1 << 16
 
+SHARE_OF_FREE = 4
+"""Scratch that grows with a call is made for groups of batches or rows: at most a quarter of the free memory."""
+
 
 class Kernel(NamedTuple):
     """A kernel by source and name; `lanes` threads do one piece of its work, `block` are in a block.

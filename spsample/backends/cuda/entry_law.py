@@ -143,8 +143,7 @@ class EntryDraws(Drawing):
 
     def _entry_ends(self, lengths: DeviceArray) -> DeviceArray:
         """(m + 1,) where each row's entries begin among all."""
-        ends = self.device.zeros(len(lengths) + 1, np.int64)
-        self.device.cumsum(lengths, ends[1:])
+        ends = self.ends_of(lengths)
         return ends
 
     def _frontier_prefix(self, frontier: _Frontier, left: _Left) -> DeviceArray:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls
-from spsample.backends.cuda.device import Device, DeviceArray, Kernel
+from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
 from spsample.backends.cuda.select_rows import Triple
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
@@ -23,9 +23,6 @@ SUMS = Kernel("spgemm", "sum_segments")
 
 BYTES_PER_PRODUCT = 96
 """Key, value and place of a product, what sorting takes beside them, and what comes of it."""
-
-SHARE_OF_FREE = 4
-"""Products are made in slices that take at most a quarter of the memory that is free."""
 
 
 class Slice(NamedTuple):

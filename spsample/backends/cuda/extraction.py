@@ -8,10 +8,9 @@ import numpy as np
 
 from spsample.backends.cuda.calls import Calls, StackedPointers, index_variant
 from spsample.backends.cuda.chunks import CHUNK, WARP, chunk_kernel, chunks_of
-from spsample.backends.cuda.device import Kernel
+from spsample.backends.cuda.device import SHARE_OF_FREE, Kernel
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
 
-LENGTHS = Kernel("rows", "row_lengths")
 INSERT = Kernel("extraction", "insert_sources")
 MARK = chunk_kernel("extraction", "mark_members")
 COUNT = Kernel("extraction", "count_kept")
@@ -21,8 +20,6 @@ SLOTS_PER_COLUMN = 4
 PLACE_BYTES = 4
 ENTRIES_PER_BYTE = 5
 """A bit for each entry of the frontier, and two counts for each chunk of them."""
-SHARE_OF_FREE = 4
-"""What a group of batches needs beside its result takes at most a quarter of the memory that is free."""
 
 
 class Membership(NamedTuple):
@@ -56,10 +53,7 @@ class Extractions(Calls):
 
     def _extracted(self, asked: Membership, positions: bool) -> StackedRows:
         A, Q = asked.A, asked.Q
-        lengths = self.device.empty(len(Q.vertices), np.int64)
-        selected = (*self.matrix(A), *self.selector(Q))
-        self.run(LENGTHS, len(Q.vertices), *selected, -1, False, lengths, variant=index_variant(A.indices))
-        frontier = self.stacked(Q.batch_ptr, lengths)
+        frontier = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, -1, False))
         per_source = SLOTS_PER_COLUMN * (A.indices.dtype.itemsize + PLACE_BYTES)
         needed = frontier.entry_ptr // ENTRIES_PER_BYTE + per_source * asked.src_ptr
         groups = fitting_groups(needed, self.device.free_bytes() // SHARE_OF_FREE)

@@ -9,7 +9,7 @@ import numpy as np
 
 from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.chunks import chunks_of
-from spsample.backends.cuda.device import BLOCK, Device, DeviceArray, Kernel
+from spsample.backends.cuda.device import BLOCK, SHARE_OF_FREE, Device, DeviceArray, Kernel
 from spsample.backends.cuda.expanded_product import LENGTHS, ExpandedProduct, value_type
 from spsample.backends.cuda.select_rows import RowSelection, Triple
 from spsample.backends.cuda.sources import Variant
@@ -32,8 +32,6 @@ HUB_LEAST = 1 << 17
 LONG_SIZE = 1 << 14
 """Rows of more columns than this have tables of their own size, not all of one."""
 
-SHARE_OF_FREE = 4
-"""Tables take at most a quarter of the memory that is free, and sorting the long rows another."""
 
 BYTES_PER_ELEMENT = 64
 """Key, value and place of an element of a long row, and what sorting takes beside them."""
@@ -100,8 +98,7 @@ class HashedProduct(Calls):
         if bounded.sizes.hub:
             hubs = self._made_by_sorting(bounded.hubs)
             self._run(SET_LENGTHS, bounded.sizes.hub, hubs[0], bounded.hubs, bounded.sizes.hub, lengths)
-        indptr = self.device.zeros(self._rows + 1, np.int64)
-        self.device.cumsum(lengths, indptr[1:])
+        indptr = self.ends_of(lengths)
         counted = self._classified(indptr)
         C = indptr, *self._empty(counted.sizes.total)
         self._fill(counted, C)
@@ -161,8 +158,7 @@ class HashedProduct(Calls):
         """Long rows: sums in any order, with their keys, which are then sorted."""
         lengths = self.device.empty(len(long.rows), np.int64)
         self._run(LISTED_LENGTHS, len(long.rows), C[0], long.rows, len(long.rows), lengths)
-        starts = self.device.zeros(len(long.rows) + 1, np.int64)
-        self.device.cumsum(lengths, starts[1:])
+        starts = self.ends_of(lengths)
         for first, last, columns in self._groups(starts, long):
             group = LongRows(long.rows[first:last], columns, long.largest)
             self._fill_group(group, starts[first : last + 1], C)

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends.cuda.calls import index_variant, num_columns, variant_of
-from spsample.backends.cuda.column_sets import PLACE_NEW, SHARE_OF_FREE, ColumnSets, groups
-from spsample.backends.cuda.device import Device, DeviceArray, Kernel
+from spsample.backends.cuda.column_sets import PLACE_NEW, ColumnSets, groups
+from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
 from spsample.backends.cuda.probability import Probabilities, refused_columns
-from spsample.backends.cuda.rows import LENGTHS
 from spsample.backends.protocol import ColumnMatrix, Int64Array, Matrix, Numerators, StackedSelector
 
 MARK = Kernel("merging", "mark_columns", lanes=32)
@@ -67,12 +66,7 @@ class Merging(Probabilities):
 
     def merged_parts(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> Iterator[Merged]:
         """The merged columns of consecutive batches, as many at a time as memory allows. Waits once for each group."""
-        lengths = self.device.empty(len(Q.vertices), np.int64)
-        arguments = (*self.matrix(A), *self.selector(Q), -1, False, lengths)
-        self.run(LENGTHS, len(Q.vertices), *arguments, variant=index_variant(A.indices))
-        ends = self.device.zeros(len(Q.vertices) + 1, np.int64)
-        self.device.cumsum(lengths, ends[1:])
-        work = _Work(A, Q, rule, ends)
+        work = _Work(A, Q, rule, self.row_ends(A, Q, -1, False))
         for batches in groups(self.device, len(Q.batch_ids), num_columns(A)):
             group = self._marked_group(work, batches)
             for part in _fitting(self.device, group.host_ends):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, StackedPointers, index_variant, num_columns
+from spsample.backends.cuda.calls import StackedPointers, index_variant, num_columns
 from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
 from spsample.backends.cuda.compaction import Compactions
 from spsample.backends.cuda.device import DeviceArray, Kernel
 from spsample.backends.protocol import Compaction, Draw, Matrix, StackedRows, StackedSelector
 
-LENGTHS = Kernel("rows", "row_lengths")
 TAKE = chunk_kernel("rows", "take_rows")
 WIDE = Kernel("rows", "sample_uniform_wide", lanes=32)
 WARP = 32
@@ -18,12 +17,12 @@ SCRATCH_BYTES = 256 << 20
 """At most, for the positions drawn so far of the rows that are drawn from at a time."""
 
 
-class UniformRows(Calls):
+class UniformRows(Compactions):
     """`sample_rows_uniform`, `take_rows` and `take_rows_numbered`."""
 
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
-        pointers = self._pointers(A, Q, draw.size, draw.replace)
+        pointers = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, draw.size, draw.replace))
         columns, where = self._room(A, pointers, positions)
         arguments = (*self.matrix(A), *self.selector(Q), *self.draw(draw))
         out = (pointers.ends, columns, where)
@@ -38,7 +37,7 @@ class UniformRows(Calls):
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""
-        pointers = self._pointers(A, Q, -1, False)
+        pointers = self.stacked_at(Q.batch_ptr, self.row_ends(A, Q, -1, False))
         columns, where = self._room(A, pointers, positions)
         arguments = (*self.matrix(A), *self.selector(Q), pointers.ends, columns, where)
         self.run(TAKE, chunks_of(pointers.total), *arguments, variant=index_variant(A.indices))
@@ -49,14 +48,7 @@ class UniformRows(Calls):
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows` and `compact`."""
         rows = self.take_rows(A, Q, positions)
-        compactions = Compactions(self.device)
-        return rows, compactions.compact_owned(known, rows, include_targets, num_columns(A))
-
-    def _pointers(self, A: Matrix, Q: StackedSelector, size: int, replace: bool) -> StackedPointers:
-        lengths = self.device.empty(len(Q.vertices), np.int64)
-        arguments = (*self.matrix(A), *self.selector(Q), size, replace, lengths)
-        self.run(LENGTHS, len(Q.vertices), *arguments, variant=index_variant(A.indices))
-        return self.stacked(Q.batch_ptr, lengths)
+        return rows, self.compact_owned(known, rows, include_targets, num_columns(A))
 
     def _room(self, A: Matrix, pointers: StackedPointers, positions: bool) -> tuple[DeviceArray, DeviceArray | None]:
         where = self.device.empty(pointers.total, np.int64) if positions else None
