@@ -23,7 +23,7 @@ MARKERS = {
 # Commands that came with this Python are found, as in an environment that is activated.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
-# Before any OpenMP runtime is loaded: where tests share cores, threads that wait must not spin.
+# Before torch's OpenMP runtime is loaded: where tests share cores, threads that wait must not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # A shell without job control lets what it runs in the background ignore Ctrl-C, and so would what tests start.

@@ -1,8 +1,4 @@
 // The extension module spsample._core: what it was built with, and the bindings of the other files of this folder.
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "bindings.h"
 #include "simd.h"
 
@@ -26,21 +22,10 @@ const char* compiler_version() {
 #endif
 }
 
-// The OpenMP specification date (e.g. 201511), or 0 in a build without OpenMP.
-long openmp_version() {
-#ifdef _OPENMP
-    return _OPENMP;
-#else
-    return 0;
-#endif
-}
-
-// omp_set_num_threads: no result depends on it.
+// No result depends on it.
 void set_num_threads(int threads) {
     spsample::require(threads >= 1, "threads", "must be at least 1");
-#ifdef _OPENMP
-    omp_set_num_threads(threads);
-#endif
+    spsample::set_thread_limit(threads);
 }
 
 // `with default_float_environment():`
@@ -60,8 +45,6 @@ nb::dict build_info() {
     info["compiler"] = compiler_name();
     info["compiler_version"] = compiler_version();
     info["cxx_standard"] = static_cast<long>(__cplusplus);
-    info["openmp"] = openmp_version() != 0;
-    info["openmp_version"] = openmp_version();
     info["max_threads"] = spsample::thread_limit();
     info["sanitizers"] = SPSAMPLE_SANITIZERS;
     return info;
@@ -75,10 +58,10 @@ NB_MODULE(_core, m) {
     m.attr("__version__") = SPSAMPLE_VERSION;
     m.def("build_info", &build_info,
           "What this extension was built with: version, build_type, compiler, compiler_version, cxx_standard,\n"
-          "openmp, openmp_version, max_threads (now), sanitizers.");
+          "max_threads (now), sanitizers.");
     m.def("set_num_threads", &set_num_threads, nb::arg("threads"),
-          "Number of threads of later calls from the calling thread only: OpenMP keeps one number per thread, and other\n"
-          "threads go on with theirs (OMP_NUM_THREADS at first). Without effect in a forked process, which has one.");
+          "Number of threads of later calls from the calling thread only: other threads go on with theirs\n"
+          "(OMP_NUM_THREADS at first). Without effect in a forked process, which has one.");
     m.def("get_num_threads", &spsample::thread_limit,
           "Number of threads that a call from the calling thread would use; 1 in a forked process.");
     m.def("instruction_set", [] { return spsample::instruction_set().name; }, "Which vector code runs: avx512, avx2 or portable.");

@@ -52,6 +52,9 @@ void zero(Buffer<uint64_t>& values) {
     });
 }
 
+// Other threads may add to the same sum. (An atomic of C++17 cannot be laid over an array's element.)
+void add_relaxed(uint64_t& sum, uint64_t summand) { __atomic_fetch_add(&sum, summand, __ATOMIC_RELAXED); }
+
 // totals: one element per column; every entry of A is added to its column's. O(columns + entries).
 template <class Index, class Weights>
 void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& rule, Buffer<uint64_t>& totals) {
@@ -62,9 +65,7 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
         require(in_range(A.indices + first, A.begin(end) - first, A.num_columns), "indices", "a column is not below the number of columns");
         for (int64_t r = begin; r < end; ++r) {
             for_each_numerator(A, weights, rule, 0, r, [&](int64_t position, uint64_t numerator) {
-                uint64_t& sum = sums[A.indices[position]];
-#pragma omp atomic
-                sum += numerator;
+                add_relaxed(sums[A.indices[position]], numerator);
             });
         }
     });

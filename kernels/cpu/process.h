@@ -11,8 +11,7 @@
 
 namespace spsample {
 
-// Whether this process came from a fork after the module was imported. OpenMP's threads do not survive a fork, and waiting
-// for them would hang: such a process works on one thread. (Processes made by spawn or forkserver are not concerned.)
+// Whether this process came from a fork after the module was imported. The threads of workers.h do not survive a fork: such a process works on one thread. (Processes made by spawn or forkserver are not concerned.)
 inline std::atomic<bool> in_forked_child{false};
 
 // To be called once, when the module is imported, with the GIL held.
@@ -61,7 +60,7 @@ inline void set_default_float_environment() { std::fesetenv(FE_DFL_ENV); }
 #endif
 
 // The default floating-point environment (round to nearest, subnormal numbers kept) for as long as the object lives: a
-// thread may have been told to flush subnormal numbers (torch.set_flush_denormal), and OpenMP's threads have not.
+// thread may have been told to flush subnormal numbers (torch.set_flush_denormal), and those of workers.h have not.
 class DefaultFloatEnvironment {
 public:
     DefaultFloatEnvironment() { set_default_float_environment(); }

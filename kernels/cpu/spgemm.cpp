@@ -500,8 +500,7 @@ template <class Index>
 void bind_spgemm_types(nb::module_& m) {
     bind_spgemm_for<Index, float>(m);
     bind_spgemm_for<Index, double>(m);
-    bind_spgemm_for<Index, int64_t>(m);
-    bind_spgemm_for<Index, uint64_t>(m);
+    bind_spgemm_for<Index, uint64_t>(m);  // of int64 too: both wrap around
 }
 
 }  // namespace

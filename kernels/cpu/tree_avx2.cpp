@@ -22,6 +22,7 @@ using avx2::kHalf;
 using avx2::load;
 
 constexpr int kVectorBytes = 32;
+constexpr bool kOwnLoopOfUsualFanouts = true;
 
 // Bit l: whether lane l is at least y, unsigned.
 SPSAMPLE_AVX2_INLINE unsigned lanes_at_least(__m256i lanes, __m256i y) { return avx2::mask_of(avx2::at_least(lanes, y)); }

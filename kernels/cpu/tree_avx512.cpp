@@ -19,6 +19,7 @@ namespace {
 namespace kernel {
 
 constexpr int kVectorBytes = 64;
+constexpr bool kOwnLoopOfUsualFanouts = true;
 
 using Bound = __m512i;
 

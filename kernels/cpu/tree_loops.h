@@ -390,11 +390,15 @@ template <bool Wide, class Units>
 SPSAMPLE_LOOP void draw_lanes_loop(const TreeDraw& how, const uint32_t* trees, TreeLanes& lanes) {
     LaneUnits drawn;
     first_units<Wide, Units>(how, lanes, drawn);
-    switch (how.size) {
-        case 5: draw_rows_loop<Wide, 5>(how, trees, drawn, lanes); break;
-        case 10: draw_rows_loop<Wide, 10>(how, trees, drawn, lanes); break;
-        case 15: draw_rows_loop<Wide, 15>(how, trees, drawn, lanes); break;
-        default: draw_rows_loop<Wide, 0>(how, trees, drawn, lanes); break;
+    if constexpr (kernel::kOwnLoopOfUsualFanouts) {
+        switch (how.size) {
+            case 5: draw_rows_loop<Wide, 5>(how, trees, drawn, lanes); break;
+            case 10: draw_rows_loop<Wide, 10>(how, trees, drawn, lanes); break;
+            case 15: draw_rows_loop<Wide, 15>(how, trees, drawn, lanes); break;
+            default: draw_rows_loop<Wide, 0>(how, trees, drawn, lanes); break;
+        }
+    } else {
+        draw_rows_loop<Wide, 0>(how, trees, drawn, lanes);
     }
     if (!how.replace) draw_on_each<Wide, Units>(how, trees, drawn, lanes);
 }

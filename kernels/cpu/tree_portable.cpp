@@ -16,6 +16,7 @@ namespace {
 namespace kernel {
 
 constexpr int kVectorBytes = 16;
+constexpr bool kOwnLoopOfUsualFanouts = false;  // would gain little here, and takes long to compile
 
 using Bound = uint32_t;
 

@@ -20,7 +20,7 @@ _R = TypeVar("_R")
 
 @cache
 def _environment() -> Callable[[], AbstractContextManager[object]]:
-    """The compiled core's, imported on first use: `import spsample` loads no OpenMP, which reads its variables then."""
+    """The compiled core's, imported on first use: `import spsample` alone does not load it."""
     try:
         make: Callable[[], AbstractContextManager[object]] = import_module("spsample._core").default_float_environment
     except ImportError:  # not built: the reference backend serves

@@ -1,4 +1,4 @@
-"""The `cpu` backend: the compiled kernels of `spsample._core` (C++17, OpenMP) behind the backend protocol.
+"""The `cpu` backend: the compiled kernels of `spsample._core` (C++17, threads) behind the backend protocol.
 
 The methods only unpack and pack tuples; the core itself brings pointers, vertices and numbers of another type or layout
 into the form that it works on. What is drawn is said in `docs/law.md`; the kernels' source, under `kernels/`, states
@@ -69,8 +69,8 @@ def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any
 class CpuBackend(OnHost):
     """Compiled kernels on the CPU; every method is as in `spsample.backends.protocol.Backend`.
 
-    The number of threads is OpenMP's own (``OMP_NUM_THREADS``, or, for calls from the thread that calls it,
-    `spsample._core.set_num_threads`); no result depends on it. It is 1 in a process made by ``os.fork``, which OpenMP's
+    The number of threads is ``OMP_NUM_THREADS`` (or, for calls from the thread that calls it,
+    `spsample._core.set_num_threads`); no result depends on it. It is 1 in a process made by ``os.fork``, which
     threads do not survive.
 
     Examples
@@ -354,9 +354,10 @@ class CpuBackend(OnHost):
     ) -> tuple[Int64Array, IntArray, Array]:
         """C = A B (CSR triples; the same dtype in both, None for ones): columns ascending, zeros kept."""
         index = np.result_type(A[1], B[1])
-        left, right = ((indptr, np.asarray(indices, dtype=index), data) for indptr, indices, data in (A, B))
+        left, right = ((indptr, np.asarray(indices, dtype=index), _unsigned(data)) for indptr, indices, data in (A, B))
         C_indptr, C_indices, C_data = _core.spgemm(*left, *right, num_columns)
-        return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data
+        signed = np.int64 in (None if data is None else data.dtype for _, _, data in (A, B))
+        return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data.view(np.int64) if signed else C_data
 
     def select_rows(
         self, A: tuple[Int64Array, IntArray, Array | None], rows: IntArray
@@ -367,3 +368,8 @@ class CpuBackend(OnHost):
         item_size = 0 if data is None else data.dtype.itemsize
         indptr, indices, selected = _core.select_rows(A[0], A[1], data_bytes, item_size, rows)
         return indptr, indices, None if data is None else selected.view(data.dtype)
+
+
+def _unsigned(data: Array | None) -> Array | None:
+    """int64 as uint64, whose products and sums have the same bits: both wrap around. Else unchanged."""
+    return data.view(np.uint64) if data is not None and data.dtype == np.int64 else data

@@ -1,8 +1,9 @@
 """Entry point of the command ``spsample``.
 
 The command sets the environment variable ``OMP_WAIT_POLICY`` to ``passive`` unless the user has set it, before torch
-and the compiled core are loaded: their OpenMP threads then sleep between two parallel loops instead of spinning, which
-on a machine that others use too would take processor time from whoever has work. ``import spsample`` sets nothing.
+is loaded: its OpenMP threads then sleep between two parallel loops instead of spinning, which on a machine that others
+use too would take processor time from whoever has work. The threads of the compiled core sleep anyway, and
+``import spsample`` sets nothing.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ MOST_THREADS = 4096
 def set_num_threads(threads: int) -> None:
     """Let calls from this thread use up to so many threads in the compiled kernels.
 
-    Without it OpenMP decides: the environment variable `OMP_NUM_THREADS`, read when the program starts, or else one
-    thread per processor. Other threads of the program keep their own number. The `reference` backend is
+    Without it the environment variable `OMP_NUM_THREADS` decides, read at the first call, or else there is one thread
+    per processor. Other threads of the program keep their own number. The `reference` backend is
     single-threaded: where the compiled core is missing this checks its argument and changes nothing. No sample depends
     on the number of threads.
 

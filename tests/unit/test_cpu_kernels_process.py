@@ -267,7 +267,6 @@ def test_signals_are_handled_during_a_call(code: str) -> None:
     run_python(SAMPLE + code)
 
 
-@pytest.mark.skipif(not core.build_info()["openmp"], reason="a build without OpenMP")
 def test_number_of_threads_is_of_the_calling_thread() -> None:
     run_python(SAMPLE + THREADS_OF_THREADS)
 

@@ -147,9 +147,9 @@ def test_threads(monkeypatch):
     monkeypatch.setattr(core, "usable_cores", lambda: 0)
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     found = by_name(core.threads())
-    assert found["OpenMP threads"].status == "warning"
+    assert found["threads"].status == "warning"
     monkeypatch.setattr(core, "usable_cores", lambda: 4096)
-    assert by_name(core.threads())["OpenMP waiting"].status == "warning"
+    assert by_name(core.threads())["torch's threads"].status == "warning"
 
 
 def test_a_missing_core(monkeypatch):

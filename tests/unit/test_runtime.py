@@ -22,7 +22,7 @@ def test_threads():
     before = _core.get_num_threads()
     try:
         sp.set_num_threads(np.int32(2))
-        assert _core.get_num_threads() in (1, 2)  # 1 where there is no OpenMP
+        assert _core.get_num_threads() == 2
         sp.set_num_threads(1)
         assert _core.get_num_threads() == 1
     finally:

@@ -60,21 +60,18 @@ def compilers() -> list[Finding]:
 
 
 def threads() -> list[Finding]:
-    """OpenMP threads and how they wait."""
+    """Threads of the compiled core."""
     if find_spec("spsample._core") is None:
         return []
     module = import_module("spsample._core")
     count, cores = module.get_num_threads(), usable_cores()
     set_by = ", ".join(f"{key}={os.environ[key]}" for key in sorted(os.environ) if key.startswith(("OMP_", "GOMP_")))
     text = f"{count} of {cores} usable cores" + (f"; {set_by}" if set_by else "")
-    if not module.build_info().get("openmp", True):
-        advice = "rebuild with a compiler that has OpenMP (on macOS: brew install libomp)"
-        return [Finding("processor", "OpenMP", "warning", "built without it: one thread", advice)]
     if count > cores:
         advice = f"export OMP_NUM_THREADS={cores}"
-        return [Finding("processor", "OpenMP threads", "warning", f"{text}: more threads than cores", advice)]
-    findings = [Finding("processor", "OpenMP threads", "ok", text)]
+        return [Finding("processor", "threads", "warning", f"{text}: more threads than cores", advice)]
+    findings = [Finding("processor", "threads", "ok", text)]
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "active":
         advice = "export OMP_WAIT_POLICY=passive where others use the machine too"
-        findings.append(Finding("processor", "OpenMP waiting", "warning", "threads spin while they wait", advice))
+        findings.append(Finding("processor", "torch's threads", "warning", "spin while they wait", advice))
     return findings
