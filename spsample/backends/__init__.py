@@ -1,4 +1,4 @@
-"""Backends: the same kernels as plain NumPy (`reference`), C++ on many threads (`cpu`) and CUDA (`cuda`), equal bit for bit."""
+"""Backends: the same kernels as plain NumPy (`reference`), C++ (`cpu`) and CUDA (`cuda`), equal bit for bit."""
 
 from __future__ import annotations
 

@@ -356,7 +356,7 @@ class CpuBackend(OnHost):
         index = np.result_type(A[1], B[1])
         left, right = ((indptr, np.asarray(indices, dtype=index), _unsigned(data)) for indptr, indices, data in (A, B))
         C_indptr, C_indices, C_data = _core.spgemm(*left, *right, num_columns)
-        signed = np.int64 in (None if data is None else data.dtype for _, _, data in (A, B))
+        signed = any(data is not None and data.dtype == np.int64 for _, _, data in (A, B))
         return C_indptr, C_indices.astype(B[1].dtype, copy=False), C_data.view(np.int64) if signed else C_data
 
     def select_rows(
