@@ -25,6 +25,7 @@ import numpy as np
 from spsample.distributed.ranks import failing_together, from_first
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
 from spsample.training.journal import Journal, TensorBoard
 from spsample.training.plots import plot_curves, plot_phases
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from spsample.training.trainer import Trainer
 
 __all__ = ["Recording", "RunFolder", "summary"]
+
+
+_WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class RunFolder:
             raise InputError(
                 argument="--out", given=f"{str(self.path)!r}, which exists", expected="a new folder", hint=hint
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._make()
 
     def below(self, name: str) -> RunFolder:
         """Return the folder of one of several runs."""
@@ -117,7 +121,9 @@ class RunFolder:
         if not self._results.is_file():
             return None
         try:
-            (run,) = json.loads(self._results.read_text("utf-8"))["runs"]
+            with system_errors(self._results, "results that can be read"):
+                text = self._results.read_text("utf-8")
+            (run,) = json.loads(text)["runs"]
             return TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
         except (ValueError, KeyError, TypeError) as error:
             given = f"a file that cannot be read ({error})"
@@ -136,7 +142,7 @@ class RunFolder:
         writes = trainer.comm.rank == 0
         with failing_together(trainer.comm):
             if writes:
-                self.path.mkdir(parents=True, exist_ok=True)
+                self._make()
                 trainer.callbacks += self._callbacks(recording)
         state = from_first(trainer.comm, self._state)
         if state is not None:
@@ -153,13 +159,18 @@ class RunFolder:
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
-        try:
-            plot_curves(results, self.path / "curves.png")
-            plot_phases(results, self.path / "phases.png")
-        except MissingDependencyError:
-            pass
-        with whole_file(self._results) as file:
-            file.write((json.dumps(summary(results), indent=2) + "\n").encode())
+        with system_errors(self.path, _WRITABLE, _RESUMED):
+            try:
+                plot_curves(results, self.path / "curves.png")
+                plot_phases(results, self.path / "phases.png")
+            except MissingDependencyError:
+                pass
+            with whole_file(self._results) as file:
+                file.write((json.dumps(summary(results), indent=2) + "\n").encode())
+
+    def _make(self) -> None:
+        with system_errors(self.path, _WRITABLE):
+            self.path.mkdir(parents=True, exist_ok=True)
 
     @property
     def has_figures(self) -> bool:
