@@ -89,7 +89,7 @@ def _verdict(facts: dict[str, Any]) -> str | None:
         return "DAMAGED"
     right = "checksums and structure are right"
     without = facts["without_checksum"]
-    return f"{right}; of before {', '.join(without)} had a checksum" if without else right
+    return f"{right}; {', '.join(without)} has no checksum: an older store" if without else right
 
 
 def _print(facts: dict[str, Any]) -> None:

@@ -120,7 +120,7 @@ class BulkFiles:
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk and its checksum, which is there first; return its path."""
         path = self.path(int(bulk.batch_ids[0]))
-        with system_errors(path, _WRITABLE), whole_file(path) as file:
+        with system_errors(path, _WRITABLE, "the files before this one are whole"), whole_file(path) as file:
             self._write(file, bulk_arrays(bulk))
             file.flush()
             sha256 = file_sha256(Path(file.name))
