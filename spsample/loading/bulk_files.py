@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from spsample.sampling import BulkSample
 
-__all__ = ["BULK_FORMATS", "BulkFiles", "bulk_arrays", "load_bulk"]
+__all__ = ["BULK_FORMATS", "BulkFiles", "Resumption", "bulk_arrays", "load_bulk"]
 
 BULK_FORMATS = ("npz", "arrow")
 MANIFEST = "manifest.json"
@@ -74,7 +74,15 @@ def _pointers(parts: list[Any]) -> NDArray[np.int64]:
 
 
 class Resumption(NamedTuple):
-    """Where a run goes on, and what is wrong with the file there, if one is damaged: it is written again."""
+    """Where a run that writes bulks goes on.
+
+    Attributes
+    ----------
+    next_batch : int
+        The first batch that no whole file holds.
+    damaged : DataError or None
+        What is wrong with the file that begins with it, where there is one: it is written again.
+    """
 
     next_batch: int
     damaged: DataError | None = None
