@@ -185,7 +185,8 @@ class BulkFiles:
             raise DataError(argument=str(path), given=str(error), expected="JSON") from None
         if not isinstance(theirs, dict):
             raise DataError(argument=str(path), given=f"a {type(theirs).__name__}", expected="a JSON object")
-        other = [key for key in {**self.facts, **theirs} if theirs.get(key) != self.facts.get(key)]
+        shared = {key for key in theirs if key in self.facts and theirs[key] == self.facts[key]}
+        other = [key for key in {**self.facts, **theirs} if key not in shared]
         if other:
             older = "version" in other and theirs.get("version") == 1
             why = "Those of version 1, of an earlier release, have no checksums. " if older else ""

@@ -28,7 +28,7 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -573,22 +573,22 @@ def run_form(name: str, count: int, seed: int, every_bit: bool) -> Tally:
     return tally(name, FORMS[name].sealed, command)
 
 
-def report(tallies: Sequence[Tally]) -> bool:
-    """Print the table and the findings; return whether there are any."""
+def report(tallies: Iterable[Tally]) -> bool:
+    """Print the table, each form as it is done, and the findings; return whether there are any."""
     kinds = ("equal", "refused", "silent", "raw", "crash", "hang")
     print(f"{'form':20} {'checksum':8} {'flips':>7} " + " ".join(f"{kind:>8}" for kind in kinds))
     total: Counter[str] = Counter()
+    findings: list[str] = []
     for each in tallies:
         total += each.counts
         numbers = " ".join(f"{each.counts[kind]:8}" for kind in kinds)
-        print(f"{each.name:20} {'yes' if each.sealed else 'no':8} {sum(each.counts.values()):7} {numbers}")
+        print(f"{each.name:20} {'yes' if each.sealed else 'no':8} {sum(each.counts.values()):7} {numbers}", flush=True)
+        findings += [*each.findings, *([f"{each.name}: could not be run: {each.problem}"] if each.problem else [])]
     print(f"{'all':20} {'':8} {sum(total.values()):7} " + " ".join(f"{total[kind]:8}" for kind in kinds))
-    findings = [finding for each in tallies for finding in each.findings]
-    problems = [f"{each.name}: could not be run: {each.problem}" for each in tallies if each.problem]
     print(f"{len(findings)} findings")
-    for line in [*findings, *problems]:
+    for line in findings:
         print(f"  {line}")
-    return bool(findings or problems)
+    return bool(findings)
 
 
 def arguments() -> argparse.Namespace:
@@ -614,8 +614,8 @@ def main() -> int:
     if options.every_bit:
         counts = dict.fromkeys(names, 1 << 40)
     with ThreadPoolExecutor(options.jobs) as pool:
-        tallies = list(pool.map(lambda name: run_form(name, counts[name], options.seed, options.every_bit), names))
-    return int(report(tallies))
+        tallies = pool.map(lambda name: run_form(name, counts[name], options.seed, options.every_bit), names)
+        return int(report(tallies))
 
 
 if __name__ == "__main__":

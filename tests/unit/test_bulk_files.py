@@ -254,6 +254,25 @@ def test_bulks_of_before_there_were_checksums(tmp_path: Path) -> None:
         BulkFiles(tmp_path, {"epoch": 1})
 
 
+def test_every_flipped_bit_of_a_manifest_is_found_that_says_something_else(tmp_path: Path) -> None:
+    facts = {"epoch": 1, "budget": None, "shuffle": True}
+    BulkFiles(tmp_path, facts)
+    manifest = tmp_path / "manifest.json"
+    content = manifest.read_bytes()
+    said = json.loads(content)
+    for bit in range(8 * len(content)):
+        manifest.write_bytes(damaged := flipped(content, bit))
+        try:
+            same = json.loads(damaged) == said
+        except ValueError:
+            same = False
+        if same:
+            BulkFiles(tmp_path, facts)
+        else:
+            with pytest.raises(DataError, match=re.escape(str(tmp_path))):
+                BulkFiles(tmp_path, facts)
+
+
 def test_the_checksum_is_there_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed between the two has lost nothing that it can go on without."""
     bulk = sp.bulk_sample(GRAPH, range(8), sp.GraphSAGE([2]), batch_size=4)
