@@ -28,8 +28,9 @@ from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
 from spsample.training.journal import Journal, TensorBoard
+from spsample.training.metrics import METRICS
 from spsample.training.plots import plot_curves, plot_phases
-from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.results import PHASES, EpochRecord, TrainResult
 
 if TYPE_CHECKING:
     from spsample.training.callbacks import Callback
@@ -124,7 +125,9 @@ class RunFolder:
             with system_errors(self._results, "results that can be read"):
                 text = self._results.read_text("utf-8")
             (run,) = json.loads(text)["runs"]
-            return TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
+            result = TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
+            _check_names(result)
+            return result
         except (ValueError, KeyError, TypeError) as error:
             given = f"a file that cannot be read ({error})"
             raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
@@ -188,6 +191,15 @@ class RunFolder:
             every_epochs=recording.checkpoint_epochs,
         )
         return [*callbacks, checkpointer]
+
+
+def _check_names(result: TrainResult) -> None:
+    """Refuse a result that names what no run has."""
+    if result.metric not in METRICS:
+        raise ValueError(f"the metric {result.metric!r}")
+    missing = {*PHASES} - {*result.seconds}
+    if missing or (result.sampled is not None and {*result.sampled} != {"val", "test"}):
+        raise ValueError(f"no seconds of {', '.join(sorted(missing))}" if missing else f"sampled {result.sampled}")
 
 
 def summary(results: Sequence[TrainResult]) -> dict[str, Any]:

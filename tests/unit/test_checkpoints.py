@@ -375,6 +375,19 @@ def test_unreadable_results(tmp_path):
         folder.result()
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"), [("accuracy", "accurqcy"), ("waiting", "waitinf"), ("test", "tesd"), ("training", "trainino")]
+)
+def test_results_that_name_what_no_run_has(tmp_path, name, changed):
+    folder = RunFolder(tmp_path)
+    folder.finish([trainer(epochs=1, evaluation="both").fit()])
+    assert folder.result() is not None
+    path = tmp_path / "results.json"
+    path.write_text(path.read_text().replace(f'"{name}"', f'"{changed}"'))
+    with pytest.raises(DataError, match=r"results.json: got .*; expected the results of one run"):
+        folder.result()
+
+
 def test_tensorboard_where_installed(tmp_path):
     folder = RunFolder(tmp_path / "run")
     try:
