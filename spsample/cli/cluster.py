@@ -193,8 +193,9 @@ def _replication(text: str) -> int | None:
 def write_facts(path: str, facts: dict[str, Any]) -> None:
     """Write a plan as JSON."""
     from spsample.store.files import whole_file
+    from spsample.store.folder import system_errors
 
-    with whole_file(Path(path)) as file:
+    with system_errors(path, "a file that can be written"), whole_file(Path(path)) as file:
         file.write((json.dumps(facts, indent=2) + "\n").encode())
 
 

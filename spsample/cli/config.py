@@ -25,6 +25,7 @@ import typer
 
 from spsample.errors import DataError, InputError
 from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,7 +52,8 @@ def read_config(path: str | Path, command: str) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(argument="--config", given=f"{str(path)!r}, which is no file", expected="a TOML file")
     try:
-        tables = tomllib.loads(path.read_text("utf-8"))
+        with system_errors(path, "a TOML file that can be read"):
+            tables = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(
             argument=str(path), given=f"a file that is not TOML ({error})", expected="a TOML file"
@@ -75,7 +77,7 @@ def write_config(path: str | Path, command: str, settings: Mapping[str, Any]) ->
     """
     path = Path(path)
     known = {name: value for name, value in settings.items() if value is not None}
-    with whole_file(path) as file:
+    with system_errors(path, "a file that can be written"), whole_file(path) as file:
         tomli_w.dump({command: known}, file)
 
 

@@ -44,6 +44,7 @@ _Weights = Annotated[
 _Header = Annotated[
     bool | None, _option(_READ, "Whether a text starts with names of columns; by default it is looked at.")
 ]
+_NpyShape = Annotated[str, _option(_READ, "Of the edges in one .npy file: 2,E or E,2; auto goes by the array.")]
 _Strings = Annotated[bool, _option(_READ, "Vertices have names: numbered as they appear first.", "--string-ids")]
 _Renumber = Annotated[bool, _option(_READ, "Number the ids that occur 0, 1, ... in ascending order.", "--renumber")]
 _NumNodes = Annotated[int | None, _option(_READ, "Number of vertices; by default the largest id plus 1.")]
@@ -75,6 +76,7 @@ def convert(
     columns: _Columns = "0,1",
     weights: _Weights = None,
     header: _Header = None,
+    npy_shape: _NpyShape = "auto",
     string_ids: _Strings = False,
     renumber: _Renumber = False,
     num_nodes: _NumNodes = None,
@@ -115,6 +117,7 @@ def convert(
         columns=_pair(columns),
         weights=weights,
         header=header,
+        npy_shape=npy_shape,
         string_ids=string_ids,
         renumber="sorted" if renumber else "no",
         num_nodes=num_nodes,

@@ -51,7 +51,8 @@ def info(
         store = GraphStore.open(dataset)
         facts = describe_store(store)
         if verify:
-            facts["verified"] = _verified(store, quiet=as_json)
+            without = _verified(store, quiet=as_json)
+            facts |= {"verified": without is not None, "without_checksum": list(without or ())}
     elif verify:
         raise InputError(argument="--verify", given=f"with {dataset!r}", expected="the folder of a store")
     else:
@@ -64,18 +65,31 @@ def info(
         raise typer.Exit(1)
 
 
-def _verified(store: GraphStore, *, quiet: bool) -> bool:
-    """Verify a store, with a bar on standard error where that is a terminal; what is wrong is printed there."""
+def _verified(store: GraphStore, *, quiet: bool) -> tuple[str, ...] | None:
+    """Verify a store, with a bar on standard error where that is a terminal; what is wrong is printed there.
+
+    Return what `GraphStore.verify` returns, None where the store is damaged.
+    """
     console = Console(stderr=True)
     columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task("", total=2 * store.nbytes)
         try:
-            store.verify(lambda done, total: progress.update(task, completed=done, total=total))
+            return store.verify(lambda done, total: progress.update(task, completed=done, total=total))
         except DataError as error:
             print(f"spsample: damaged: {error}", file=sys.stderr)
-            return False
-    return True
+            return None
+
+
+def _verdict(facts: dict[str, Any]) -> str | None:
+    """What came of the verification, in words."""
+    if facts.get("verified") is None:
+        return None
+    if not facts["verified"]:
+        return "DAMAGED"
+    right = "checksums and structure are right"
+    without = facts["without_checksum"]
+    return f"{right}; {', '.join(without)} has no checksum: an older store" if without else right
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -114,7 +128,7 @@ def _summary(facts: dict[str, Any]) -> Table:
         "original ids": facts["original_ids"],
         **{key: value if isinstance(value, str) else json.dumps(value) for key, value in facts["meta"].items()},
         "digest": facts["digest"],
-        "verified": {True: "checksums and structure are right", False: "DAMAGED", None: None}[facts.get("verified")],
+        "verified": _verdict(facts),
     }
     for name, value in rows.items():
         if value is not None:

@@ -51,7 +51,8 @@ def sample(
 ) -> None:
     """Sample an epoch and write its bulks into a folder, with a manifest.
 
-    A run that was stopped goes on after the last complete file when the same command is given again.
+    A run that was stopped goes on after the last complete file when the same command is given again. That file is
+    compared with its checksum first, and written again where it is damaged.
     """
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
@@ -73,7 +74,9 @@ def sample(
         random_seed=random_seed,
     )
     files = BulkFiles(output, _facts(source, dataset, loader, epoch), form)
-    begun = files.next_batch()
+    begun, damaged = files.resumption()
+    if damaged is not None:
+        print(f"spsample: written again: {damaged}", file=sys.stderr)
     paths = _write(loader, files, epoch, begun)
     if as_json:
         print(json.dumps({"folder": str(output), "batches": len(loader), "found": begun, "written": paths}, indent=2))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +13,7 @@ from spsample.data.dataset import Dataset, Features, Split
 from spsample.data.splits import PARTS, repeated
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
+from spsample.store.archives import read_npz
 from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
@@ -126,22 +126,7 @@ def _read(path: Path) -> Mapping[str, NDArray[Any]]:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DataError(argument="dataset", given=f"{str(path)!r}, which {what}", expected=expected)
-    try:
-        with path.open("rb") as file:
-            members = _members(file) if zipfile.is_zipfile(file) else None
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
-    if members is None:
-        given = "a file that is no .npz archive (damaged or truncated?)"
-        raise DataError(argument=str(path), given=given, expected=expected)
-    return members
-
-
-def _members(file: BinaryIO) -> dict[str, NDArray[Any]]:
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as archive:
-        members = {key: archive[key] for key in archive.files}
-    return {key: member for key, member in members.items() if isinstance(member, np.ndarray)}
+    return read_npz(path, expected)
 
 
 def _graph(archive: _Archive) -> Graph:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.errors import DataError, require_module
+from spsample.store.archives import read_npz
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
+from spsample.store.recorded import file_sha256, record, record_path, recorded_sha256, require_recorded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.sampling import BulkSample
 
-__all__ = ["BULK_FORMATS", "BulkFiles", "bulk_arrays", "load_bulk"]
+__all__ = ["BULK_FORMATS", "BulkFiles", "Resumption", "bulk_arrays", "load_bulk"]
 
 BULK_FORMATS = ("npz", "arrow")
 MANIFEST = "manifest.json"
-FORMAT, VERSION = "spsample bulks", 1
+FORMAT, VERSION = "spsample bulks", 2
+"""Since version 2 each bulk has its checksum beside it."""
+_EXPECTED = "a bulk that spsample sample wrote"
+_WRITABLE = "a file that can be written; the same command goes on from here"
 
 
 def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
@@ -68,10 +73,27 @@ def _pointers(parts: list[Any]) -> NDArray[np.int64]:
     return np.cumsum([0, *map(len, parts)], dtype=np.int64)
 
 
+class Resumption(NamedTuple):
+    """Where a run that writes bulks goes on.
+
+    Attributes
+    ----------
+    next_batch : int
+        The first batch that no whole file holds.
+    damaged : DataError or None
+        What is wrong with the file that begins with it, where there is one: it is written again.
+    """
+
+    next_batch: int
+    damaged: DataError | None = None
+
+
 class BulkFiles:
     """A folder of bulks: ``bulk-BATCH.npz`` (or ``.arrow``), numbered by their first batch, and ``manifest.json``.
 
-    A file appears under its name only once it is complete, so that a run that was killed goes on where it stopped.
+    A file appears under its name only once it is complete, so that a run that was killed goes on where it stopped. Its
+    SHA-256 stands beside it, in ``bulk-BATCH.npz.sha256``, as ``sha256sum`` writes it: `load_bulk` compares them before
+    it looks at what is in the file, and ``sha256sum -c *.sha256`` checks a whole folder.
 
     Parameters
     ----------
@@ -104,19 +126,38 @@ class BulkFiles:
         return self.folder / f"bulk-{first_batch:08d}.{self.form}"
 
     def write(self, bulk: BulkSample) -> Path:
-        """Write a bulk; return its path."""
+        """Write a bulk and its checksum, which is there first; return its path."""
         path = self.path(int(bulk.batch_ids[0]))
-        with (
-            system_errors(path, "a file that can be written; the same command goes on from here"),
-            whole_file(path) as file,
-        ):
+        with system_errors(path, _WRITABLE, "the files before this one are whole"), whole_file(path) as file:
             self._write(file, bulk_arrays(bulk))
+            file.flush()
+            sha256 = file_sha256(Path(file.name))
+            with whole_file(record_path(path)) as beside:
+                beside.write(record(path, sha256))
         return path
 
     def next_batch(self) -> int:
-        """The first batch that no file holds; files are written in order."""
-        paths = sorted(self.folder.glob(f"bulk-*.{self.form}"))
-        return 0 if not paths else int(load_bulk(paths[-1])["batch_ids"][-1]) + 1
+        """The first batch that no file holds, or only a damaged one: see `resumption`."""
+        return self.resumption().next_batch
+
+    def resumption(self) -> Resumption:
+        """Where a run goes on; files are written in order, and the last one is read and compared with its checksum."""
+        path = self._last()
+        if path is None:
+            return Resumption(0)
+        first = _first_batch(path)
+        try:
+            batch_ids = load_bulk(path)["batch_ids"]
+            if int(batch_ids[0]) != first:
+                given = f"a bulk that begins with batch {batch_ids[0]}"
+                raise DataError(argument=str(path), given=given, expected=f"batch {first}, as its name says")
+        except DataError as error:
+            return Resumption(first, error)
+        return Resumption(int(batch_ids[-1]) + 1)
+
+    def _last(self) -> Path | None:
+        named = [path for path in self.folder.glob(f"bulk-*.{self.form}") if _NAME.fullmatch(path.name)]
+        return max(named, key=_first_batch, default=None)
 
     def _claim(self) -> None:
         path = self.folder / MANIFEST
@@ -131,51 +172,114 @@ class BulkFiles:
                 given="a folder with other files",
                 expected="a new, an empty or its own folder",
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
+        with system_errors(self.folder, "a folder that can be made"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with system_errors(path, _WRITABLE), whole_file(path) as file:
             file.write((json.dumps(self.facts, indent=2) + "\n").encode())
 
     def _compare(self, path: Path) -> None:
         try:
-            theirs = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
+            with system_errors(path, "a manifest that can be read"):
+                theirs = json.loads(path.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
             raise DataError(argument=str(path), given=str(error), expected="JSON") from None
         if not isinstance(theirs, dict):
             raise DataError(argument=str(path), given=f"a {type(theirs).__name__}", expected="a JSON object")
-        other = [key for key in {**self.facts, **theirs} if theirs.get(key) != self.facts.get(key)]
+        shared = {key for key in theirs if key in self.facts and theirs[key] == self.facts[key]}
+        other = [key for key in {**self.facts, **theirs} if key not in shared]
         if other:
+            older = "version" in other and theirs.get("version") == 1
+            why = "Those of version 1, of an earlier release, have no checksums. " if older else ""
             raise DataError(
                 argument=str(self.folder),
                 given="bulks with " + ", ".join(f"{key}={theirs.get(key)!r}" for key in other),
                 expected=", ".join(f"{key}={self.facts.get(key)!r}" for key in other),
-                hint="Write other bulks to another folder.",
+                hint=f"{why}Write other bulks to another folder.",
             )
 
 
 def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file that ``spsample sample`` wrote, named as `bulk_arrays` has them.
 
+    Nothing in the file is looked at before all of it has been compared with its checksum, in the file ``NAME.sha256``
+    beside it: move the two together.
+
     Raises
     ------
     DataError
-        If the file cannot be read.
+        If there is no such file or no checksum of it, it is damaged, or it is no bulk.
     MissingDependencyError
         If it is an Arrow file and pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = sp.bulk_sample(graph, [0, 1, 3], sp.GraphSAGE([2]), batch_size=2)
+    >>> path = BulkFiles(tempfile.mkdtemp(), {}).write(bulk)
+    >>> load_bulk(path)["dst_1"].tolist()
+    [0, 1, 3]
     """
     path = Path(path)
-    try:
-        return dict(_read_arrow(path) if path.suffix == ".arrow" else _read_npz(path))
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise DataError(argument=str(path), given=str(error), expected="a bulk that spsample sample wrote") from error
+    read = _read_arrow if path.suffix == ".arrow" else _read_npz
+    if read is _read_arrow:
+        _require_arrow()
+    with system_errors(path, _EXPECTED):
+        _check_bytes(path)
+    arrays = read(path)
+    _check_arrays(path, arrays)
+    return arrays
+
+
+def _check_bytes(path: Path) -> None:
+    """Compare a file with its checksum."""
+    sha256, recorded = file_sha256(path), recorded_sha256(path)
+    if recorded is None:
+        beside = record_path(path).name
+        raise DataError(
+            argument=str(path),
+            given="a file without a checksum",
+            expected=f"{beside} beside it, which spsample sample writes",
+            hint=f"Copy it along, or, to take the file as it is, run: sha256sum {path.name} > {beside}",
+        )
+    require_recorded(path, sha256, recorded, "The file is damaged: sample it again, or copy it again.")
+
+
+def _check_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Check that the pointers of a bulk lead into its arrays."""
+    batch_ids = arrays.get("batch_ids")
+    layers = sum(name.startswith("src_ptr_") for name in arrays)
+    if batch_ids is None or batch_ids.ndim != 1 or batch_ids.dtype.kind != "i" or not batch_ids.size or not layers:
+        raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays)}", expected=_EXPECTED)
+    for number in range(1, layers + 1):
+        for name, array in (("src", "src"), ("dst", "dst"), ("entry", "indices")):
+            starts, held = arrays.get(f"{name}_ptr_{number}"), arrays.get(f"{array}_{number}")
+            if starts is None or held is None or not _leads_through(starts, len(batch_ids), held.size):
+                given = f"{name}_ptr_{number} that does not lead through {array}_{number}"
+                raise DataError(argument=str(path), given=given, expected=_EXPECTED)
+
+
+def _leads_through(starts: NDArray[Any], batches: int, length: int) -> bool:
+    if starts.shape != (batches + 1,) or starts.dtype.kind != "i":
+        return False
+    return bool(starts[0] == 0 and starts[-1] == length and (np.diff(starts) >= 0).all())
+
+
+_NAME = re.compile(r"bulk-(\d{8,})\.\w+")
+
+
+def _first_batch(path: Path) -> int:
+    """The number in the name of a file."""
+    return int(path.name.split(".")[0].removeprefix("bulk-"))
 
 
 def _write_npz(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
     np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def _read_npz(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    with np.load(path) as arrays:
-        yield from arrays.items()
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    return read_npz(path, _EXPECTED)
 
 
 def _require_arrow() -> Any:
@@ -193,9 +297,18 @@ def _write_arrow(file: Any, arrays: dict[str, NDArray[Any]]) -> None:
         writer.write_table(table)
 
 
-def _read_arrow(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
+    """The columns of a file; a damaged one can end the process in Arrow, so that its checksum is compared before."""
     arrow = _require_arrow()
-    with arrow.memory_map(str(path)) as file:
-        table = import_module("pyarrow.ipc").open_file(file).read_all()
-        for name in table.column_names:
-            yield name, table.column(name).chunk(0).flatten().to_numpy(zero_copy_only=False).copy()
+    try:
+        with arrow.memory_map(str(path)) as file:
+            table = import_module("pyarrow.ipc").open_file(file).read_all()
+            table.validate(full=True)
+            return {name: _column(table.column(name)) for name in table.column_names}
+    except (arrow.ArrowException, OSError, ValueError, IndexError, AttributeError) as error:
+        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=_EXPECTED) from error
+
+
+def _column(column: Any) -> NDArray[Any]:
+    array: NDArray[Any] = column.chunk(0).flatten().to_numpy(zero_copy_only=False)
+    return array.copy()

@@ -25,7 +25,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     Raises
     ------
     OSError
-        If the system refuses, or something else than a file has the name.
+        If the system refuses, or something else than a file has the name. It names the file.
 
     Examples
     --------
@@ -45,8 +45,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):  # as on a disk that became read-only: the first error is the one to tell
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # write, fsync and close do not tell it
         raise
     with suppress(PermissionError):  # a folder that may be written to, but not read
         sync_folder(path.parent)

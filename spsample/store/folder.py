@@ -26,8 +26,8 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 @contextmanager
-def system_errors(path: str | Path, expected: str) -> Iterator[None]:
-    """Turn errors of the system (full disk, no permission) into `DataError`.
+def system_errors(path: str | Path, expected: str, left: str = "nothing was left behind") -> Iterator[None]:
+    """Turn errors of the system (full disk, no permission) into `DataError`; `left` says what there is on a full disk.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def system_errors(path: str | Path, expected: str) -> Iterator[None]:
         if error.filename and os.fsdecode(error.filename) != os.fsdecode(path):
             reason = f"{reason} ({os.fsdecode(error.filename)})"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "Free space or choose another disk; nothing was left behind." if full else ""
+        hint = f"Free space or choose another disk; {left}." if full else ""
         raise DataError(argument=os.fsdecode(path), given=reason, expected=expected, hint=hint) from error
 
 

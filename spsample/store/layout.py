@@ -7,7 +7,8 @@
      "arrays": {name: {"file": "name.npy", "dtype": "<i8", "shape": [n + 1], "sha256": [one per 64 MiB]}},
      ...facts about the graph}
 
-The checksums are of the bytes of the array, without the header of its file, in pieces of 64 MiB.
+The checksums are of the bytes of the array, without the header of its file, in pieces of 64 MiB. ``meta.json.sha256``
+has that of ``meta.json`` itself; a store of before there was one opens without.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
 _LARGEST_HEADER = 4096
+_HEADER_START = 10
+"""Bytes before the header of an ``.npy`` file of version 1.0: magic, version, length."""
 
 
 def create_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -152,14 +154,23 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
         except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
             raise _refusal(path, f"a damaged header ({error})", "an .npy file of version 1.0") from error
         offset = file.tell()
+        file.seek(_HEADER_START)
+        header = file.read(offset - _HEADER_START)
     if (shape, dtype.str, fortran) != (spec.shape, spec.dtype.str, False):
         given = f"dtype {dtype.str!r} and shape {shape}{', columns first' if fortran else ''}"
         raise _refusal(path, given, f"dtype {spec.dtype.str!r} and shape {spec.shape}, as meta.json says")
+    if header.rstrip(b" \n") != _header_text(spec):
+        raise _refusal(path, f"a damaged header {header!r}", "the one that NumPy writes")
     if status.st_size != offset + spec.nbytes:
         raise _refusal(path, f"{status.st_size} bytes", f"{offset + spec.nbytes} bytes for its dtype and shape")
     if offset % spec.dtype.itemsize:
         raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
     return offset
+
+
+def _header_text(spec: ArraySpec) -> bytes:
+    """The header of an ``.npy`` file, without the blanks behind it: other spellings of the same are damage, too."""
+    return f"{{'descr': {spec.dtype.str!r}, 'fortran_order': False, 'shape': {spec.shape!r}, }}".encode("latin-1")
 
 
 def _refusal(path: Path, given: str, expected: str) -> DataError:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.errors import DataError, InputError
-from spsample.store.folder import is_partial
+from spsample.store.folder import is_partial, system_errors
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
+from spsample.store.recorded import record_path, recorded_sha256, require_recorded
 from spsample.store.validation import require_choice
 from spsample.store.verification import verify_checksums, verify_structure
 
@@ -35,7 +36,7 @@ class GraphStore:
     `GraphStore.open` makes one. Opening reads ``meta.json`` and the headers of the files: names, dtypes, shapes and
     sizes are checked, contents are not, so that it takes the same time whatever the size of the graph. `verify` reads
     everything; use it on stores that others made, or that were copied: what is sampled from damaged contents is
-    undefined.
+    undefined. ``meta.json`` is compared with its checksum on opening already.
 
     Examples
     --------
@@ -46,6 +47,7 @@ class GraphStore:
     >>> store.names, store.meta["num_edges"]
     (('indptr', 'indices'), 2)
     >>> store.verify()
+    ()
     >>> store.graph()
     Graph(num_nodes=2, num_edges=2, weighting='unweighted', indices=int64)
     >>> folder.cleanup()
@@ -214,7 +216,7 @@ class GraphStore:
         origin = StoreOrigin(str(self.path), self.digest, access)
         return Graph._from_parts(indptr, indices, data, ids, self._meta["weighting"], origin)
 
-    def verify(self, progress: Callable[[int, int], None] | None = None) -> None:
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> tuple[str, ...]:
         """Read everything, piece by piece in bounded memory: checksums first, then what a graph must satisfy.
 
         The rows' starts never fall and end at the number of edges; ids are in range; sources ascend within each row;
@@ -226,11 +228,18 @@ class GraphStore:
         progress : callable, optional
             Called as ``progress(done, total)`` with bytes; checksums and structure are half of the total each.
 
+        Returns
+        -------
+        tuple of str
+            Names of the files that no checksum covers: ``("meta.json",)`` for a store that was written before there
+            was one, else empty.
+
         Raises
         ------
         DataError
             Naming the file, and the piece of 64 MiB or the position.
         """
+        _read_meta(self.path, self.path / META_FILE)
         total = 2 * self.nbytes
 
         def report(done: int) -> None:
@@ -243,6 +252,7 @@ class GraphStore:
         if "x" in self.feature_names and "x" not in self:
             self._sparse_features()
         report(total)
+        return () if record_path(self.path / META_FILE).is_file() else (META_FILE,)
 
     def _check_ends(self) -> None:
         """Check the first and the last row start: the only contents that are read on opening."""
@@ -270,15 +280,26 @@ def _read_meta(folder: Path, path: Path) -> str:
     if is_partial(folder):
         given = "the hidden folder of a store that is being written, or was left behind"
         raise DataError(argument=str(folder), given=given, expected="a store")
-    try:
+    with system_errors(path, "a store that can be read"):
         if not path.is_file():
             hint = "A conversion that was interrupted leaves no store: run it again."
             raise DataError(argument=str(folder), given="a folder without meta.json", expected="a store", hint=hint)
         if path.stat().st_size > LARGEST_META:
             raise DataError(argument=str(path), given=f"{path.stat().st_size} bytes", expected="at most 64 MiB")
-        return path.read_text("utf-8")
+        content = path.read_bytes()
+        _check_meta(path, content)
+    try:
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(argument=str(path), given=f"no UTF-8 ({error})", expected="the meta.json of a store") from None
-    except PermissionError as error:
-        given = error.strerror or "no permission"
-        raise DataError(argument=str(path), given=given, expected="a store that can be read") from error
+
+
+def _check_meta(path: Path, content: bytes) -> None:
+    """Compare ``meta.json`` with its checksum, where it has one."""
+    recorded = recorded_sha256(path)
+    if recorded is not None:
+        hint = (
+            "The store is damaged: copy or convert it again. If meta.json was changed on purpose, "
+            f"run: sha256sum {META_FILE} > {record_path(path).name}"
+        )
+        require_recorded(path, hashlib.sha256(content).hexdigest(), recorded, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -26,6 +27,7 @@ from spsample.store.layout import (
     parse_meta,
 )
 from spsample.store.mapping import create_map, shorten_map
+from spsample.store.recorded import record, record_path
 from spsample.store.validation import require_int
 
 __all__ = ["StoreWriter"]
@@ -228,8 +230,14 @@ class StoreWriter:
             if isinstance(array, np.memmap):
                 array.flush()
             sync_file(folder / array_file(name))
-        (folder / META_FILE).write_text(text, encoding="utf-8")
-        sync_file(folder / META_FILE)
+        self._write_meta(folder / META_FILE, text.encode())
+
+    @staticmethod
+    def _write_meta(path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        record_path(path).write_bytes(record(path, hashlib.sha256(content).hexdigest()))
+        for written in (path, record_path(path)):
+            sync_file(written)
 
     def _sizes(self) -> dict[str, Any]:
         """What the arrays themselves tell."""

@@ -16,6 +16,7 @@ import torch
 
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpointer", "read_checkpoint", "write_checkpoint"]
 
 _MAGIC = b"spsample checkpoint 1 "
+_HINT = "Take an older copy, or start the run again."
 
 
 def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
@@ -35,6 +37,8 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     ------
     DTypeError
         If there is something in the state that `read_checkpoint` would refuse: what is no plain value and no tensor.
+    DataError
+        If the system refuses, as where the disk is full.
 
     Examples
     --------
@@ -49,7 +53,7 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
-    with whole_file(path) as file:
+    with system_errors(path, "a file that can be written", "an older checkpoint stays"), whole_file(path) as file:
         file.write(_MAGIC + sha256(payload).hexdigest().encode() + b"\n")
         file.write(payload)
 
@@ -66,14 +70,21 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     expected = "a checkpoint that spsample wrote"
     if not path.is_file():
         raise DataError(argument=str(path), given="no such file", expected=expected)
-    content = path.read_bytes()
+    with system_errors(path, expected):
+        content = path.read_bytes()
     header, _, payload = content.partition(b"\n")
     if not header.startswith(_MAGIC):
         raise DataError(argument=str(path), given="a file of another kind", expected=expected)
     if header[len(_MAGIC) :].decode("ascii", "replace") != sha256(payload).hexdigest():
-        hint = "Take an older copy, or start the run again."
-        raise DataError(argument=str(path), given="a damaged or truncated file", expected=expected, hint=hint)
-    state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+        raise DataError(argument=str(path), given="a damaged or truncated file", expected=expected, hint=_HINT)
+    try:
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and pickle raise many types
+        first_line = str(error).strip().partition("\n")[0][:200]
+        given = f"contents that cannot be read ({type(error).__name__}: {first_line})"
+        raise DataError(argument=str(path), given=given, expected=expected, hint=_HINT) from error
+    if not isinstance(state, dict):
+        raise DataError(argument=str(path), given=f"a {type(state).__name__}", expected=expected, hint=_HINT)
     return state
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spsample.errors import require_module
+from spsample.store.folder import system_errors
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from spsample.training.trainer import Trainer
 
 __all__ = ["Journal", "TensorBoard"]
+
+_WRITABLE = "a file that can be written", "the run goes on from its checkpoint"
 
 
 class Journal(Callback):
@@ -42,7 +45,7 @@ class Journal(Callback):
 
     def on_start(self, trainer: Trainer) -> None:
         """See `Callback`."""
-        with self.path.open("ab") as file:
+        with system_errors(self.path, *_WRITABLE), self.path.open("ab") as file:
             file.truncate(min(self._size, file.tell()))
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
@@ -72,7 +75,7 @@ class Journal(Callback):
         self._size, self._losses = state.get("size", 0), list(state.get("losses", []))
 
     def _write(self, line: dict[str, Any]) -> None:
-        with self.path.open("ab") as file:
+        with system_errors(self.path, *_WRITABLE), self.path.open("ab") as file:
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             self._size = file.tell()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["EpochRecord", "TrainResult"]
+__all__ = ["PHASES", "EpochRecord", "TrainResult"]
+
+PHASES = ("sampling", "features", "waiting", "training", "evaluation")
+"""Phases that the seconds of every run name."""
 
 
 @dataclass(frozen=True)

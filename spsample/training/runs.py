@@ -25,16 +25,21 @@ import numpy as np
 from spsample.distributed.ranks import failing_together, from_first
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
 from spsample.training.journal import Journal, TensorBoard
+from spsample.training.metrics import METRICS
 from spsample.training.plots import plot_curves, plot_phases
-from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.results import PHASES, EpochRecord, TrainResult
 
 if TYPE_CHECKING:
     from spsample.training.callbacks import Callback
     from spsample.training.trainer import Trainer
 
 __all__ = ["Recording", "RunFolder", "summary"]
+
+
+_WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class RunFolder:
             raise InputError(
                 argument="--out", given=f"{str(self.path)!r}, which exists", expected="a new folder", hint=hint
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._make()
 
     def below(self, name: str) -> RunFolder:
         """Return the folder of one of several runs."""
@@ -117,8 +122,12 @@ class RunFolder:
         if not self._results.is_file():
             return None
         try:
-            (run,) = json.loads(self._results.read_text("utf-8"))["runs"]
-            return TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
+            with system_errors(self._results, "results that can be read"):
+                text = self._results.read_text("utf-8")
+            (run,) = json.loads(text)["runs"]
+            result = TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
+            _check_names(result)
+            return result
         except (ValueError, KeyError, TypeError) as error:
             given = f"a file that cannot be read ({error})"
             raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
@@ -136,7 +145,7 @@ class RunFolder:
         writes = trainer.comm.rank == 0
         with failing_together(trainer.comm):
             if writes:
-                self.path.mkdir(parents=True, exist_ok=True)
+                self._make()
                 trainer.callbacks += self._callbacks(recording)
         state = from_first(trainer.comm, self._state)
         if state is not None:
@@ -153,13 +162,18 @@ class RunFolder:
 
     def finish(self, results: Sequence[TrainResult]) -> None:
         """Write results and figures of one run or of several; figures only where matplotlib is installed."""
-        try:
-            plot_curves(results, self.path / "curves.png")
-            plot_phases(results, self.path / "phases.png")
-        except MissingDependencyError:
-            pass
-        with whole_file(self._results) as file:
-            file.write((json.dumps(summary(results), indent=2) + "\n").encode())
+        with system_errors(self.path, _WRITABLE, _RESUMED):
+            try:
+                plot_curves(results, self.path / "curves.png")
+                plot_phases(results, self.path / "phases.png")
+            except MissingDependencyError:
+                pass
+            with whole_file(self._results) as file:
+                file.write((json.dumps(summary(results), indent=2) + "\n").encode())
+
+    def _make(self) -> None:
+        with system_errors(self.path, _WRITABLE):
+            self.path.mkdir(parents=True, exist_ok=True)
 
     @property
     def has_figures(self) -> bool:
@@ -177,6 +191,15 @@ class RunFolder:
             every_epochs=recording.checkpoint_epochs,
         )
         return [*callbacks, checkpointer]
+
+
+def _check_names(result: TrainResult) -> None:
+    """Refuse a result that names what no run has."""
+    if result.metric not in METRICS:
+        raise ValueError(f"the metric {result.metric!r}")
+    missing = {*PHASES} - {*result.seconds}
+    if missing or (result.sampled is not None and {*result.sampled} != {"val", "test"}):
+        raise ValueError(f"no seconds of {', '.join(sorted(missing))}" if missing else f"sampled {result.sampled}")
 
 
 def summary(results: Sequence[TrainResult]) -> dict[str, Any]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import hashlib
+import io
 import json
+import os
+import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +21,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 import spsample as sp  # noqa: E402
+from spsample.cli.config import write_config  # noqa: E402
 from spsample.data import planted  # noqa: E402
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError  # noqa: E402
 from spsample.training import (  # noqa: E402
@@ -25,6 +33,7 @@ from spsample.training import (  # noqa: E402
     read_checkpoint,
     write_checkpoint,
 )
+from spsample.training.journal import Journal  # noqa: E402
 from spsample.training.runs import Recording, RunFolder  # noqa: E402
 
 DATA = planted(400, degree=5)  # 240 vertices to train on: 8 batches
@@ -208,7 +217,6 @@ def test_another_law_is_refused(checkpoint):
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_damage_is_noticed(where, bit):
     import tempfile
-    from pathlib import Path
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.pt"
@@ -231,6 +239,62 @@ def test_foreign_files_are_refused(tmp_path, content):
     torch.save({"a": 1}, path)
     with pytest.raises(DataError, match="another kind"):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"no pickle", b"\x80\x02]q\x00.", b"PK\x03\x04", pickle.dumps({"a": 1})[:-1], b"\x80\x02cos\nsystem\n."],
+)
+def test_a_checkpoint_with_a_bad_payload_is_refused(tmp_path, payload):
+    """Under a hash that is right."""
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"spsample checkpoint 1 " + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
+    with pytest.raises(DataError, match=r"checkpoint.pt: got .*; expected a checkpoint that spsample wrote"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("where", ["write", "sync"])
+def test_a_disk_that_is_full_or_read_only_is_named(tmp_path, monkeypatch, code, where):
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path, {"a": 1})
+
+    def fail(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    class Full(io.FileIO):
+        write = fail
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # results alone, without figures
+    if where == "sync":
+        monkeypatch.setattr("os.fsync", fail)
+    else:
+        monkeypatch.setattr(Path, "open", lambda self, mode: Full(self, mode))
+    calls = [
+        lambda: write_checkpoint(path, {"a": 2}),
+        lambda: RunFolder(tmp_path).finish([]),
+        lambda: write_config(tmp_path / "config.toml", "train", {"lr": 1}),
+    ]
+    for call, name in zip(calls, ("checkpoint.pt", "results.json", "config.toml"), strict=True):
+        with pytest.raises(DataError, match=os.strerror(code)) as caught:
+            call()
+        assert str(tmp_path) in str(caught.value)
+        assert name in str(caught.value)
+    if where == "write":
+        with pytest.raises(DataError, match=rf"metrics.jsonl: got {os.strerror(code)}"):
+            Journal(tmp_path / "metrics.jsonl")._write({"step": 1})
+    monkeypatch.undo()
+    assert read_checkpoint(path) == {"a": 1}
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(checkpoint, monkeypatch):
+    def refuse(self):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match=r"checkpoint.pt: got Permission denied"):
+        read_checkpoint(checkpoint)
 
 
 def test_a_truncated_checkpoint_is_refused(checkpoint):
@@ -308,6 +372,19 @@ def test_unreadable_results(tmp_path):
     folder = RunFolder(tmp_path)
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(DataError, match="the results of one run"):
+        folder.result()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"), [("accuracy", "accurqcy"), ("waiting", "waitinf"), ("test", "tesd"), ("training", "trainino")]
+)
+def test_results_that_name_what_no_run_has(tmp_path, name, changed):
+    folder = RunFolder(tmp_path)
+    folder.finish([trainer(epochs=1, evaluation="both").fit()])
+    assert folder.result() is not None
+    path = tmp_path / "results.json"
+    path.write_text(path.read_text().replace(f'"{name}"', f'"{changed}"'))
+    with pytest.raises(DataError, match=r"results.json: got .*; expected the results of one run"):
         folder.result()
 
 

@@ -91,7 +91,8 @@ def check(path, wanted) -> None:
     if data is not None:
         np.testing.assert_array_equal(graph.data, data)
         assert graph.data.dtype == data.dtype
-    assert {entry.name for entry in Path(path).iterdir()} == {f"{name}.npy" for name in store.names} | {"meta.json"}
+    named = {f"{name}.npy" for name in store.names}
+    assert {entry.name for entry in Path(path).iterdir()} == named | {"meta.json", "meta.json.sha256"}
 
 
 # -------------------------------------------------------------------------------------------------------------- order
@@ -223,6 +224,28 @@ def test_npy(tmp_path, dtype, form):
         np.save(source, {"rows": edges.T.copy(), "columns": edges, "fortran": np.asfortranarray(edges)}[form])
     convert(source, tmp_path / "store", plan=TINY)
     check(tmp_path / "store", expected(EDGES, 3))
+
+
+@pytest.mark.parametrize(("shape", "order"), [("2,E", np.array), ("E,2", np.transpose)])
+def test_npy_that_may_be_read_in_two_ways(tmp_path, shape, order):
+    edges = np.array([[0, 2], [1, 1]])
+    np.save(tmp_path / "e.npy", edges)
+    with pytest.raises(DataError, match=r"e.npy: got shape \(2, 2\).*--npy-shape"):
+        convert(tmp_path / "e.npy", tmp_path / "store")
+    convert(tmp_path / "e.npy", tmp_path / "store", ConvertOptions(npy_shape=shape), plan=TINY)
+    check(tmp_path / "store", expected(order(edges), 3))
+
+
+@pytest.mark.parametrize(("shape", "fits"), [("2,E", (2, 5)), ("E,2", (5, 2))])
+def test_npy_of_a_shape_that_is_told(tmp_path, shape, fits):
+    edges = EDGES if fits == EDGES.shape else EDGES.T.copy()
+    np.save(tmp_path / "e.npy", edges)
+    np.save(tmp_path / "turned.npy", edges.T.copy())
+    options = ConvertOptions(npy_shape=shape)
+    convert(tmp_path / "e.npy", tmp_path / "store", options, plan=TINY)
+    check(tmp_path / "store", expected(EDGES, 3))
+    with pytest.raises(DataError, match=re.escape(f"turned.npy: got shape {fits[::-1]}; expected shape ({shape[0]}")):
+        convert(tmp_path / "turned.npy", tmp_path / "other", options)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -840,6 +863,7 @@ def test_comma_in_a_name(tmp_path):
         ("rmat:4,2", {"weights": "w.npy"}, "weights"),
         ("a.mtx", {"weights": "w.npy"}, "weights"),
         ("a.csv", {"columns": ("0", "0", "1")}, "columns"),
+        ("a.csv", {"npy_shape": "2,E"}, "npy_shape"),
     ],
 )
 def test_options_that_would_be_lost(tmp_path, source, options, argument):

@@ -62,6 +62,13 @@ def test_tables(store):
     assert "verified" not in result.stdout
 
 
+def test_what_has_no_checksum_is_told(store):
+    assert json.loads(run(store, "--json", "--verify").stdout)["without_checksum"] == []
+    (store / "meta.json.sha256").unlink()
+    assert json.loads(run(store, "--json", "--verify").stdout)["without_checksum"] == ["meta.json"]
+    assert "an older store" in run(store, "--verify").stdout
+
+
 def test_a_damaged_store_ends_with_1(store):
     with (store / "x.npy").open("r+b") as file:
         file.seek(-1, 2)

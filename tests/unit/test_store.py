@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import hashlib
 import json
 import os
 import pickle
@@ -72,7 +73,7 @@ def test_graphs_come_back(graph, tmp_path):
     assert_same(graph, opened)
     GraphStore.open(tmp_path / "g").verify()
     files = [f"{name}.npy" for name in GraphStore.open(tmp_path / "g").names]
-    assert entries(tmp_path / "g") == sorted(["meta.json", *files])
+    assert entries(tmp_path / "g") == sorted(["meta.json", "meta.json.sha256", *files])
     assert entries(tmp_path) == ["g"]
 
 
@@ -178,7 +179,13 @@ def test_a_pickled_graph_whose_store_was_replaced_is_refused(store):
 def edit(path: Path, change):
     meta = json.loads((path / "meta.json").read_text("utf-8"))
     change(meta)
-    (path / "meta.json").write_text(json.dumps(meta), "utf-8")
+    write_meta(path, json.dumps(meta).encode())
+
+
+def write_meta(path: Path, content: bytes):
+    """Another meta.json, with the checksum of it."""
+    (path / "meta.json").write_bytes(content)
+    (path / "meta.json.sha256").write_text(f"{hashlib.sha256(content).hexdigest()}  meta.json\n")
 
 
 def set_array(name, **values):
@@ -224,13 +231,13 @@ def test_bad_meta(change, message, store):
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{", "[" * 100_000, '{"format": "spsample graph"}'])
 def test_meta_that_is_no_object_of_the_format(text, store):
-    (store / "meta.json").write_text(text, "utf-8")
+    write_meta(store, text.encode())
     with pytest.raises(DataError, match=r"meta.json: got"):
         GraphStore.open(store)
 
 
 def test_meta_that_is_no_text(store):
-    (store / "meta.json").write_bytes(b"\xff\xfe\x00")
+    write_meta(store, b"\xff\xfe\x00")
     with pytest.raises(DataError, match="no UTF-8"):
         GraphStore.open(store)
 
@@ -307,8 +314,6 @@ def overwrite(path: Path, name: str, values, *, keep_sums=False):
     """Change an array of a store; with its checksum, unless told to keep it."""
     np.save(path / f"{name}.npy", values)
     if not keep_sums:
-        import hashlib
-
         sums = [hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()]
         edit(path, set_array(name, sha256=sums))
 
@@ -344,6 +349,46 @@ def test_checksums_are_verified(store):
     overwrite(store, "x", np.zeros((4, 2), np.float32), keep_sums=True)
     with pytest.raises(DataError, match=r"x.npy: got another checksum in piece 0"):
         GraphStore.open(store).verify()
+
+
+def finding(store):
+    try:
+        GraphStore.open(store).verify()
+    except DataError as error:
+        return error
+    return None
+
+
+def test_every_flipped_bit_of_the_facts_is_found(store):
+    """metric, classes, features, random seed: whatever is in meta.json, in its checksum and in a header."""
+    with StoreWriter(store, overwrite=True) as filled:
+        GRAPH.write_to(filled)
+        filled.set(metric="accuracy", num_classes=3, random_seed=7)
+    passed = []
+    for name in ("meta.json", "meta.json.sha256", "indptr.npy"):
+        content = (store / name).read_bytes() if (store / name).is_file() else b""
+        for at in range(8 * len(content)):
+            damaged = bytearray(content)
+            damaged[at // 8] ^= 1 << at % 8
+            (store / name).write_bytes(damaged)
+            if finding(store) is None:
+                passed.append((name, at // 8, at % 8))
+        (store / name).write_bytes(content)
+    assert passed == []
+    assert GraphStore.open(store).verify() == ()
+
+
+def test_a_store_of_before_facts_had_a_checksum(store):
+    (store / "meta.json.sha256").unlink()
+    opened = GraphStore.open(store)
+    assert opened.verify() == ("meta.json",)
+    assert_same(opened.graph(), GRAPH)
+
+
+def test_a_checksum_of_another_form(store):
+    (store / "meta.json.sha256").write_text("e3b0 meta.json\n")
+    with pytest.raises(DataError, match=r"meta.json.sha256: got 'e3b0 meta.json"):
+        GraphStore.open(store)
 
 
 def test_the_damaged_piece_is_named(tmp_path, monkeypatch):
@@ -641,7 +686,7 @@ def test_shapes_that_no_array_can_have(store, shape):
     meta = json.loads((store / "meta.json").read_text())
     sums = [] if 0 in shape else ["0" * 64]
     meta["arrays"]["more"] = {"file": "more.npy", "dtype": "<f4", "shape": shape, "sha256": sums}
-    (store / "meta.json").write_text(json.dumps(meta))
+    write_meta(store, json.dumps(meta).encode())
     with pytest.raises(DataError, match="more"):
         GraphStore.open(store)
 

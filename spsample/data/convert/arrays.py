@@ -71,28 +71,42 @@ def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges
     return ArrayEdges(str(path), flat, flat[1:], 2, _weights(weights, len(flat) // 2))
 
 
-def npy_edges(path: Path, weights: Path | None = None) -> ArrayEdges:
-    """Map an ``.npy`` file of integers, of shape (E, 2) or (2, E).
-
-    An array of shape (2, 2) is taken as (2, E): sources, then targets.
+def npy_edges(path: Path, weights: Path | None = None, shape: str = "auto") -> ArrayEdges:
+    """Map an ``.npy`` file of integers, of the shape "2,E" (sources, then targets) or "E,2"; "auto" goes by the array.
 
     Raises
     ------
     DataError
-        If it is none.
+        If it is none, or of shape (2, 2) where `shape` is "auto".
     """
     array = _load(path, (1, 2))
-    if array.ndim != 2 or 2 not in array.shape:
-        given = f"shape {array.shape}"
-        hint = "Or two files: SRC.npy,DST.npy"
-        raise DataError(argument=str(path), given=given, expected="shape (2, E) or (E, 2)", hint=hint)
-    rows = array if array.shape[0] == 2 else array.T
+    rows = _as_rows(path, array, shape)
     edges = rows.shape[1]
     held = _weights(weights, edges)
     if rows[0].flags.c_contiguous and rows[1].flags.c_contiguous:
         return ArrayEdges(str(path), rows[0], rows[1], 1, held)
     flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
     return ArrayEdges(str(path), flat, flat[1:], 2, held)
+
+
+def _as_rows(path: Path, array: NDArray[Any], shape: str) -> NDArray[Any]:
+    """View the array as sources and targets, one row each."""
+    if shape == "auto" and array.shape == (2, 2):
+        raise DataError(
+            argument=str(path),
+            given="shape (2, 2), which may be (2, E) or (E, 2)",
+            expected="to be told which of them",
+            hint='Pass npy_shape="2,E" (a row of sources, then one of targets) or npy_shape="E,2" (a row for each '
+            "edge); on the command line --npy-shape.",
+        )
+    expected = {"auto": "(2, E) or (E, 2)", "2,E": "(2, E)", "E,2": "(E, 2)"}[shape]
+    sizes = array.shape if array.ndim == 2 else (0, 0)
+    if sizes[0] == 2 and shape != "E,2":
+        return array
+    if sizes[1] == 2 and shape != "2,E":
+        return array.T
+    hint = "Or two files: SRC.npy,DST.npy"
+    raise DataError(argument=str(path), given=f"shape {array.shape}", expected=f"shape {expected}", hint=hint)
 
 
 def npy_pair(sources: Path, targets: Path, weights: Path | None = None) -> ArrayEdges:

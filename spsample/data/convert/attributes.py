@@ -13,6 +13,7 @@ from spsample.data.convert.arrays import load_map
 from spsample.data.convert.options import ConvertOptions
 from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
 from spsample.errors import DataError
+from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
 
 if TYPE_CHECKING:
@@ -106,11 +107,7 @@ def _num_classes(y: NDArray[Any]) -> int:
 def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     """The index sets or masks of an ``.npz`` file."""
     expected = "an .npz file of train_idx, val_idx and test_idx, or train_masks, val_masks and test_masks"
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected=expected) from error
+    arrays = read_npz(path, expected)
     for names in (SPLIT_MASKS, SPLIT_IDS):
         if all(name in arrays for name in names):
             return {name: _checked_part(path, name, arrays[name], num_nodes) for name in names}

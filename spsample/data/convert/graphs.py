@@ -119,14 +119,15 @@ def load_pyg(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals(kinds):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
+        while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
+            loaded = loaded[0]
+        if isinstance(loaded, dict) and "edge_index" in loaded:
+            loaded = torch_geometric.data.Data.from_dict(loaded)
+        getattr(loaded, "edge_index", None)  # PyG raises an error of its own where a part of the object is missing
     except Exception as error:  # torch and pickle raise many types
         message = str(error).strip().split("\n")[0][:200]
         expected = "torch_geometric.data.Data, saved by torch.save"
         raise DataError(argument=str(path), given=f"a file that is none ({message})", expected=expected) from error
-    while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
-        loaded = loaded[0]
-    if isinstance(loaded, dict) and "edge_index" in loaded:
-        loaded = torch_geometric.data.Data.from_dict(loaded)
     return loaded
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from spsample.data.npz import load_npz
 from spsample.data.splits import SPLIT_MASKS
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
+from spsample.store.archives import npz_names, read_npz
 
 __all__ = ["npz_masks", "open_npz"]
 
@@ -28,13 +28,9 @@ def open_npz(path: Path) -> Dataset:
         If the file is neither.
     """
     require_file(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = set(archive.namelist())
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DataError(argument=str(path), given=f"an unreadable file ({error})", expected="an .npz file") from error
-    if "format.npy" not in members:
+    if "format" not in npz_names(path, "an .npz file"):
         return load_npz(path)
+    read_npz(path, "what scipy.sparse.save_npz writes")  # SciPy itself does not check that all of it is read
     try:
         graph = Graph.from_scipy(scipy.sparse.load_npz(path))
     except InputError as error:
@@ -49,5 +45,4 @@ def open_npz(path: Path) -> Dataset:
 
 def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:
     """Return all splits of a data set that `load_npz` takes, in a form that a store has, too."""
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in SPLIT_MASKS}
+    return read_npz(path, "an .npz file with masks", SPLIT_MASKS)

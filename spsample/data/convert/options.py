@@ -15,6 +15,7 @@ from spsample.store.validation import check_num_nodes
 __all__ = ["FORMATS", "ConvertOptions"]
 
 FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "pyg", "dataset")
+NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")
 _MERGES = ("no", "sum", "first", "max")
 
@@ -36,6 +37,9 @@ class ConvertOptions:
         keep theirs.
     header
         Whether the first line of a text names its columns; None: where it is no edge.
+    npy_shape
+        Of the edges in one ``.npy`` file: ``"2,E"`` (sources, then targets) or ``"E,2"`` (a pair for each edge);
+        ``"auto"`` goes by the array, and refuses one of shape (2, 2), which may be either.
     string_ids
         Vertices are named by strings (tables only): numbered in order of first appearance, names kept in the store.
     renumber
@@ -77,6 +81,7 @@ class ConvertOptions:
     columns: tuple[str, ...] = ("0", "1")
     weights: str | None = None
     header: bool | None = None
+    npy_shape: str = "auto"
     string_ids: bool = False
     renumber: str = "no"
     num_nodes: int | None = None
@@ -95,6 +100,7 @@ class ConvertOptions:
 
     def __post_init__(self) -> None:
         require_choice("format", self.format, FORMATS)
+        require_choice("npy_shape", self.npy_shape, NPY_SHAPES)
         require_choice("renumber", self.renumber, _RENUMBER)
         require_choice("deduplicate", self.deduplicate, _MERGES)
         require_int("random_seed", self.random_seed, minimum=0)

@@ -91,11 +91,14 @@ def open_origin(source: Any, options: ConvertOptions, room: int, folder: Path) -
         If it cannot be read.
     """
     if not isinstance(source, (str, os.PathLike)):
+        _refuse_npy_shape("an object in memory", options)
         return _checked(_from_object(source, options, "graph"), options)
     text = os.fspath(source)
     kind = options.format if options.format != "auto" else _kind(text)
     if kind not in ("text", "parquet"):
         _refuse_table_options(kind, options)
+    if kind != "npy" or _is_pair(text):
+        _refuse_npy_shape(repr(text), options)
     if kind in _MAPPED and Path(text).suffix.lower() in COMPRESSED:
         with decompressed(Path(text), folder) as plain:
             origin = _opened(str(plain), kind, options, room)
@@ -159,6 +162,12 @@ def _refuse_table_options(kind: str, options: ConvertOptions) -> None:
         raise InputError(argument="source", given=given, expected=expected)
 
 
+def _refuse_npy_shape(source: str, options: ConvertOptions) -> None:
+    if options.npy_shape != "auto":
+        expected = "none here: it is for edges in one .npy file"
+        raise InputError(argument="npy_shape", given=f"{options.npy_shape!r} for {source}", expected=expected)
+
+
 def _refuse_weights(options: ConvertOptions, name: str) -> None:
     if options.weights is not None:
         expected = "none here: a graph has its own weights; tables, arrays and PyG's data take them"
@@ -169,7 +178,7 @@ def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | N
     weights = None if options.weights is None else Path(options.weights)
     if kind == "npy":
         if not _is_pair(text):
-            return npy_edges(Path(text), weights)
+            return npy_edges(Path(text), weights, options.npy_shape)
         first, _, second = text.partition(",")
         return npy_pair(Path(first), Path(second), weights)
     if kind in ("int32", "int64"):
