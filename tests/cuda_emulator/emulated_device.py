@@ -117,6 +117,7 @@ class EmulatedDevice:
         self.launches = 0
         self.waits = 0
         self.kernels = set()
+        self.prepared = set()
         self._free_bytes = free_bytes
         self._order = 0
 
@@ -168,6 +169,9 @@ class EmulatedDevice:
 
     def on_stream(self):
         return nullcontext()
+
+    def prepare(self, kernels, variant):
+        self.prepared.update(kernel.name for kernel in kernels)
 
     def launch(self, kernel, variant, work, arguments):
         if work <= 0:

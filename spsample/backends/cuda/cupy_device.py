@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.cuda.device import DeviceArray, Kernel, integer
-from spsample.backends.cuda.sources import Variant, cubin
+from spsample.backends.cuda.sources import Variant, cubins
 from spsample.errors import BackendError, require_module
 
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
@@ -128,6 +128,15 @@ class CupyDevice:
             with cupy_stream(self._cupy, torch.cuda.current_stream(self._device.id).cuda_stream):
                 yield
 
+    def prepare(self, kernels: Sequence[Kernel], variant: Variant) -> None:
+        missing = [kernel for kernel in kernels if (kernel.source, kernel.name, variant) not in self._functions]
+        if not missing:
+            return
+        compiled = cubins((kernel.source for kernel in missing), variant, self.arch)
+        for kernel in missing:
+            module = self._cupy.RawModule(path=str(compiled[kernel.source]))
+            self._functions[kernel.source, kernel.name, variant] = module.get_function(kernel.name)
+
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
         if work <= 0:
             return
@@ -140,11 +149,8 @@ class CupyDevice:
         return argument if self.owns(argument) else integer(argument)
 
     def _function(self, kernel: Kernel, variant: Variant) -> Any:
-        key = (kernel.source, kernel.name, variant)
-        if key not in self._functions:
-            module = self._cupy.RawModule(path=str(cubin(kernel.source, variant, self.arch)))
-            self._functions[key] = module.get_function(kernel.name)
-        return self._functions[key]
+        self.prepare([kernel], variant)
+        return self._functions[kernel.source, kernel.name, variant]
 
     def _share_torch_pool(self) -> None:
         """Let CuPy take memory from torch's pool: two pools would each keep what the other lacks."""

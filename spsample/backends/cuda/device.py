@@ -100,6 +100,10 @@ class Device(Protocol):
         """Around a caller's calls: all of them go to the stream that the caller works on."""
         ...
 
+    def prepare(self, kernels: Sequence[Kernel], variant: Variant) -> None:
+        """Make kernels that are launched next ready: those that are not compiled yet, at the same time."""
+        ...
+
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
         """Run a kernel on so many pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
         ...
