@@ -90,6 +90,8 @@ class DeviceGraph:
         _require_types(kernels, indptr, indices, data)
         made = cls.__new__(cls)
         made._graph, made._entries = None, "device"
+        with kernels.session():  # those of other streams wait for what makes the arrays on this one
+            pass
         made._operand = DeviceOperand(Matrix(indptr, indices, data, row_normalized), None, kernels)
         made.device_share = 1.0
         return made

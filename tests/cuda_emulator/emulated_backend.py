@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 
 import pytest
@@ -27,5 +28,8 @@ def emulated(monkeypatch):
     """The device; `backend="cuda"` means it."""
     monkeypatch.setitem(registry._CLASSES, "cuda", ("emulated_backend", "EmulatedBackend"))
     registry._load.cache_clear()
-    yield registry.get_backend("cuda").device
+    device = registry.get_backend("cuda").device
+    yield device
     registry._load.cache_clear()
+    gc.collect()
+    device.check()
