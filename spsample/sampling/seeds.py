@@ -47,7 +47,7 @@ class SeedBatches:
     def alone(self, i: int) -> SeedBatches:
         """The same of batch i only, copied."""
         Q = self.selector
-        vertices = Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]].copy()
+        vertices = backend_for(Q.vertices).placed(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
@@ -82,7 +82,8 @@ class SeedBatches:
         ranges = [np.arange(Q.batch_ptr[i], Q.batch_ptr[i + 1]) for i in positions]
         places = np.concatenate([np.zeros(0, np.int64), *ranges])
         ptr = pointers_of([len(part) for part in ranges])
-        vertices = Q.vertices[backend_for(Q.vertices).placed(places)]
+        backend = backend_for(Q.vertices)
+        vertices = backend.placed(Q.vertices)[backend.placed(places)]
         selector = RowSelector(ptr, vertices, Q.batch_ids[positions])
         given = pointers_of((self.given_ptr[positions + 1] - self.given_ptr[positions]).tolist())
         if self.merged_inverse is None:

@@ -146,8 +146,9 @@ class DeviceGraph:
 
     def in_degrees(self) -> NDArray[np.int64]:
         """Count the entries of each row: int64 on the host, shape (n,)."""
-        indptr, backend = self._operand.matrix.indptr, self._operand.backend
+        backend = self._operand.backend
         with backend.session():
+            indptr = backend.placed(self._operand.matrix.indptr)
             counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
             return counts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 
 import pytest
@@ -31,5 +30,4 @@ def emulated(monkeypatch):
     device = registry.get_backend("cuda").device
     yield device
     registry._load.cache_clear()
-    gc.collect()
     device.check()

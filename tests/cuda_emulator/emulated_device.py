@@ -141,7 +141,7 @@ class EmulatedDevice:
     """Counts launches and waits: `launches`, `waits`.
 
     Callers are on stream 1, or the one of `with device.callers_on(number)`. Work that reads what it did not wait for is
-    an error at once, memory that is given away too early one at the next launch, and both by `check`.
+    an error, and so is work on memory that is not kept for its stream.
     """
 
     arch = "emulated"

@@ -76,34 +76,25 @@ class EmulatedStream:
 
 
 class Memory:
-    """A piece of memory: the work that last wrote it, and the last work of each stream that used it."""
+    """A piece of memory: the work that last wrote it, and the streams for which it is kept once nobody has it."""
 
     def __init__(self, timeline, stream, what):
         self.made_on = stream.ptr
         self.what = what
+        self.written = (stream.ptr, stream.clock[stream.ptr])
         self._timeline = timeline
-        self._written = (stream.ptr, stream.clock[stream.ptr])
-        self._used = {}
-        self._kept_for = set()
+        self._kept_for = {stream.ptr}
 
     def keep_for(self, stream):
         self._kept_for.add(stream.ptr)
 
     def touch(self, stream, place, writes, where):
         """Some work of a stream reads or writes it."""
-        by, time = self._written
+        by, time = self.written
+        used = f"{where} on stream {stream.ptr} uses {self.what} of stream {self.made_on}"
         if stream.clock[by] < time:
-            self._timeline.found.append(
-                f"{where} on stream {stream.ptr} uses {self.what} of stream {self.made_on}, which waits for nothing"
-            )
-        self._used[stream.ptr] = place
+            self._timeline.found.append(f"{used}, which it does not wait for")
+        if stream.ptr not in self._kept_for:
+            self._timeline.found.append(f"{used}, which may be given out anew before it has ended")
         if writes:
-            self._written = (stream.ptr, place)
-
-    def __del__(self):
-        for number, place in self._used.items():
-            is_done = self._timeline.waited[number] >= place
-            if number != self.made_on and number not in self._kept_for and not is_done:
-                self._timeline.found.append(
-                    f"{self.what} of stream {self.made_on} is given away while stream {number} may still use it"
-                )
+            self.written = (stream.ptr, place)
