@@ -141,7 +141,8 @@ class LocalOperand(GraphOperand):
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
         """Positions in the user's input of entries at these positions of the matrix."""
         if self.edge_ids is not None:
-            return self.backend.placed(self.edge_ids)[positions]
+            ids: Int64Array = self.backend.placed(self.edge_ids)[positions]
+            return ids
         return positions + self.first_edge_id if self.first_edge_id else positions
 
     @property
