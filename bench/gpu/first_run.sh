@@ -116,11 +116,13 @@ correct() {
 }
 
 sampling() {
-    local case site=$FIRST_RUN/site
+    local case site=$FIRST_RUN/site nccl
     if compgen -G "$FIRST_RUN/wheels/*.whl" >/dev/null; then
-        "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --upgrade --target "$site" "$FIRST_RUN"/wheels/*.whl
-        export PYTHONPATH=$PWD:$site LD_LIBRARY_PATH
-        LD_LIBRARY_PATH=$("$PYTHON" -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])')/lib:${LD_LIBRARY_PATH:-}
+        "$PYTHON" -m pip install --quiet --no-index --no-deps --no-compile --upgrade --target "$site" "$FIRST_RUN"/wheels/*.whl \
+            || say "WholeGraph's wheels are of another Python than $PYTHON"
+        export PYTHONPATH=$PWD:$site
+        nccl=$("$PYTHON" -c 'import nvidia.nccl as nccl; print(list(nccl.__path__)[0])') || say "no nvidia.nccl, which torch brings"
+        export LD_LIBRARY_PATH=$nccl/lib:${LD_LIBRARY_PATH:-}
     fi
     measure 40 wholegraph "$PYTHON" -c 'import torch, pylibwholegraph.torch; print("WholeGraph is there")'
     for case in unweighted weighted; do
