@@ -129,9 +129,8 @@ def make_batches(
     parts = (_matrices(stacked, batch_size) for stacked in (ids, is_first, inverse))
     for rows, given, firsts, places in zip(repeating, *parts, strict=True):
         firsts[rows], places[rows] = _merge(given[rows])
-    return SeedBatches(
-        RowSelector(pointers_of(is_first.astype(np.int64))[ptr], ids[is_first], selector.batch_ids), ptr, inverse
-    )
+    merged = pointers_of(np.add.reduceat(is_first, ptr[:-1], dtype=np.int64))
+    return SeedBatches(RowSelector(merged, ids[is_first], selector.batch_ids), ptr, inverse)
 
 
 def _matrices(stacked: NDArray[T], batch_size: int) -> list[NDArray[T]]:
@@ -164,15 +163,14 @@ def _merge(ids: IntArray) -> tuple[NDArray[np.bool_], Int64Array]:
     """
     order = _by_id(ids)
     ordered = ids.ravel()[order]
-    begins = np.ones(ids.shape, np.bool_)
-    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = order[begins]
+    differs = np.ones(ids.shape, np.bool_)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=differs[:, 1:])
+    begins = np.flatnonzero(differs)
+    first = order.ravel()[begins]
     is_first, inverse = np.zeros(ids.shape, np.bool_), np.empty(ids.shape, np.int64)
     is_first.ravel()[first] = True
     places = np.cumsum(is_first, axis=1)
-    inverse.ravel()[order.ravel()] = (places.ravel()[first] - 1).repeat(
-        np.diff(np.flatnonzero(begins), append=ids.size)
-    )
+    inverse.ravel()[order.ravel()] = (places.ravel()[first] - 1).repeat(np.diff(begins, append=ids.size))
     return is_first, inverse
 
 
