@@ -7,6 +7,7 @@
 #   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
 #   make bench BENCH_ARGS="sampling --help"                              the options of a measurement
 #   make gpu-test GPU_PYTHON=python3                                     a Python that has all that is needed, not .venv
+#   make gpu-test SPSAMPLE_DATA=../graphs                                also on the real graphs in that folder
 #
 # PYTHON and TORCH_INDEX take effect when .venv is created: run `make clean` before changing them.
 
@@ -75,10 +76,14 @@ cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90
 # On a machine with a GPU. With GPU_PYTHON nothing is installed: that Python has CuPy, and spsample's core built in place.
 GPU := $(if $(GPU_PYTHON),$(GPU_PYTHON),$(PY))
 GPU_NEEDS := $(if $(GPU_PYTHON),,$(STAMP)/gpu)
-SANITIZER := compute-sanitizer --error-exitcode 1 --target-processes application-only
+# Calls of CUDA that fail and are meant to (CuPy and torch ask what there is) are not reported.
+SANITIZER := compute-sanitizer --report-api-errors no --error-exitcode 1 --target-processes application-only
+# Make hands SPSAMPLE_DATA on, from the environment or from its command line. A slow test is run by its name:
+# make gpu-test GPU_MARK=gpu PYTEST_ARGS="-k full_size"
+GPU_MARK  ?= gpu and not slow
 
-gpu-test: $(GPU_NEEDS)  ## all tests that need a GPU
-	$(GPU) -m pytest -m gpu tests/cuda $(PYTEST_ARGS)
+gpu-test: $(GPU_NEEDS)  ## the tests that need a GPU, without the slow ones: within ten minutes
+	$(GPU) -m pytest -m "$(GPU_MARK)" tests/cuda $(PYTEST_ARGS)
 
 gpu-sanitize: $(GPU_NEEDS)  ## compute-sanitizer's memcheck and racecheck over a small bulk of every sampler
 	$(SANITIZER) --tool memcheck $(GPU) bench/gpu/small_bulk.py

@@ -1,4 +1,4 @@
-"""Registers, spills and stack of every CUDA kernel by NVRTC and nvcc; no GPU: `python bench/gpu/registers.py`."""
+"""Registers, code, spills and stack of every CUDA kernel by NVRTC and nvcc; no GPU: `python bench/gpu/registers.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ REGISTERS = 1 << 16  # of a multiprocessor, given out by 256 to a warp
 SHARED = {"sm_80": 164 << 10, "sm_90": 228 << 10}  # bytes of a multiprocessor
 RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 MOST_WARPS = 64
-COLUMNS = ("source", "kernel", "variant", "registers", "warps", "shared bytes", "spilled bytes", "stack bytes")
+COLUMNS = (
+    "source",
+    "kernel",
+    "variant",
+    "registers",
+    "warps",
+    "shared bytes",
+    "code KiB",
+    "spilled bytes",
+    "stack bytes",
+)
 
 
 def resident_warps(kernel: KernelReport, arch: str, block: int = BLOCK) -> int:
@@ -46,7 +56,8 @@ def register_table(compiler: str, arch: str, sources: list[str]) -> Table:
                 if before.get(kernel.name) == kernel:
                     continue
                 before[kernel.name] = kernel
-                sizes = (kernel.registers, resident_warps(kernel, arch), kernel.shared, kernel.spills, kernel.stack)
+                warps, code = resident_warps(kernel, arch), kernel.code / 1024
+                sizes = (kernel.registers, warps, kernel.shared, f"{code:.1f}", kernel.spills, kernel.stack)
                 table.add_row(source, kernel.name, " ".join(variant), *map(str, sizes))
     return table
 

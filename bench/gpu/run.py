@@ -13,6 +13,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from gpu.epoch import epoch
 from gpu.features import features
+from gpu.kernel_times import kernels
 from gpu.sampling import layerwise, sampling, show
 from gpu.summary import read
 from gpu.zero_copy import zero_copy
@@ -23,6 +24,7 @@ app.command()(layerwise)
 app.command("zero-copy")(zero_copy)
 app.command()(epoch)
 app.command()(features)
+app.command()(kernels)
 
 
 @app.command("report")

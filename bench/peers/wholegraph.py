@@ -8,6 +8,9 @@ toolkit): `extension` among the figures says which.
 
 from __future__ import annotations
 
+# First: WholeGraph's libraries need those of CUDA that torch brings and loads.
+import torch  # isort: split
+
 import contextlib
 import os
 from functools import cache, partial
@@ -17,7 +20,6 @@ from typing import Any
 import libwholegraph
 import numpy as np
 import pylibwholegraph.torch as wholegraph
-import torch
 
 from peers.cuda_timing import timed
 from peers.task import Figures, Inputs, Options, Task, Work

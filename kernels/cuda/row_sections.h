@@ -43,10 +43,7 @@ public:
         }
         for (int section = team_.warp(); section < count_; section += Team::kWarps) {
             const Entry stop = last(section);
-            uint64_t sum = 0;
-#pragma unroll 4
-            for (Entry entry = first(section) + lane_index(); entry < stop; entry += kWarp) sum += numerator(entry);
-            sum = reduce_in_warp(sum, kWarp, Sum());
+            const uint64_t sum = reduce_in_warp(sum_of(numerator, first(section) + lane_index(), stop, kWarp), kWarp, Sum());
             if (lane_index() == 0) ends_[section] = sum;
         }
         team_.sync();
@@ -86,15 +83,34 @@ private:
         uint64_t begin, end;          // sums before and after this lane's
     };
 
+    // Sum over every step-th entry of [entry, stop). Reads four weights at a time, the last ones too: without copies of the loop for
+    // what is left over.
+    template <class Numerator>
+    __device__ static uint64_t sum_of(const Numerator& numerator, Entry entry, Entry stop, Entry step) {
+        constexpr int kAtOnce = 4;
+        uint64_t sum = 0;
+        if (numerator.takes_out()) {
+#pragma unroll 1
+            for (Entry other = entry; other < stop; other += step) sum -= numerator.taken_out(other);
+        }
+#pragma unroll 1
+        for (; entry < stop; entry += kAtOnce * step) {
+            typename Numerator::Weight weights[kAtOnce];
+#pragma unroll
+            for (int i = 0; i < kAtOnce; ++i) weights[i] = entry + i * step < stop ? numerator.weight(entry + i * step) : 0;
+#pragma unroll
+            for (int i = 0; i < kAtOnce; ++i) sum += numerator.of(weights[i]);
+        }
+        return sum;
+    }
+
     template <class Numerator>
     __device__ Portions portions(int section, const Numerator& numerator) const {
         Portions row = {first(section), last(section), 0, 0, 0};
         row.length = (row.last - row.first + kWarp - 1) / kWarp;
         const Entry begin = row.first + lane_index() * row.length;
         const Entry stop = begin + row.length < row.last ? begin + row.length : row.last;
-        uint64_t sum = 0;
-#pragma unroll 4
-        for (Entry entry = begin; entry < stop; ++entry) sum += numerator(entry);
+        const uint64_t sum = sum_of(numerator, begin, stop, 1);
         row.end = inclusive_in_warp(sum);
         row.begin = row.end - sum;
         return row;
@@ -111,6 +127,7 @@ private:
         const uint64_t before = __shfl_sync(kAllLanes, row.begin, lane);
         Entry entry = row.first + lane * row.length;
         if (!draws || row.length == 1) return entry;
+#pragma unroll 1
         for (uint64_t rest = x - before; entry + 1 < row.last; ++entry) {
             const uint64_t here = numerator(entry);
             if (rest < here) break;

@@ -1,4 +1,4 @@
-// What the two passes of the weighted row law share (weighted_plan.cu, weighted_draw.cu), which are for float and double weights
+// What the two passes of the weighted row law share (weighted_plan.cu, weighted_draw.h), which are for float and double weights
 // only.
 //
 // Each pass has two kernels: one warp a row, and a block for each row of more than kLongRow entries, which the first kernel puts

@@ -104,7 +104,7 @@ class Completion:
         with backend.session():
             if self._placed is None:
                 self._placed = backend.placed(self.labels)
-            return self._placed[vertices]
+            return backend.placed(self._placed)[backend.placed(vertices)]
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
         """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""

@@ -141,8 +141,15 @@ def _widened(ids: Any) -> Any:
 
 
 def as_tensor(torch: Any, array: Any) -> Any:
-    """A tensor over the same memory: of the host, or of a device."""
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else torch.from_dlpack(array)
+    """A tensor over the same memory: of the host, or of a device, to be used on torch's current stream there.
+
+    That stream waits for what makes the array, and the memory is kept until it is done with it.
+    """
+    if isinstance(array, np.ndarray):
+        return torch.from_numpy(array)
+    backend = backend_for(array)
+    with backend.session():
+        return torch.from_dlpack(backend.placed(array))
 
 
 def _by_row_and_column(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

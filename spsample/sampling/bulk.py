@@ -260,9 +260,9 @@ class BulkSample:
 
     def chosen(self, positions: Int64Array) -> BulkSample:
         """A bulk of some of the minibatches, which shares the arrays of this one."""
-        return BulkSample(
-            self.sampler, self.seed_batches.chosen(positions), [layer.chosen(positions) for layer in self.layers]
-        )
+        with backend_for(self.seed_batches.selector.vertices).session():
+            batches = self.seed_batches.chosen(positions)
+        return BulkSample(self.sampler, batches, [layer.chosen(positions) for layer in self.layers])
 
     def to_host(self) -> BulkSample:
         """The same bulk with NumPy arrays: itself, or a copy of one on a device."""

@@ -131,17 +131,18 @@ class BulkLayer:
         """The same of batch i only, copied."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
+        placed = backend_for(self.src).placed
         starts = [Ranges(np.array([0, part.stop - part.start])) for part in (dst, src, indptr, entries)]
         return BulkLayer(
-            dst=self.dst[dst].copy(),
+            dst=placed(self.dst[dst]).copy(),
             dst_ranges=starts[0],
-            src=self.src[src].copy(),
+            src=placed(self.src[src]).copy(),
             src_ranges=starts[1],
-            indptr=self.indptr[indptr].copy(),
+            indptr=placed(self.indptr[indptr]).copy(),
             indptr_ranges=starts[2],
-            indices=self.indices[entries].copy(),
-            data=None if self.data is None else self.data[entries].copy(),
-            edge_ids=None if self.edge_ids is None else self.edge_ids[entries].copy(),
+            indices=placed(self.indices[entries]).copy(),
+            data=None if self.data is None else placed(self.data[entries]).copy(),
+            edge_ids=None if self.edge_ids is None else placed(self.edge_ids[entries]).copy(),
             entry_ranges=starts[3],
         )
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import Backend, backend_for
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import InputError
-from spsample.sparse import RowSelector, split, stack
+from spsample.sparse import RowSelector
+
+T = TypeVar("T", bound=np.generic)
+
+WORD_BITS = 63
+"""Of a signed word: those of an id and of its position in a batch."""
 
 
 @dataclass(eq=False)
@@ -40,7 +47,7 @@ class SeedBatches:
     def alone(self, i: int) -> SeedBatches:
         """The same of batch i only, copied."""
         Q = self.selector
-        vertices = Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]].copy()
+        vertices = backend_for(Q.vertices).placed(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
@@ -75,7 +82,8 @@ class SeedBatches:
         ranges = [np.arange(Q.batch_ptr[i], Q.batch_ptr[i + 1]) for i in positions]
         places = np.concatenate([np.zeros(0, np.int64), *ranges])
         ptr = pointers_of([len(part) for part in ranges])
-        vertices = Q.vertices[backend_for(Q.vertices).placed(places)]
+        backend = backend_for(Q.vertices)
+        vertices = backend.placed(Q.vertices)[backend.placed(places)]
         selector = RowSelector(ptr, vertices, Q.batch_ids[positions])
         given = pointers_of((self.given_ptr[positions + 1] - self.given_ptr[positions]).tolist())
         if self.merged_inverse is None:
@@ -110,45 +118,76 @@ def make_batches(
     ptr = np.arange(0, k * batch_size + 1, batch_size, dtype=np.int64)
     ptr[-1] = len(seeds)
     ids = seeds.astype(dtype)
-    repeating = _repeating_batches(ids, batch_size)
-    if repeating and duplicates == "error":
-        _refuse_duplicates(seeds, ptr, repeating[0])
-    batches = SeedBatches(RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64)), ptr)
-    if not repeating:
+    repeating = [_repeating_rows(rows) for rows in _matrices(ids, batch_size)]
+    selector = RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64))
+    batches = SeedBatches(selector, ptr)
+    if not any(map(len, repeating)):
         return batches
-    merged, inverses = split(ids, ptr), split(batches.inverse, ptr)
-    for i in repeating:
-        merged[i], inverses[i] = _merge(merged[i])
-    return SeedBatches(stack(merged, first_batch), ptr, np.concatenate(inverses))
+    if duplicates == "error":
+        _refuse_duplicates(seeds, ptr, _first_batch(repeating, len(ids) // batch_size))
+    is_first, inverse = np.ones(len(ids), np.bool_), batches.inverse
+    parts = (_matrices(stacked, batch_size) for stacked in (ids, is_first, inverse))
+    for rows, given, firsts, places in zip(repeating, *parts, strict=True):
+        firsts[rows], places[rows] = _merge(given[rows])
+    merged = pointers_of(np.add.reduceat(is_first, ptr[:-1], dtype=np.int64))
+    return SeedBatches(RowSelector(merged, ids[is_first], selector.batch_ids), ptr, inverse)
 
 
-def _repeating_batches(ids: IntArray, batch_size: int) -> list[int]:
-    """Ascending numbers of the batches in which a seed appears twice. O(len(ids) log batch_size), in one pass."""
-    if len(ids) <= batch_size:
-        return _repeating_rows(ids.reshape(1, -1))
-    full = len(ids) // batch_size
-    repeating = _repeating_rows(ids[: full * batch_size].reshape(full, batch_size))
-    rest = _repeating_rows(ids[full * batch_size :].reshape(1, -1))
-    return [*repeating, full] if rest else repeating
+def _matrices(stacked: NDArray[T], batch_size: int) -> list[NDArray[T]]:
+    """The full batches as the rows of a matrix, and the last one where it is shorter: views."""
+    full = len(stacked) // batch_size * batch_size
+    parts = [stacked[:full].reshape(full // batch_size, -1)] if full else []
+    return [*parts, stacked[full:].reshape(1, -1)] if full < len(stacked) else parts
 
 
-def _repeating_rows(ids: IntArray) -> list[int]:
+def _first_batch(repeating: list[Int64Array], full: int) -> int:
+    """The first batch that repeats a seed, of those found in each matrix; so many batches are full."""
+    return int(repeating[0][0]) if len(repeating[0]) else full
+
+
+def _repeating_rows(ids: IntArray) -> Int64Array:
     """Ascending numbers of the rows that hold an id twice."""
-    if ids.size == 0:
-        return []
     ordered = ids.copy()
     ordered.sort(axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
-    return np.flatnonzero(equal.any(axis=1)).tolist() if np.count_nonzero(equal) else []
+    return np.flatnonzero(equal.any(axis=1)) if np.count_nonzero(equal) else np.zeros(0, np.int64)
 
 
-def _merge(seeds: IntArray) -> tuple[IntArray, Int64Array]:
-    """Distinct seeds in order of first appearance, and the place of each given one."""
-    unique, first, inverse = np.unique(seeds, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return unique[order], place[inverse].astype(np.int64)
+def _merge(ids: IntArray) -> tuple[NDArray[np.bool_], Int64Array]:
+    """Whether each id is the first of its kind in its row, and the place of its kind among the row's, in that order.
+
+    Examples
+    --------
+    >>> [found.tolist() for found in _merge(np.array([[7, 3, 7, 5]]))]
+    [[[True, True, False, True]], [[0, 1, 0, 2]]]
+    """
+    order = _by_id(ids)
+    ordered = ids.ravel()[order]
+    differs = np.ones(ids.shape, np.bool_)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=differs[:, 1:])
+    begins = np.flatnonzero(differs)
+    first = order.ravel()[begins]
+    is_first, inverse = np.zeros(ids.shape, np.bool_), np.empty(ids.shape, np.int64)
+    is_first.ravel()[first] = True
+    places = np.cumsum(is_first, axis=1)
+    inverse.ravel()[order.ravel()] = (places.ravel()[first] - 1).repeat(np.diff(begins, append=ids.size))
+    return is_first, inverse
+
+
+def _by_id(ids: IntArray) -> Int64Array:
+    """The elements of each row, by their places in the whole, in ascending order of ids, then of places.
+
+    Ids and positions are sorted in one word; ids too large for that by their ranks.
+    """
+    bits = int(ids.shape[1]).bit_length()
+    if ids.size and int(ids.max()).bit_length() + bits > WORD_BITS:
+        ids = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
+    words = ids.astype(np.int64) << bits
+    words |= np.arange(ids.shape[1])
+    words.sort(axis=1)
+    words &= (1 << bits) - 1
+    words += np.arange(0, ids.size, ids.shape[1])[:, None]
+    return words
 
 
 def _refuse_duplicates(seeds: Int64Array, ptr: Int64Array, batch: int) -> None:

@@ -40,7 +40,12 @@ class DeviceOperand(LocalOperand):
     @cached_property
     def _row_rules(self) -> Any:
         """For the backend, which fills it as rows are drawn from."""
-        return self._kernels.device.full(self.num_nodes, UNKNOWN_RULE, np.int16)
+        return self._shared(self._kernels.device.full(self.num_nodes, UNKNOWN_RULE, np.int16))
+
+    @cached_property
+    def row_exponents(self) -> Any:
+        """(rows,) the largest binary exponent of each row's weights: 4 bytes a row, made on first use and kept."""
+        return self._shared(self.backend.row_exponents(self.matrix))
 
     @cached_property
     def _cumulative(self) -> Any:
@@ -49,12 +54,23 @@ class DeviceOperand(LocalOperand):
         rule = frontier_rule(self.weighting, self._graph_totals(), power=2, column_power=1)
         cumulative = device.zeros(self.num_nodes + 1, np.uint64)
         device.cumsum(self._kernels.column_totals(self.matrix, rule), cumulative[1:])
-        return cumulative
+        return self._shared(cumulative)
+
+    @cached_property
+    def _guide(self) -> Any:
+        """Leads from a unit of `_cumulative` to its column: at most 4 (n + 1) bytes, made once per graph."""
+        return self._shared(self.backend.shared_guide(self._cumulative[1:]))
+
+    def _shared(self, made: Any) -> Any:
+        """What is made once per graph: done before others can see it, who may be on other streams meanwhile."""
+        self._kernels.device.settle()
+        return made
 
     def _graph_totals(self) -> FrontierTotals:
         """Of all rows as one frontier."""
         if self.weighting == "unweighted":
             return FrontierTotals(np.array([self.num_edges]), np.zeros(1, np.int64))
-        counts = self.matrix.indptr[1:] - self.matrix.indptr[:-1]
+        indptr = self.backend.placed(self.matrix.indptr)
+        counts = indptr[1:] - indptr[:-1]
         everything: Int64Array = np.array([0, self.num_nodes], np.int64)
         return batch_totals(self.backend, everything, RowTotals(counts, self.row_exponents))

@@ -90,6 +90,8 @@ class DeviceGraph:
         _require_types(kernels, indptr, indices, data)
         made = cls.__new__(cls)
         made._graph, made._entries = None, "device"
+        with kernels.session():  # those of other streams wait for what makes the arrays on this one
+            pass
         made._operand = DeviceOperand(Matrix(indptr, indices, data, row_normalized), None, kernels)
         made.device_share = 1.0
         return made
@@ -144,8 +146,9 @@ class DeviceGraph:
 
     def in_degrees(self) -> NDArray[np.int64]:
         """Count the entries of each row: int64 on the host, shape (n,)."""
-        indptr, backend = self._operand.matrix.indptr, self._operand.backend
+        backend = self._operand.backend
         with backend.session():
+            indptr = backend.placed(self._operand.matrix.indptr)
             counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
             return counts
 

@@ -30,8 +30,8 @@ class Live:
         self._known = {}
         begin = EmulatedArray.__init__
 
-        def counted(array, host):
-            begin(array, host)
+        def counted(array, host, *rest):
+            begin(array, host, *rest)
             self._add(host)
 
         patch.setattr(EmulatedArray, "__init__", counted)

@@ -60,6 +60,7 @@ def check(A, Q, draw, positions=True, weights=True):
     backend = CudaKernels(EmulatedDevice())
     actual = OnHost(backend).sample_rows_weighted(A, Q, draw, positions, weights)
     assert_rows_equal(actual, REFERENCE.sample_rows_weighted(A, Q, draw, positions, weights))
+    assert {name for name in backend.device.kernels if "weighted" in name or "draw" in name} <= backend.device.prepared
     return backend.device
 
 

@@ -1,4 +1,4 @@
-"""What NVRTC and nvcc make of the CUDA sources: registers, spills and stack of every kernel. Needs no GPU.
+"""What NVRTC and nvcc make of the CUDA sources: registers, spills, stack and code of every kernel. Needs no GPU.
 
 Reports are kept by the content of what was compiled, so that a second run compiles what changed.
 """
@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -31,12 +32,15 @@ from spsample.backends.cuda.sources import (
 ARCHITECTURES = ("sm_80", "sm_90")
 COMPILERS = ("nvrtc", "nvcc")
 
-NVCC_OPTIONS = ("-std=c++17", "-O3", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-cubin")
+NVCC_OPTIONS = ("-std=c++17", "-O3", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 """The options of NVRTC, as nvcc has them."""
 
 
 class KernelReport(NamedTuple):
-    """One kernel as the assembler left it; bytes are those of a thread, `shared` those of a block."""
+    """One kernel as the assembler left it.
+
+    Bytes are those of a thread, `shared` those of a block, `code` those of its instructions.
+    """
 
     name: str
     registers: int
@@ -44,6 +48,7 @@ class KernelReport(NamedTuple):
     spill_stores: int
     spill_loads: int
     shared: int
+    code: int = 0
 
     @property
     def spills(self) -> int:
@@ -54,12 +59,30 @@ class KernelReport(NamedTuple):
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
+_CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
+def code_bytes(cubin: bytes) -> dict[str, int]:
+    """Bytes of instructions of each kernel of a cubin: of the sections `.text.KERNEL` of this ELF file."""
+    begin, count, names = (struct.unpack_from(kind, cubin, at)[0] for kind, at in (("<Q", 40), ("<H", 60), ("<H", 62)))
+    sections = [struct.unpack_from("<IIQQQQ", cubin, begin + 64 * i) for i in range(count)]
+    found = {}
+    for name, *_, size in sections:
+        at = sections[names][4] + name
+        label = cubin[at : cubin.index(b"\0", at)].decode()
+        if label.startswith(".text."):
+            found[label.removeprefix(".text.")] = int(size)
+    return found
+
+
 def parsed(log: str) -> list[KernelReport]:
-    """The kernels of what `ptxas -v` printed; functions that a kernel calls count as its own."""
+    """The kernels of a log: what `ptxas -v` printed, then a line "code KERNEL BYTES" for each.
+
+    Functions that a kernel calls count as its own.
+    """
     reports: list[KernelReport] = []
+    code = {name: int(size) for name, size in _CODE.findall(log)}
     name, memory = "", (0, 0, 0)
     for line in log.splitlines():
         if entry := _ENTRY.search(line):
@@ -68,7 +91,9 @@ def parsed(log: str) -> list[KernelReport]:
             memory = tuple(a + int(b) for a, b in zip(memory, found.groups(), strict=True))
         elif used := _USED.search(line):
             shared = _SHARED.search(line)
-            reports.append(KernelReport(name, int(used[1]), *memory, int(shared[1]) if shared else 0))
+            reports.append(
+                KernelReport(name, int(used[1]), *memory, int(shared[1]) if shared else 0, code.get(name, 0))
+            )
             name, memory = "", (0, 0, 0)
     return reports
 
@@ -115,11 +140,11 @@ def compiled(compiler: str, source: str, arch: str, workers: int = 0) -> dict[Va
 
 
 def _kept_log(compiler: str, source: str, variant: Variant, arch: str) -> str:
-    key = repr((compiler, _version(compiler), OPTIONS, NVCC_OPTIONS, variant.macros, arch, _digest(source)))
+    key = repr(("code", compiler, _version(compiler), OPTIONS, NVCC_OPTIONS, variant.macros, arch, _digest(source)))
     folder = Path(tempfile.gettempdir()) / f"spsample-ptxas-{os.getuid()}"
     path = folder / f"{source}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.log"
     if not path.exists():
-        log = _COMPILE[compiler](source, variant, arch)
+        log = _with_code(*_COMPILE[compiler](source, variant, arch))
         folder.mkdir(exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_text(log, encoding="utf-8")
@@ -127,22 +152,35 @@ def _kept_log(compiler: str, source: str, variant: Variant, arch: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _by_nvrtc(source: str, variant: Variant, arch: str) -> str:
+def _with_code(cubin: bytes, log: str) -> str:
+    return "\n".join([log.rstrip(), *(f"code {name} {size}" for name, size in code_bytes(cubin).items()), ""])
+
+
+def _by_nvrtc(source: str, variant: Variant, arch: str) -> tuple[bytes, str]:
     options = (*OPTIONS, *variant.macros, f"--gpu-architecture={arch}", "--ptxas-options=-v", *include_options())
-    return compile_with_log(source, options)[1]
+    return compile_with_log(source, options)
 
 
-def _by_nvcc(source: str, variant: Variant, arch: str) -> str:
+def _by_nvcc(source: str, variant: Variant, arch: str) -> tuple[bytes, str]:
+    return _nvcc(source, variant, ["-cubin", f"-arch={arch}", "-Xptxas", "-v"])
+
+
+def ptx(source: str, variant: Variant) -> str:
+    """What nvcc makes of a source before the assembler has it."""
+    return _nvcc(source, variant, ["-ptx", f"-arch={ARCHITECTURES[0].replace('sm', 'compute')}"])[0].decode()
+
+
+def _nvcc(source: str, variant: Variant, options: list[str]) -> tuple[bytes, str]:
+    """The file that nvcc makes of a source, and what it says."""
     nvcc = find_nvcc()
     assert nvcc is not None
     with tempfile.TemporaryDirectory(prefix="spsample-nvcc-") as folder:
-        output = Path(folder) / "out.cubin"
-        command = [nvcc, *NVCC_OPTIONS, f"-arch={arch}", "-Xptxas", "-v", *variant.macros, *include_options()]
+        output = Path(folder) / "out"
+        command = [nvcc, *NVCC_OPTIONS, *options, *variant.macros, *include_options()]
         command += [str(source_path(source)), "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
-        assert output.stat().st_size > 0
-    return done.stdout + done.stderr
+        return output.read_bytes(), done.stdout + done.stderr
 
 
 _COMPILE = {"nvrtc": _by_nvrtc, "nvcc": _by_nvcc}

@@ -78,6 +78,31 @@ def test_on_a_stream_of_the_caller(gpu, graph):
         assert_bulks_same(expected, sp.bulk_sample(graph, **call, backend="cuda").to_host())
 
 
+def test_streams_wait_for_each_other_and_memory_is_kept_for_them(gpu, graph, x):
+    """A graph of one stream, bulks of a second, and a third that is behind when what it reads is dropped."""
+    torch = pytest.importorskip("torch")
+    from spsample.training.tensors import as_tensor
+
+    placing, sampling, reading = (torch.cuda.Stream() for _ in range(3))
+    call = {"seeds": np.arange(3000), "sampler": SAMPLER, "batch_size": 64}
+    read = []
+    with torch.cuda.stream(placing):
+        placed, features = sp.DeviceGraph(graph), sp.DeviceFeatures(x, 1.0)
+    for epoch in range(10):
+        with torch.cuda.stream(sampling):
+            ids = sp.bulk_sample(placed, epoch=epoch, **call)[0].copy().src_nodes
+            rows = features.gather(ids)
+        with torch.cuda.stream(reading):
+            torch.cuda._sleep(20_000_000)  # clock cycles: what is read next is free and made anew meanwhile, or kept
+            read.append((as_tensor(ids).clone(), as_tensor(rows).clone()))
+            del ids, rows
+    torch.cuda.synchronize()
+    for epoch, (ids, rows) in enumerate(read):
+        expected = sp.bulk_sample(graph, epoch=epoch, **call)[0].src_nodes
+        np.testing.assert_array_equal(ids.cpu().numpy(), expected)
+        np.testing.assert_array_equal(rows.cpu().numpy(), x[expected])
+
+
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([5, 5]), sp.LADIES([64, 64])], ids=str)
 def test_training(gpu, sampler):
     pytest.importorskip("torch_geometric")

@@ -27,5 +27,7 @@ def emulated(monkeypatch):
     """The device; `backend="cuda"` means it."""
     monkeypatch.setitem(registry._CLASSES, "cuda", ("emulated_backend", "EmulatedBackend"))
     registry._load.cache_clear()
-    yield registry.get_backend("cuda").device
+    device = registry.get_backend("cuda").device
+    yield device
     registry._load.cache_clear()
+    device.check()

@@ -8,16 +8,20 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from contextlib import nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
+from emulated_streams import Memory, Timeline
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from parameters import only_read
 
 from spsample.backends.cuda.device import integer
 from spsample.backends.cuda.sources import include_options, kernel_folder, source_path
+from spsample.backends.cuda.streams import Streams
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = [
@@ -38,12 +42,17 @@ CHECKED = ["-fsanitize=address", "--param", "asan-stack=0"] if "libasan" in os.e
 
 
 class EmulatedArray(NDArrayOperatorsMixin):
-    """Memory of the emulated device. As with CuPy's arrays, NumPy cannot read it without being told to copy it."""
+    """An array in memory of the emulated device. As with CuPy's, NumPy cannot read it without being told to copy it.
+
+    What Python's operators do to it is work on the session's stream, as launches are.
+    """
 
     __array_priority__ = 100
 
-    def __init__(self, host):
+    def __init__(self, host, device, memory=None):
         self.host = host
+        self.device = device
+        self.memory = device.new_memory(host) if memory is None else memory
 
     dtype = property(lambda self: self.host.dtype)
     shape = property(lambda self: self.host.shape)
@@ -57,14 +66,15 @@ class EmulatedArray(NDArrayOperatorsMixin):
 
     def __getitem__(self, key):
         if isinstance(key, (slice, tuple)) or key is None:
-            return EmulatedArray(self.host[key])
+            return self._view(self.host[key])
         if isinstance(key, EmulatedArray):
-            return EmulatedArray(self.host[key.host])
+            return self._made("a[b]", self.host[key.host], key)
         raise TypeError(f"an index of type {type(key).__name__} is not on the device")
 
     def __setitem__(self, key, value):
         if not isinstance(key, slice):
             raise TypeError("only slices are assigned to")
+        self.device.touch("a[...] = b", [value] if isinstance(value, EmulatedArray) else [], [self])
         self.host[key] = value.host if isinstance(value, EmulatedArray) else np.asarray(value).item()
 
     def __iter__(self):
@@ -82,22 +92,41 @@ class EmulatedArray(NDArrayOperatorsMixin):
     def __dlpack_device__(self):
         return self.host.__dlpack_device__()
 
+    def __reduce__(self):
+        return _restored, (id(self.device), self.host)
+
     def astype(self, dtype, copy=True):
-        return EmulatedArray(self.host.astype(dtype, copy=copy))
+        return self._made("astype", self.host.astype(dtype, copy=copy))
 
     def copy(self):
-        return EmulatedArray(self.host.copy())
+        return self._made("copy", self.host.copy())
 
     def view(self, dtype):
-        return EmulatedArray(self.host.view(dtype))
+        return self._view(self.host.view(dtype))
 
     def reshape(self, *shape):
-        return EmulatedArray(self.host.reshape(*shape))
+        return self._view(self.host.reshape(*shape))
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         if method != "__call__" or kwargs.get("out"):
             raise TypeError(f"{ufunc.__name__}.{method} is not among what the backend may use")
-        return EmulatedArray(ufunc(*map(_operand, inputs), **kwargs))
+        others = [one for one in inputs if isinstance(one, EmulatedArray)]
+        return self._made(ufunc.__name__, ufunc(*map(_operand, inputs), **kwargs), *others)
+
+    def _view(self, host):
+        return EmulatedArray(host, self.device, self.memory)
+
+    def _made(self, what, host, *others):
+        self.device.touch(what, [self, *others])
+        return EmulatedArray(host, self.device)
+
+
+_DEVICES = WeakValueDictionary()
+"""By id: an array that is read back, or copied deeply, is on the same device."""
+
+
+def _restored(device, host):
+    return EmulatedArray(host.copy(), _DEVICES[device])
 
 
 def _operand(value):
@@ -109,7 +138,11 @@ def _operand(value):
 
 
 class EmulatedDevice:
-    """Counts launches and waits: `launches`, `waits`."""
+    """Counts launches and waits: `launches`, `waits`.
+
+    Callers are on stream 1, or the one of `with device.callers_on(number)`. Work that reads what it did not wait for is
+    an error, and so is work on memory that is not kept for its stream.
+    """
 
     arch = "emulated"
 
@@ -117,42 +150,86 @@ class EmulatedDevice:
         self.launches = 0
         self.waits = 0
         self.kernels = set()
+        self.prepared = set()
+        self.timeline = Timeline()
+        self._streams = Streams()
         self._free_bytes = free_bytes
         self._order = 0
+        _DEVICES[id(self)] = self
+
+    def check(self):
+        """Raises what was found of streams."""
+        self.timeline.check()
+
+    @contextmanager
+    def callers_on(self, number):
+        """The caller of this thread is on another stream."""
+        before, self.timeline.callers = self.timeline.callers, number
+        yield
+        self.timeline.callers = before
+
+    def new_memory(self, host):
+        """That of an array that the session's work makes."""
+        with self.timeline.lock:
+            stream = self._stream()
+            memory = Memory(self.timeline, stream, f"{host.dtype}{list(host.shape)}")
+            memory.touch(stream, stream.work(), True, "an allocation")
+            return memory
+
+    def touch(self, what, reads, writes=()):
+        """Some work of the session reads and writes arrays."""
+        with self.timeline.lock:
+            stream = self._stream()
+            place = stream.work()
+            for arrays, is_written in ((reads, False), (writes, True)):
+                for array in arrays:
+                    array.memory.touch(stream, place, is_written, what)
+            self.check()
+
+    def _stream(self):
+        return self._streams.current or self.timeline.stream(self.timeline.callers)
 
     def empty(self, shape, dtype):
         out = np.empty(shape, dtype)
         out.view(np.uint8)[...] = 0xA5 if out.size else 0  # what memory holds before it is written
-        return EmulatedArray(out)
+        return EmulatedArray(out, self)
 
     def zeros(self, shape, dtype):
-        return EmulatedArray(np.zeros(shape, dtype))
+        return EmulatedArray(np.zeros(shape, dtype), self)
 
     def full(self, shape, value, dtype):
-        return EmulatedArray(np.full(shape, value, dtype))
+        return EmulatedArray(np.full(shape, value, dtype), self)
 
     def concatenate(self, parts):
-        return EmulatedArray(np.concatenate([part.host for part in parts]))
+        self.touch("concatenate", [self.use(part) for part in parts])
+        return EmulatedArray(np.concatenate([part.host for part in parts]), self)
 
     def cumsum(self, values, out):
+        self.touch("cumsum", [self.use(values)], [self.use(out)])
         np.cumsum(values.host, dtype=out.dtype, out=out.host)
 
     def sort(self, values):
-        return EmulatedArray(np.sort(values.host))
+        self.touch("sort", [self.use(values)])
+        return EmulatedArray(np.sort(values.host), self)
 
     def argsort(self, values):
-        return EmulatedArray(np.argsort(values.host, kind="stable"))
+        self.touch("argsort", [self.use(values)])
+        return EmulatedArray(np.argsort(values.host, kind="stable"), self)
 
     def to_device(self, array):
         assert isinstance(array, np.ndarray), type(array)
-        return EmulatedArray(np.array(array, order="C"))
+        return EmulatedArray(np.array(array, order="C"), self)
 
     def to_host(self, array):
         self.waits += 1
+        self.touch("to_host", [self.use(array)])
+        self.settle()
         return array.host.copy()
 
     def pinned(self, array):
-        return self.to_device(array)
+        copied = self.to_device(array)
+        self.settle()  # the host writes it itself
+        return copied
 
     def address(self, array):
         return array.host.ctypes.data
@@ -167,12 +244,29 @@ class EmulatedDevice:
         return 16
 
     def on_stream(self):
-        return nullcontext()
+        return self._streams.session(self.timeline.stream(self.timeline.callers))
+
+    def use(self, array):
+        self._streams.use(array.memory)
+        return array
+
+    def settle(self):
+        self._stream().synchronize()
+
+    def ready(self):
+        return self._streams.ready()
+
+    def wait_for(self, ready):
+        self._streams.wait_for(ready)
+
+    def prepare(self, kernels, variant):
+        self.prepared.update(kernel.name for kernel in kernels)
 
     def launch(self, kernel, variant, work, arguments):
         if work <= 0:
             return
         library = load(kernel.source, variant)
+        self._touched(kernel, arguments)
         values = (ctypes.c_uint64 * len(arguments))(*map(self._argument, arguments))
         blocks = min(kernel.blocks(work), 64)  # kernels walk with a grid stride
         function = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p)
@@ -182,6 +276,12 @@ class EmulatedDevice:
         error = library.emulator_launch(function, blocks, kernel.block, values, len(values), self._order)
         if error:
             raise AssertionError(f"{kernel.source}.{kernel.name}: {error.decode()}")
+
+    def _touched(self, kernel, arguments):
+        pairs = list(zip(arguments, only_read(source_path(kernel.source), kernel.name), strict=True))
+        arrays = [(self.use(one), is_read) for one, is_read in pairs if isinstance(one, EmulatedArray)]
+        reads, writes = ([one for one, is_read in arrays if is_read == kind] for kind in (True, False))
+        self.touch(f"{kernel.source}.{kernel.name}", reads, writes)
 
     def _argument(self, argument: Any) -> int:
         if argument is None:

@@ -7,12 +7,14 @@ import json
 import shutil
 import subprocess
 import warnings
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse
+from emulated_device import EmulatedDevice
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -28,6 +30,7 @@ from gpu.zero_copy import bulk_works, require_equal_edges, rmat_sizes
 from gpu.zero_copy import side_name as entries_name
 from graphs import draw_seeds, graph_folder, rmat_arrays
 from report import Turn
+from spsample.backends.cuda.backend import CudaKernels
 from spsample.data.philox import PhiloxStream
 from spsample.data.rmat import rmat_piece
 
@@ -397,3 +400,58 @@ def test_blocks_take_the_mean(graph: tuple) -> None:
     made = epoch.block_of(layer, torch.device("cpu"))
     h = torch.randn(expected.num_src, 4)
     torch.testing.assert_close(made.aggregate(h), expected.aggregate(h))
+
+
+# --- kernels of a bulk ------------------------------------------------------------------------------------------------
+
+
+def test_launches_of_a_bulk_are_timed_and_joined() -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ to compile the CUDA sources for the host")
+    kernel_times = pytest.importorskip("gpu.kernel_times")
+    device = EmulatedDevice()
+    kernels = CudaKernels(device)
+    shuffled = partial(kernels.shuffle, 100, (1, 2))
+
+    def work() -> None:
+        shuffled()
+        shuffled()
+
+    found = kernel_times.launches_of(device, HostEvent, work)
+    assert [(one.kernel, one.launches, one.work) for one in found] == [("shuffle_words", 2, 200)]
+    assert found[0].milliseconds > 0
+    assert device.launches == 2
+    shuffled()
+    assert device.launches == 3  # the device is as it was
+
+
+def test_kernels_are_reported_slowest_first(tmp_path: Path) -> None:
+    kernel_times = pytest.importorskip("gpu.kernel_times")
+    found = kernel_times.joined([("a", 5, 1.0), ("b", 7, 2.5), ("a", 5, 1.0)])
+    assert found == [kernel_times.Launches("b", 1, 7, 2.5), kernel_times.Launches("a", 2, 10, 2.0)]
+    graph = sp.load_dataset("rmat:8,6").graph
+    settled = []
+    times = kernel_times.bulk_times(
+        lambda epoch: sp.bulk_sample(graph, np.arange(32), sp.GraphSAGE([3]), batch_size=8, epoch=epoch),
+        range(3),
+        lambda: settled.append(1),
+    )
+    assert len(times) == 3
+    assert len(settled) == 6
+    assert all(0 < one.host_milliseconds <= one.milliseconds and one.edges > 0 for one in times)
+    kernel_times.write(tmp_path / "new" / "kernels.jsonl", times, found)
+    records = summary.read(tmp_path / "new" / "kernels.jsonl")
+    assert [record["kind"] for record in records] == ["machine", "bulk", "bulk", "bulk", "kernel", "kernel"]
+    console = Console(record=True, width=100)
+    kernel_times.show(times, found, console)
+    assert "4.50 ms in kernels" in console.export_text()
+
+
+def test_without_a_gpu_the_kernels_are_not_timed() -> None:
+    run = pytest.importorskip("gpu.run")
+    if gpu_facts(1)["gpu"] is not None:
+        pytest.skip("there is a GPU")
+    done = CliRunner().invoke(run.app, ["kernels"])
+    assert done.exit_code != 0
+    assert "there is no GPU here" in done.output
+    assert "is none of uniform" in CliRunner().invoke(run.app, ["kernels", "--case", "other"]).output

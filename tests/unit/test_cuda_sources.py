@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
 from spsample.backends.cuda import sources
-from spsample.backends.cuda.sources import Variant, cubin
+from spsample.backends.cuda.sources import Variant, cubin, cubins
 from spsample.errors import BackendError
 
 
@@ -30,6 +31,21 @@ def test_a_source_is_compiled_once(compiler, monkeypatch, tmp_path):
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask  # other users of the folder read it, where theirs do
+
+
+def test_several_sources_are_compiled_at_the_same_time(compiler, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPSAMPLE_CACHE_DIR", str(tmp_path))
+    together = threading.Barrier(3, timeout=30)  # broken where one waits for another
+
+    def compile_together(source, options):
+        together.wait()
+        return source.encode()
+
+    monkeypatch.setattr(sources, "compile_source", compile_together)
+    paths = cubins(["rows", "values", "rows", "totals"], Variant(), "sm_90")
+    assert {name: path.read_bytes() for name, path in paths.items()} == {
+        name: name.encode() for name in ("rows", "values", "totals")
+    }
 
 
 def test_a_folder_that_cannot_be_written_is_named(compiler, monkeypatch, tmp_path):

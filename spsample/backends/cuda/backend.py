@@ -51,10 +51,10 @@ class CudaKernels(
         return self.device.on_stream()
 
     def placed(self, array: Any) -> Any:
-        """The array on the device: a copy, if it is not there yet."""
-        if self.device.owns(array):
-            return array
+        """The array on the device, to be read on the caller's stream: a copy, if it is not there yet."""
         with self.session():
+            if self.device.owns(array):
+                return self.device.use(array)
             return self.device.to_device(np.ascontiguousarray(array))
 
     def on_host(self, array: Any) -> Any:

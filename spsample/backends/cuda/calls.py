@@ -32,6 +32,14 @@ class StackedPointers(NamedTuple):
         return int(self.entry_ptr[-1])
 
 
+class _Upload(NamedTuple):
+    """An array of the host, its copy on the device, and when that is there."""
+
+    array: Any
+    copied: DeviceArray
+    ready: Any
+
+
 class Calls:
     """Base of the backend's parts.
 
@@ -41,7 +49,7 @@ class Calls:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._uploads: dict[int, tuple[Any, DeviceArray]] = {}
+        self._uploads: dict[int, _Upload] = {}
 
     def run(self, kernel: Kernel, work: int, *arguments: Any, variant: Variant | None = None) -> None:
         """Launch a kernel on so many pieces of work."""
@@ -51,10 +59,12 @@ class Calls:
         """The array on the device: copied once for as long as it lives. Arrays of the library are never written to."""
         key = id(array)
         known = self._uploads.get(key)
-        if known is not None and known[0]() is array:
-            return known[1]
+        if known is not None and known.array() is array:
+            self.device.wait_for(known.ready)
+            return known.copied
         copied = self.device.to_device(array)
-        self._uploads[key] = (weakref.ref(array, lambda _: self._uploads.pop(key, None)), copied)
+        alive = weakref.ref(array, lambda _: self._uploads.pop(key, None))
+        self._uploads[key] = _Upload(alive, copied, self.device.ready())
         return copied
 
     def matrix(self, A: Matrix) -> tuple[Any, ...]:

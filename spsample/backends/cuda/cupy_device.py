@@ -6,14 +6,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.cuda.device import DeviceArray, Kernel, integer
-from spsample.backends.cuda.sources import Variant, cubin
+from spsample.backends.cuda.sources import Variant, cubins
+from spsample.backends.cuda.streams import Streams
 from spsample.errors import BackendError, require_module
 
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
@@ -49,7 +50,8 @@ class CupyDevice:
                 f"backend 'cuda' needs a GPU of compute capability 8.0 or more (Ampere), and {self.arch} is less."
             )
         self._functions: dict[tuple[str, str, Variant], Any] = {}
-        self._torch_allocator: Any = None
+        self._streams = Streams()
+        self._allocator: Any = None
         self._share_torch_pool()
 
     @cached_property
@@ -67,17 +69,17 @@ class CupyDevice:
         return self._cupy.full(shape, value, dtype)
 
     def concatenate(self, parts: Sequence[DeviceArray]) -> DeviceArray:
-        return self._cupy.concatenate(parts)
+        return self._cupy.concatenate([self.use(part) for part in parts])
 
     def cumsum(self, values: DeviceArray, out: DeviceArray) -> None:
         if len(values):
-            self._cupy.cumsum(values, dtype=out.dtype, out=out)
+            self._cupy.cumsum(self.use(values), dtype=out.dtype, out=out)
 
     def sort(self, values: DeviceArray) -> DeviceArray:
-        return self._cupy.sort(values)
+        return self._cupy.sort(self.use(values))
 
     def argsort(self, values: DeviceArray) -> DeviceArray:
-        return self._cupy.argsort(values)
+        return self._cupy.argsort(self.use(values))
 
     def to_device(self, array: NDArray[Any]) -> DeviceArray:
         if array.nbytes < LARGE_BYTES:
@@ -88,7 +90,7 @@ class CupyDevice:
         return copied
 
     def to_host(self, array: DeviceArray) -> NDArray[Any]:
-        host: NDArray[Any] = self._cupy.asnumpy(array)
+        host: NDArray[Any] = self._cupy.asnumpy(self.use(array))
         return host
 
     def pinned(self, array: NDArray[Any]) -> DeviceArray:
@@ -123,10 +125,36 @@ class CupyDevice:
         self._share_torch_pool()
         with self._device:
             if torch is None or not torch.cuda.is_initialized():
-                yield
+                with self._streams.session(self._cupy.cuda.get_current_stream()):
+                    yield
                 return
-            with cupy_stream(self._cupy, torch.cuda.current_stream(self._device.id).cuda_stream):
+            stream = cupy_stream(self._cupy, torch.cuda.current_stream(self._device.id).cuda_stream)
+            with stream, self._streams.session(stream):
                 yield
+
+    def use(self, array: DeviceArray) -> DeviceArray:
+        memory = array.data.mem
+        if hasattr(memory, "made_on"):
+            self._streams.use(memory)
+        return array
+
+    def settle(self) -> None:
+        self._cupy.cuda.get_current_stream().synchronize()
+
+    def ready(self) -> Any:
+        return self._streams.ready()
+
+    def wait_for(self, ready: Any) -> None:
+        self._streams.wait_for(ready)
+
+    def prepare(self, kernels: Sequence[Kernel], variant: Variant) -> None:
+        missing = [kernel for kernel in kernels if (kernel.source, kernel.name, variant) not in self._functions]
+        if not missing:
+            return
+        compiled = cubins((kernel.source for kernel in missing), variant, self.arch)
+        for kernel in missing:
+            module = self._cupy.RawModule(path=str(compiled[kernel.source]))
+            self._functions[kernel.source, kernel.name, variant] = module.get_function(kernel.name)
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
         if work <= 0:
@@ -137,25 +165,19 @@ class CupyDevice:
     def _argument(self, argument: Any) -> Any:
         if argument is None:
             return np.uint64(0)
-        return argument if self.owns(argument) else integer(argument)
+        return self.use(argument) if self.owns(argument) else integer(argument)
 
     def _function(self, kernel: Kernel, variant: Variant) -> Any:
-        key = (kernel.source, kernel.name, variant)
-        if key not in self._functions:
-            module = self._cupy.RawModule(path=str(cubin(kernel.source, variant, self.arch)))
-            self._functions[key] = module.get_function(kernel.name)
-        return self._functions[key]
+        self.prepare([kernel], variant)
+        return self._functions[kernel.source, kernel.name, variant]
 
     def _share_torch_pool(self) -> None:
         """Let CuPy take memory from torch's pool: two pools would each keep what the other lacks."""
         torch = sys.modules.get("torch")
-        if self._torch_allocator is not None or torch is None or not torch.cuda.is_available():
+        if self._allocator is not None or torch is None or not torch.cuda.is_available():
             return
-        allocator = self._cupy.cuda.PythonFunctionAllocator(
-            partial(_allocate, torch), lambda pointer, device: torch.cuda.caching_allocator_delete(pointer)
-        )
-        self._torch_allocator = allocator
-        self._cupy.cuda.set_allocator(allocator.malloc)
+        self._allocator = partial(_allocate, torch, torch_memory(self._cupy))
+        self._cupy.cuda.set_allocator(self._allocator)
         torch.cuda.set_device(self._device.id)  # where torch has not chosen yet; else it is this one already
 
     def _torch_reserved(self) -> int:
@@ -194,9 +216,28 @@ def _number(count: int) -> int:
     return int(next(told, "0")) % count
 
 
-def _allocate(torch: Any, size: int, device: int) -> int:
-    """Memory of torch's pool; where there is none, Python's own error, as CuPy's pool raises it."""
+@cache
+def torch_memory(cupy: Any) -> Any:
+    """The class of memory of torch's pool in CuPy's arrays: one that knows its stream, as `streams.Memory`."""
+
+    class TorchMemory(cupy.cuda.UnownedMemory):  # type: ignore[misc]
+        def __init__(self, tensor: Any, made_on: int) -> None:
+            super().__init__(tensor.data_ptr(), tensor.numel(), tensor, tensor.device.index)
+            self.made_on = made_on
+            self._tensor = tensor
+
+        def keep_for(self, stream: Any) -> None:
+            torch = sys.modules["torch"]
+            self._tensor.record_stream(torch.cuda.ExternalStream(stream.ptr, self._tensor.device))
+
+    return TorchMemory
+
+
+def _allocate(torch: Any, memory: Any, size: int) -> Any:
+    """Memory of torch's pool as CuPy's pointer; where there is none, Python's own error, as CuPy's pool raises it."""
     try:
-        return int(torch.cuda.caching_allocator_alloc(size, device))
+        tensor = torch.empty(size, dtype=torch.uint8, device="cuda")
     except torch.cuda.OutOfMemoryError as error:
         raise MemoryError(str(error)) from error
+    made_on = torch.cuda.current_stream(tensor.device).cuda_stream
+    return sys.modules["cupy"].cuda.MemoryPointer(memory(tensor, made_on), 0)

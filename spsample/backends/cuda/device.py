@@ -38,7 +38,11 @@ class Kernel(NamedTuple):
 
 
 class Device(Protocol):
-    """A GPU, or what stands in for one. Everything is ordered by one stream; only `to_host` waits."""
+    """A GPU, or what stands in for one.
+
+    A session (`on_stream`) is ordered by its caller's stream and behind those on other streams that ended before it;
+    only `to_host` and `settle` wait.
+    """
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
         """An array with any content."""
@@ -98,6 +102,29 @@ class Device(Protocol):
 
     def on_stream(self) -> AbstractContextManager[Any]:
         """Around a caller's calls: all of them go to the stream that the caller works on."""
+        ...
+
+    def prepare(self, kernels: Sequence[Kernel], variant: Variant) -> None:
+        """Make kernels that are launched next ready: those that are not compiled yet, at the same time."""
+        ...
+
+    def use(self, array: DeviceArray) -> DeviceArray:
+        """The array, which the session's work, or its caller's on the same stream, is to read.
+
+        Its memory is kept until that is done, wherever it was made and whoever drops it meanwhile.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Wait until all that the session launched is done: then sessions that run meanwhile may read it."""
+        ...
+
+    def ready(self) -> Any:
+        """What `wait_for` takes: all that the session launched so far."""
+        ...
+
+    def wait_for(self, ready: Any) -> None:
+        """Let the session wait, on the GPU, for what another one launched that may still be open."""
         ...
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:

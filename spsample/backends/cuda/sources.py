@@ -7,6 +7,8 @@ import itertools
 import os
 import re
 import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,6 +147,13 @@ def cubin(source: str, variant: Variant, arch: str) -> Path:
     return path
 
 
+def cubins(sources: Iterable[str], variant: Variant, arch: str) -> dict[str, Path]:
+    """As `cubin`, of several sources: a thread compiles each, at the same time."""
+    names = sorted(set(sources))
+    with ThreadPoolExecutor(max(len(names), 1)) as pool:
+        return dict(zip(names, pool.map(lambda name: cubin(name, variant, arch), names), strict=True))
+
+
 def cache_folder() -> Path:
     """Where compiled kernels are kept."""
     given = os.environ.get("SPSAMPLE_CACHE_DIR")
@@ -223,6 +232,7 @@ __all__ = [
     "compile_source",
     "compile_with_log",
     "cubin",
+    "cubins",
     "include_options",
     "kernel_folder",
     "source_names",

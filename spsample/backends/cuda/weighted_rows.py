@@ -15,10 +15,10 @@ WARP = 32
 LONG_BLOCK = 512
 PLAN = Kernel("weighted_plan", "plan_weighted", lanes=WARP)
 PLAN_LONG = Kernel("weighted_plan", "plan_weighted_long", LONG_BLOCK, LONG_BLOCK)
-FEW = Kernel("weighted_draw", "draw_few", lanes=WARP)
-FEW_LONG = Kernel("weighted_draw", "draw_few_long", LONG_BLOCK, LONG_BLOCK)
-MANY = Kernel("weighted_draw", "draw_many", lanes=WARP)
-MANY_LONG = Kernel("weighted_draw", "draw_many_long", LONG_BLOCK, LONG_BLOCK)
+FEW = Kernel("weighted_draw_few", "draw_few", lanes=WARP)
+FEW_LONG = Kernel("weighted_draw_few_long", "draw_few_long", LONG_BLOCK, LONG_BLOCK)
+MANY = Kernel("weighted_draw_many", "draw_many", lanes=WARP)
+MANY_LONG = Kernel("weighted_draw_many_long", "draw_many_long", LONG_BLOCK, LONG_BLOCK)
 
 LONG_ROW = 8192
 """Rows of more entries are a block's, as in `row_sections.h`."""
@@ -53,6 +53,7 @@ class WeightedRows(Calls):
         """
         if rules is not None and (rules.dtype != np.int16 or len(rules) != len(A.indptr) - 1):
             raise ValueError("rules: one int16 for each row of A")
+        self.device.prepare([PLAN, PLAN_LONG, *draw_kernels(draw)], variant_of(A))
         plans = self._plan_weighted(A, Q, draw, rules)
         pointers = self.stacked(Q.batch_ptr, plans.lengths)
         columns = self.device.empty(pointers.total, A.indices.dtype)
@@ -80,15 +81,20 @@ class WeightedRows(Calls):
         arguments = (*self.matrix(A), *self.weights(A), *self.selector(Q), *self.draw(draw), *results)
         per_warp = rows_per_warp(self.device, rows)
         warps, blocks = -(-rows // per_warp), long_blocks(self.device, rows)
-        if draw.replace or draw.size <= WARP:
-            self.run(FEW, warps, *arguments, per_warp, variant=variant_of(A))
-            self.run(FEW_LONG, blocks, *arguments, variant=variant_of(A))
-        else:
+        short_rows, long_rows = draw_kernels(draw)
+        room: tuple[Any, ...] = ()
+        if short_rows is MANY:
             scratch, warps, blocks = chosen_room(self.device, draw.size, warps, blocks)
-            self.run(MANY, warps, *arguments, per_warp, scratch, scratch.shape[1], variant=variant_of(A))
-            self.run(MANY_LONG, blocks, *arguments, scratch, scratch.shape[1], variant=variant_of(A))
+            room = (scratch, scratch.shape[1])
+        self.run(short_rows, warps, *arguments, per_warp, *room, variant=variant_of(A))
+        self.run(long_rows, blocks, *arguments, *room, variant=variant_of(A))
         if may_run_out(draw) and int(self.device.to_host(failed)[0]):
             raise draw_limit_error()
+
+
+def draw_kernels(draw: Draw) -> tuple[Kernel, Kernel]:
+    """The kernels of a draw's second pass: that of rows of a warp, and that of long rows."""
+    return (FEW, FEW_LONG) if draw.replace or draw.size <= WARP else (MANY, MANY_LONG)
 
 
 def may_run_out(draw: Draw) -> bool:

@@ -1,12 +1,13 @@
-// The second pass of the weighted row law: draws from the selected rows (weighted_rows.h; docs/law.md, section 3).
+// The second pass of the weighted row law: draws from the selected rows (weighted_rows.h; docs/law.md, section 3). Each of its four
+// kernels has a source of its own, so that they are compiled at the same time.
 //
 // Numerators are computed from the weights as they are read and never written out. A row of up to 256 entries is read from memory
 // once. A longer one is read once for the sums of its sections; then the sections that draws fall into are read again.
+#pragma once
+
 #include "weighted_rows.h"
 
-using namespace spsample;
-
-namespace {
+namespace spsample {
 
 constexpr int64_t kMostFew = 32;  // sizes up to this one need no memory for the chosen
 
@@ -29,10 +30,14 @@ public:
         scale_ = power_of_two(first);
         rest_ = power_of_two(shift - first);
     }
+    // One that gives 1 for each positive weight.
+    __device__ static Quantizer ones() { return Quantizer(0.0, 0.0); }
     __device__ uint64_t operator()(float w) const { return numerator(w, static_cast<double>(w) * scale_); }
     __device__ uint64_t operator()(double w) const { return numerator(w, w * scale_ * rest_); }
 
 private:
+    __device__ Quantizer(double scale, double rest) : scale_(scale), rest_(rest) {}
+
     template <class T>
     __device__ uint64_t numerator(T w, double scaled) const {
         if (!is_positive(w)) return 0;
@@ -103,7 +108,7 @@ struct ManyChosen {
     }
 
 private:
-    __device__ int64_t load(int64_t slot) const { return *reinterpret_cast<volatile int64_t*>(keys + slot); }
+    __device__ int64_t load(int64_t slot) const { return load_relaxed(keys + slot); }
     __device__ int64_t next(int64_t slot) const { return (slot + 1) & (capacity - 1); }
     __device__ int64_t home(int64_t entry) const {
         const uint64_t product = static_cast<uint64_t>(entry) * uint64_t(0x9E3779B97F4A7C15);
@@ -121,21 +126,23 @@ private:
 // Numerators of a row; 0 those of the entries that were taken out, which are the first `without` chosen ones.
 template <class Chosen>
 struct RowNumerators {
+    using Weight = Real;
     const Real* weights;
     Quantizer quantizer;
     Chosen chosen;
     typename Chosen::Number without;
 
-    __device__ uint64_t operator()(int64_t entry) const {
-        if (without > 0 && chosen.is_taken_out(entry, without)) return 0;
-        return quantizer(weights[entry]);
+    __device__ Real weight(int64_t entry) const { return weights[entry]; }
+    // That of an entry of this weight which is not taken out.
+    __device__ uint64_t of(Real weight) const { return quantizer(weight); }
+    __device__ bool takes_out() const { return without > 0; }
+    // What an entry had before it was taken out; 0 if it was not.
+    __device__ uint64_t taken_out(int64_t entry) const {
+        return chosen.is_taken_out(entry, without) ? of(weight(entry)) : 0;
     }
-};
-
-// 1 for each entry of positive weight.
-struct PositiveEntries {
-    const Real* weights;
-    __device__ uint64_t operator()(int64_t entry) const { return is_positive(weights[entry]) ? 1 : 0; }
+    __device__ uint64_t operator()(int64_t entry) const {
+        return takes_out() && chosen.is_taken_out(entry, without) ? 0 : of(weight(entry));
+    }
 };
 
 // A row to give entries of, in shared memory: it would take many registers.
@@ -164,20 +171,16 @@ struct Results {
     }
 };
 
-// All entries of positive weight, in A's order.
+// All entries of positive weight, in A's order; the sections count them, where there are several.
 template <class Team>
-__device__ void take_positive(const Team& team, RowSections<Team>& sections, const Results& results, const RowRecord& row) {
-    if (row.length == row.degree) {
-        for (int64_t entry = team.thread(); entry < row.degree; entry += Team::kThreads) results.write(row, entry, entry);
-        return;
-    }
-    const PositiveEntries positive = {row.weights};
-    if (sections.count() > 1) sections.fill(positive);
+__device__ void take_positive(
+    const Team& team, const RowSections<Team>& sections, const Results& results, const RowRecord& row) {
     for (int section = team.warp(); section < sections.count(); section += Team::kWarps) {
         int64_t number = static_cast<int64_t>(sections.before(section));
+#pragma unroll 1
         for (int64_t base = sections.first(section); base < sections.last(section); base += kWarp) {
             const int64_t entry = base + lane_index();
-            const bool takes = entry < sections.last(section) && positive(entry) != 0;
+            const bool takes = entry < sections.last(section) && is_positive(row.weights[entry]);
             const unsigned taken = __ballot_sync(kAllLanes, takes);
             if (takes) results.write(row, number + __popc(taken & lanes_below()), entry);
             number += __popc(taken);
@@ -211,63 +214,60 @@ __device__ inline uint64_t drawn(const DrawRule& rule, const RowRecord& row, uin
     return draws.below(draw, t);
 }
 
-// row.length entries of a row, repeats kept.
-template <class Team, class Numerators>
-__device__ void draw_repeated(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
-                              const RowRecord& row, const Numerators& numerators) {
-    const uint64_t total = sections.fill(numerators);
-    for (int64_t first = 0; first < row.length; first += kWarp) {
-        const int64_t draw = first + lane_index();
-        const bool in_range = draw < row.length;
-        const int64_t entry = sections.position_of(in_range ? drawn(rule, row, total, draw, total) : 0, in_range, numerators);
-        if (in_range && team.warp() == 0) results.write(row, draw, entry);
-    }
-}
-
-// The first row.length distinct entries. False where a further round would pass the last draw number.
+// The entries of a row whose weights are read: those of positive weight where it gives all of them, else row.length draws, repeats
+// kept, or the first row.length distinct entries of the draws. False where a further round would pass the last draw number. Sums and
+// searches stand here once: each copy of them is many thousand bytes of code.
 template <class Team, class Chosen>
-__device__ bool draw_distinct(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
-                              const RowRecord& row, RowNumerators<Chosen>& numerators) {
+__device__ bool give_entries(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
+                             const RowRecord& row, const Chosen& chosen) {
     using Number = typename Chosen::Number;
-    const Number length = static_cast<Number>(row.length);
-    const uint64_t initial_total = sections.fill(numerators);
-    uint64_t total = initial_total;
-    numerators.chosen.clear(team);
-    Number count = 0, draw = 0, round_end = 4 * length;
+    const bool whole = row.plan == kWhole;
+    RowNumerators<Chosen> numerators = {row.weights, whole ? Quantizer::ones() : Quantizer(row.plan), chosen, 0};
+    const int64_t round = rule.replace ? row.length : 4 * row.length;
+    uint64_t initial_total = 0, total = 0;
+    Number count = 0;
+    int64_t draw = 0, round_end = 0;
+    if (!whole && !rule.replace) chosen.clear(team);
     while (true) {
+        if (draw == round_end) {
+            round_end += round;
+            if (draw > 0) {
+                if (round_end > DrawStream(rule.key, 0, 0, 0, initial_total).count()) return false;
+                chosen.end_round(team);
+                numerators.without = count;
+            }
+            if (!whole || sections.count() > 1) total = sections.fill(numerators);
+            if (draw == 0) initial_total = total;
+            if (whole) break;
+        }
         // Each further draw from a row of several sections costs a section; from one section it costs nothing.
-        const Number wanted = sections.count() == 1 ? kWarp : length - count;
-        const Number left = round_end - draw < wanted ? round_end - draw : wanted;
-        const Number now = left < kWarp ? left : kWarp;
+        const int64_t wanted = rule.replace || sections.count() == 1 ? kWarp : row.length - count;
+        const int64_t left = round_end - draw < wanted ? round_end - draw : wanted;
+        const int now = static_cast<int>(left < kWarp ? left : kWarp);
         const bool in_range = lane_index() < now;
         const uint64_t x = in_range ? drawn(rule, row, initial_total, draw + lane_index(), total) : 0;
         const int64_t entry = sections.position_of(x, in_range, numerators);
-        if (team.warp() == 0) count = add_new(numerators.chosen, results, row, count, entry, in_range);
-        count = static_cast<Number>(team.from_first_warp(count));
-        if (count == length) return true;
+        if (rule.replace) {
+            if (in_range && team.warp() == 0) results.write(row, draw + lane_index(), entry);
+        } else {
+            if (team.warp() == 0) count = add_new(chosen, results, row, count, entry, in_range);
+            count = static_cast<Number>(team.from_first_warp(count));
+        }
         draw += now;
-        if (draw < round_end) continue;
-        round_end += 4 * length;
-        if (round_end > DrawStream(rule.key, 0, 0, 0, initial_total).count()) return false;
-        numerators.chosen.end_round(team);
-        numerators.without = count;
-        total = sections.fill(numerators);
+        if (rule.replace ? draw == row.length : count == static_cast<Number>(row.length)) return true;
     }
+    take_positive(team, sections, results, row);
+    return true;
 }
 
 template <class Team, class Chosen>
 __device__ void give_row(const Team& team, uint64_t* shared_ends, int64_t* found, const Chosen& chosen, const DrawRule& rule,
                          const Results& results, const RowRecord& row, uint64_t* failed) {
-    RowSections<Team> sections(team, shared_ends, found, static_cast<typename Team::Entry>(row.degree));
-    if (row.plan == kWhole) {
-        take_positive(team, sections, results, row);
+    if (row.plan == kWhole && row.length == row.degree) {
+        for (int64_t entry = team.thread(); entry < row.degree; entry += Team::kThreads) results.write(row, entry, entry);
     } else {
-        RowNumerators<Chosen> numerators = {row.weights, Quantizer(row.plan), chosen, 0};
-        if (rule.replace) {
-            draw_repeated(team, sections, rule, results, row, numerators);
-        } else if (!draw_distinct(team, sections, rule, results, row, numerators)) {
-            *failed = 1;
-        }
+        RowSections<Team> sections(team, shared_ends, found, static_cast<typename Team::Entry>(row.degree));
+        if (!give_entries(team, sections, rule, results, row, chosen)) *failed = 1;
     }
     team.sync();  // shared memory is used again
 }
@@ -326,53 +326,9 @@ __device__ void give_long_rows(const Rows& A, const Weights& weights, const Sele
     }
 }
 
-}  // namespace
+}  // namespace spsample
 
 #define DRAW_PARAMETERS \
     SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS, GIVE_PARAMETERS
 #define DRAW_ARGUMENTS \
     SPSAMPLE_ROWS, SPSAMPLE_ROW_WEIGHTS, SPSAMPLE_SELECTOR, SPSAMPLE_DRAW, RESULTS, LongRows{long_count, long_rows}
-
-// Writes the entries of the selected rows of up to kLongRow entries and lists the others; size <= kMostFew, or with replacement.
-// O(entries of the rows drawn from).
-extern "C" __global__ void __launch_bounds__(256, 3) draw_few(DRAW_PARAMETERS, int64_t rows_per_warp) {
-    __shared__ uint64_t ends_of_sections[kWarpsPerBlock][kWarpSections];
-    __shared__ RowRecord records[kWarpsPerBlock][kWarp];
-    __shared__ int64_t entries[kWarpsPerBlock][kMostFew];
-    __shared__ uint32_t bits[kWarpsPerBlock][2];
-    const int warp = static_cast<int>(threadIdx.x / kWarp);
-    const FewChosen chosen = {entries[warp], bits[warp]};
-    give_rows(DRAW_ARGUMENTS, rows_per_warp, ends_of_sections[warp], records[warp], chosen, failed);
-}
-
-// The same for the long rows.
-extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1) draw_few_long(DRAW_PARAMETERS) {
-    __shared__ uint64_t ends_of_sections[kBlockSections];
-    __shared__ uint64_t exchange[kWarpsPerLongRow];
-    __shared__ int64_t found[kWarp];
-    __shared__ RowRecord record[1];
-    __shared__ int64_t entries[kMostFew];
-    __shared__ uint32_t bits[2];
-    give_long_rows(DRAW_ARGUMENTS, BlockTeam{exchange}, ends_of_sections, found, record, FewChosen{entries, bits}, failed);
-}
-
-// Both for any size. scratch: `capacity` elements, a power of two, at least 2 size, for each warp, or block, of the grid; null
-// where no row of up to kLongRow entries has more than `size`.
-extern "C" __global__ void __launch_bounds__(256, 2)
-    draw_many(DRAW_PARAMETERS, int64_t rows_per_warp, int64_t* scratch, int64_t capacity) {
-    __shared__ uint64_t ends_of_sections[kWarpsPerBlock][kWarpSections];
-    __shared__ RowRecord records[kWarpsPerBlock][kWarp];
-    const int warp = static_cast<int>(threadIdx.x / kWarp);
-    const ManyChosen chosen = {scratch + warp_index() * capacity, capacity};
-    give_rows(DRAW_ARGUMENTS, rows_per_warp, ends_of_sections[warp], records[warp], chosen, failed);
-}
-
-extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1)
-    draw_many_long(DRAW_PARAMETERS, int64_t* scratch, int64_t capacity) {
-    __shared__ uint64_t ends_of_sections[kBlockSections];
-    __shared__ uint64_t exchange[kWarpsPerLongRow];
-    __shared__ int64_t found[kWarp];
-    __shared__ RowRecord record[1];
-    const ManyChosen chosen = {scratch + static_cast<int64_t>(blockIdx.x) * capacity, capacity};
-    give_long_rows(DRAW_ARGUMENTS, BlockTeam{exchange}, ends_of_sections, found, record, chosen, failed);
-}

@@ -1,0 +1,131 @@
+"""The first run on a machine with a GPU: its steps, with programs in place of a GPU's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = ("correct", "sampling", "profile")
+MOST_SECONDS = 600
+
+PROGRAMS = {
+    "python3": 'case "$*" in *"$FAILS"*) [ -z "$FAILS" ] || exit 7 ;; esac',
+    "nvidia-smi": 'echo "GPU 0: one"',
+    "compute-sanitizer": "",
+    "ncu": "",
+    "timeout": 'echo "$1" >>"$LIMITS"; shift; "$@"',
+}
+
+
+class Machine:
+    """A copy of the script in a tree of its own, and programs that write down how they were called."""
+
+    def __init__(self, folder):
+        self.folder, self.calls, self.limits = folder, folder / "calls", folder / "limits"
+        script = folder / "tree" / "bench" / "gpu" / "first_run.sh"
+        script.parent.mkdir(parents=True)
+        (folder / "tree" / "spsample").mkdir()
+        self.script = shutil.copy(ROOT / "bench" / "gpu" / "first_run.sh", script)
+        (folder / "bin").mkdir()
+        for name, body in PROGRAMS.items():
+            self.put(name, body)
+
+    def put(self, name, body):
+        program = self.folder / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >>"$CALLS"\n{body}\n')
+        program.chmod(0o755)
+
+    def prepare(self):
+        for name in ("cubins/rows.cubin", "core/_core.so"):
+            path = self.folder / "carried" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    def run(self, *arguments, fails=""):
+        env = {
+            **os.environ,
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "FIRST_RUN": str(self.folder / "carried"),
+            "CALLS": str(self.calls),
+            "LIMITS": str(self.limits),
+            "FAILS": fails,
+        }
+        for name in ("OUT", "PYTHON", "SPSAMPLE_DATA"):
+            env.pop(name, None)
+        return subprocess.run(["bash", self.script, *arguments], env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    return Machine(tmp_path)
+
+
+def test_without_a_step_it_says_what_there_is(machine):
+    done = machine.run()
+    assert done.returncode == 2
+    assert all(f"\n  {step} " in done.stderr for step in ("prepare", *STEPS))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_was_not_carried_is_named(machine, step):
+    done = machine.run(step)
+    assert done.returncode == 2
+    assert "carried/cubins is missing: run 'prepare' where there are registries" in done.stderr
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_machine_without_a_gpu_is_told(machine, step):
+    machine.prepare()
+    machine.put("nvidia-smi", "exit 9")
+    done = machine.run(step)
+    assert done.returncode == 3
+    assert f"no GPU here (nvidia-smi finds none); all else that '{step}' needs is here" in done.stderr
+    assert "timeout" not in machine.calls.read_text()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_takes_ten_minutes_at_most(machine, step):
+    machine.prepare()
+    done = machine.run(step)
+    assert done.returncode == 0, done.stderr
+    limits = [int(limit) for limit in machine.limits.read_text().split()]
+    assert 0 < sum(limits) <= MOST_SECONDS
+    assert done.stdout.count(": ok, ") == len(limits)
+
+
+def test_what_fails_is_named_and_the_rest_goes_on(machine):
+    machine.prepare()
+    done = machine.run("correct", fails="not slow")
+    assert done.returncode == 1
+    summary = (machine.folder / "carried" / "results" / "correct.txt").read_text().splitlines()
+    assert [line.split(",")[0] for line in summary] == [
+        "small: ok",
+        "tests: failed (7)",
+        "memcheck: ok",
+        "racecheck: ok",
+        "large: ok",
+    ]
+    sanitized = [line for line in machine.calls.read_text().splitlines() if line.startswith("compute-sanitizer")]
+    assert all("--report-api-errors no" in line for line in sanitized)
+    assert len(sanitized) == 2
+
+
+def test_kernels_that_do_not_fit_are_told(machine):
+    machine.prepare()
+    machine.put("python3", 'touch "$FIRST_RUN/cubins/other$$.cubin"')
+    done = machine.run("profile")
+    assert "kernels were compiled here: is NVRTC another one" in done.stdout
+
+
+def test_programs_of_the_steps_are_there():
+    text = (ROOT / "bench" / "gpu" / "first_run.sh").read_text()
+    named = {word for word in text.split() if word.startswith("bench/gpu/") and word.endswith(".py")}
+    assert {Path(name).name for name in named} == {"small_bulk.py", "run.py", "compile_kernels.py"}
+    assert all((ROOT / name).is_file() for name in named)
