@@ -75,6 +75,7 @@ def identity(loader: BulkLoader) -> dict[str, Any]:
         "batch_size": loader.batch_size,
         "random_seed": loader.random_seed,
         "shuffle": loader.shuffle,
+        "drop_last": loader.drop_last,
     }
 
 
