@@ -288,7 +288,7 @@ class BulkLoader:
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
-    def batches(self, complete: _Complete) -> Iterator[Any]:
+    def batches(self, complete: _Complete) -> Generator[Any, None, None]:
         """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.

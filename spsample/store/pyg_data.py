@@ -71,7 +71,7 @@ def _entries(adj_t: Any) -> NDArray[Any]:
     return np.stack([host_array(source), host_array(target)])
 
 
-def _weights(data: Any, name: str) -> NDArray[Any]:
+def _weights(data: Any, name: Any) -> NDArray[Any]:
     held = getattr(data, name, None) if isinstance(name, str) else None
     if held is None:
         expected = "an attribute of the data with a weight per edge"
