@@ -67,7 +67,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     random_seed
         Of `BulkLoader`; None: drawn from torch.
     bulk_size, memory_budget, prefetch, backend
-        Of `BulkLoader`.
+        Of `BulkLoader`. The budget is that of the bulks; attributes of up to four batches come on top.
     options
         Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``, and ``input_id``;
         ``num_workers``, ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like change nothing,
@@ -116,7 +116,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         directed: bool = True,
         *,
         random_seed: int | None = None,
-        bulk_size: int | str = 64,
+        bulk_size: int | str = "auto",
         memory_budget: int | str | None = None,
         prefetch: int = 1,
         backend: str | None = None,

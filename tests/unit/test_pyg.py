@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,13 +17,12 @@ from spsample.errors import DTypeError, InputError, SpSampleError
 torch = pytest.importorskip("torch")
 torch_geometric = pytest.importorskip("torch_geometric")
 
-from torch_geometric.data import Data, HeteroData  # noqa: E402
+from torch_geometric.data import Batch, Data, HeteroData  # noqa: E402
 from torch_geometric.sampler import NumNeighbors, SamplerOutput  # noqa: E402
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE  # noqa: E402
 
 from spsample.pyg import NeighborLoader  # noqa: E402
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 needs_pygs_own = pytest.mark.skipif(not WITH_PYG_LIB, reason="PyG's loader needs pyg-lib, which is not installed")
 N, E = 50, 200
 
@@ -285,6 +283,63 @@ def test_adj_t():
         assert "edge_index" not in batch
 
 
+class Wide(Data):
+    """Data with an attribute whose columns are vertices."""
+
+    def __cat_dim__(self, key, value, *args, **kwargs):
+        return 1 if key == "wide" else super().__cat_dim__(key, value, *args, **kwargs)
+
+
+def odd_data():
+    edge_index, x = edges_of(30, 100), torch.arange(60.0).reshape(30, 2)
+    square = edges_of(30, 30)  # as many edges as vertices
+    return {
+        "class of edges": Data(edge_index=torch_geometric.EdgeIndex(edge_index, sparse_size=(30, 30)), x=x),
+        "several graphs": Batch.from_data_list([Data(x=x[:10], edge_index=edges_of(10, 40)) for _ in range(3)]),
+        "class of data": Wide(edge_index=edge_index, x=x, wide=torch.randn(4, 30)),
+        "sparse": Data(edge_index=edge_index, x=torch.eye(30).to_sparse()),
+        "numbered": Data(edge_index=edge_index, x=x, n_id=torch.arange(30) * 10, e_id=torch.arange(100) * 10),
+        "label of a graph": Data(edge_index=edge_index, x=x, y=torch.tensor([[1.0]])),
+        "ambiguous": Data(edge_index=square, x=x, edge_attr=torch.randn(30, 1), w=torch.randn(30)),
+        "gradients": Data(edge_index=edge_index, x=x.clone().requires_grad_()),
+        "bfloat16": Data(edge_index=edge_index, x=x.bfloat16()),
+        "no attributes": Data(edge_index=edge_index, num_nodes=30),
+    }
+
+
+def shapes(batch):
+    return {
+        key: (value.dtype, value.shape, value.layout, value.requires_grad) if torch.is_tensor(value) else type(value)
+        for key, value in sorted(batch.to_dict().items())
+    }
+
+
+def test_odd_data():
+    odd = odd_data()
+    found = {name: next(iter(loader_of(data, [-1], input_nodes=[4, 1]))) for name, data in odd.items()}
+    plain = found["no attributes"]
+    assert torch.equal(found["class of data"].wide, odd["class of data"].wide[:, plain.n_id])
+    assert torch.equal(found["sparse"].x.to_dense(), torch.eye(30)[plain.n_id])
+    assert torch.equal(found["numbered"].n_id, 10 * plain.n_id)
+    assert torch.equal(found["numbered"].e_id, 10 * plain.e_id)
+    assert torch.equal(found["label of a graph"].y, torch.tensor([[1.0]]))
+    assert torch.equal(found["ambiguous"].w, odd["ambiguous"].w[found["ambiguous"].n_id])
+    assert torch.equal(found["ambiguous"].edge_attr, odd["ambiguous"].edge_attr[found["ambiguous"].e_id])
+    assert found["gradients"].x.requires_grad
+    assert found["several graphs"].batch is None  # PyG's loaders keep this name for themselves
+
+
+@needs_pygs_own
+@pytest.mark.parametrize("name", odd_data())
+def test_odd_data_as_pygs_own_loader_has_them(name):
+    data = odd_data()[name]
+    ours = next(iter(loader_of(data, [-1], input_nodes=[4, 1])))
+    theirs = next(iter(torch_geometric.loader.NeighborLoader(data, [-1], input_nodes=[4, 1], batch_size=8)))
+    assert shapes(ours) == shapes(theirs)
+    assert type(ours) is type(theirs)
+    assert sorted(ours.n_id.tolist()) == sorted(theirs.n_id.tolist())
+
+
 # ------------------------------------------------------------------------------------------------- seeds, order, epochs
 
 
@@ -423,6 +478,17 @@ def test_transforms(how):
     assert kinds == ("output", "batch") * 7
     assert all((thread is threading.main_thread()) is (how is not True) for thread in threads)
     assert "doubled" in loader([1])
+
+
+def test_a_pass_that_is_left_ends_its_threads():
+    loader = loader_of(bulk_size=1, prefetch=3)
+    for _ in loader:
+        break
+    with pytest.raises(ZeroDivisionError):
+        for batch in loader:
+            batch.batch_size / 0
+    assert not [thread for thread in threading.enumerate() if thread.name in ("sampling", "features")]
+    assert len(list(loader)) == 7
 
 
 def test_an_error_of_a_transform_is_raised_in_the_loop():
