@@ -12,9 +12,10 @@ from torch_geometric.sampler import NumNeighbors
 from spsample.errors import DTypeError, InputError
 from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
+from spsample.store import Graph
 from spsample.store.validation import validate_seeds
 
-__all__ = ["checked_data", "checked_inputs", "checked_sizes", "refused", "taken"]
+__all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken"]
 
 _TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "input_id")
 _PASSED_OVER = ("dataset", "collate_fn")
@@ -33,7 +34,7 @@ _REFUSED = {
     "disjoint": _Refused(False, "A graph of its own for each seed is what batch_size=1 gives."),
     "temporal_strategy": _Refused("uniform", "Sampling by time is not there."),
     "time_attr": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
-    "neighbor_sampler": _Refused(None, "spsample.BulkLoader takes samplers: GraphSAGE, LADIES, FastGCN, your own."),
+    "neighbor_sampler": _Refused(None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
     "directed": _Refused(True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
     "sampler": _Refused(None, "Give input_nodes in that order with shuffle=False, or call loader(positions)."),
     "batch_sampler": _Refused(None, "Call loader(positions) for each batch of your own."),
@@ -74,6 +75,25 @@ def checked_data(data: Any) -> Data:
     elif isinstance(data, (tuple, list)):
         hint = "Graphs and features that are on disk: spsample.Graph.open, FeatureStore.open and BulkLoader(...).pyg()."
     raise DTypeError(argument="data", given=f"a {kind}", expected="torch_geometric.data.Data", hint=hint)
+
+
+def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> Graph:
+    """The graph of the data: the one given, or a new one.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If one is given that is another's, or has no weights where they are asked for; or as of `Graph.from_pyg`.
+    """
+    if graph is None:
+        return Graph.from_pyg(data, weight_attr)
+    expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
+    if not isinstance(graph, Graph):
+        raise DTypeError(argument="graph", given=f"an object of type {type(graph).__name__}", expected=expected)
+    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, data.num_edges)
+    if is_another or (weight_attr is not None and graph.weighting != "weighted"):
+        raise InputError(argument="graph", given=repr(graph), expected=expected)
+    return graph
 
 
 def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:

@@ -14,7 +14,6 @@ from spsample.loading import BulkLoader
 from spsample.pyg import arguments
 from spsample.pyg.outputs import BulkNeighborSampler, joined
 from spsample.sampling import GraphSAGE
-from spsample.store import Graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
     from spsample.sampling import MiniBatch
+    from spsample.store import Graph
 
 __all__ = ["NeighborLoader"]
 
@@ -64,6 +64,8 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         that thread, and then should draw no random numbers from torch's own generator. False: all in the loop's.
     input_time, disjoint, temporal_strategy, time_attr, neighbor_sampler, directed
         Refused unless they have their defaults.
+    graph
+        What ``Graph.from_pyg(data, weight_attr)`` made, for several loaders of the same data; None: it is made here.
     random_seed
         Of `BulkLoader`; None: drawn from torch.
     bulk_size, memory_budget, prefetch, backend
@@ -115,6 +117,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
+        graph: Graph | None = None,
         random_seed: int | None = None,
         bulk_size: int | str = "auto",
         memory_budget: int | str | None = None,
@@ -129,7 +132,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         options = arguments.taken(options)
         sizes = arguments.checked_sizes(num_neighbors)
         sampler = GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph")
-        graph = Graph.from_pyg(data, weight_attr)
+        graph = arguments.checked_graph(data, graph, weight_attr)
         if random_seed is None:
             random_seed = _drawn_seed(options.get("generator"))
         super().__init__(
