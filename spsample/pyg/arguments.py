@@ -15,7 +15,7 @@ from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
 from spsample.store.validation import validate_seeds
 
-__all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken"]
+__all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken", "warn_needless"]
 
 _TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "input_id")
 _PASSED_OVER = ("dataset", "collate_fn")
@@ -170,9 +170,13 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
         if name in options and options[name] != default:
             needless.setdefault(reason, []).append(name)
     if needless:
-        reasons = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items())
-        warnings.warn(f"NeighborLoader of spsample needs no {reasons}.", UserWarning, stacklevel=3)
+        warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
     return {name: options[name] for name in _TAKEN if name in options}
+
+
+def warn_needless(what: str = f"workers: {_THREADS}") -> None:
+    """Tell whoever called the loader what it does not need, and why."""
+    warnings.warn(f"NeighborLoader of spsample needs no {what}.", UserWarning, stacklevel=4)
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +176,18 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         """What a sampler returned, with the attributes of its vertices and edges, and transformed."""
         ahead, here = self._arranged()
         return _after([*ahead, *here], out)
+
+    @contextmanager
+    def enable_cpu_affinity(self, loader_cores: Any = None) -> Iterator[None]:
+        """PyG's, for workers; nothing but a warning here."""
+        arguments.warn_needless()
+        yield
+
+    @contextmanager
+    def enable_multithreading(self, worker_threads: int | None = None) -> Iterator[None]:
+        """PyG's, for workers; nothing but a warning here: `spsample.set_num_threads` sets the number of threads."""
+        arguments.warn_needless()
+        yield
 
     def set_epoch(self, epoch: int) -> None:
         """`BulkLoader.set_epoch`."""

@@ -568,6 +568,14 @@ def test_needless_arguments_warn_once():
         )
 
 
+def test_what_is_for_workers_does_nothing_and_says_so():
+    loader = loader_of()
+    for context in (loader.enable_cpu_affinity, loader.enable_multithreading):
+        with pytest.warns(UserWarning, match="needs no workers: threads") as seen, context():
+            assert len(list(loader)) == 7
+        assert seen[0].filename == __file__
+
+
 def typed():
     data = HeteroData()
     data["a"].x = torch.zeros(3, 1)
