@@ -1,4 +1,4 @@
-"""Train GraphSAGE with PyG's NeighborLoader."""
+"""Train GraphSAGE on sampled neighbourhoods."""
 
 import sys
 import time
@@ -8,20 +8,23 @@ from torch_geometric.loader import NeighborLoader
 
 from graph_data import SAGE, accuracy, load
 
-source, seed, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+source, seed, epochs, *workers = sys.argv[1:]
+num_workers = int(workers[0]) if workers else 0
 data = load(source)
-torch.manual_seed(seed)
+torch.manual_seed(int(seed))
 loader = NeighborLoader(
     data,
     num_neighbors=[10, 10],
     input_nodes=data.train_mask,
     batch_size=512,
     shuffle=True,
+    num_workers=num_workers,
+    persistent_workers=num_workers > 0,
 )
 model = SAGE(data.num_features, int(data.y.max()) + 1)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 seconds = []
-for _ in range(epochs):
+for _ in range(int(epochs)):
     model.train()
     start = time.perf_counter()
     for batch in loader:

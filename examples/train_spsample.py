@@ -1,30 +1,30 @@
-"""Train GraphSAGE with spsample's BulkLoader."""
+"""Train GraphSAGE on sampled neighbourhoods."""
 
 import sys
 import time
 
 import torch
+from spsample.pyg import NeighborLoader
 
-import spsample as sp
 from graph_data import SAGE, accuracy, load
 
-source, seed, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+source, seed, epochs, *workers = sys.argv[1:]
+num_workers = int(workers[0]) if workers else 0
 data = load(source)
-torch.manual_seed(seed)
-loader = sp.BulkLoader(
-    sp.Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes),
-    sampler=sp.GraphSAGE([10, 10], layout="subgraph"),
-    features=data.x,
-    labels=data.y,
-    random_seed=seed,
-    seeds=data.train_mask,
+torch.manual_seed(int(seed))
+loader = NeighborLoader(
+    data,
+    num_neighbors=[10, 10],
+    input_nodes=data.train_mask,
     batch_size=512,
     shuffle=True,
-).pyg()
+    num_workers=num_workers,
+    persistent_workers=num_workers > 0,
+)
 model = SAGE(data.num_features, int(data.y.max()) + 1)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 seconds = []
-for _ in range(epochs):
+for _ in range(int(epochs)):
     model.train()
     start = time.perf_counter()
     for batch in loader:

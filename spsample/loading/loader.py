@@ -98,6 +98,8 @@ class BulkLoader:
         Also give each entry's position in the edges the user gave.
     shuffle
         Draw a new order each epoch; otherwise seeds come in the order given.
+    drop_last
+        Leave out the last batch of an epoch where it has fewer seeds than the others; nothing else changes.
     random_seed
         Decides orders and samples.
     backend
@@ -145,6 +147,7 @@ class BulkLoader:
         labels: ArrayLike | None = None,
         edge_ids: bool = False,
         shuffle: bool = True,
+        drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
@@ -160,6 +163,7 @@ class BulkLoader:
             self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
             self.edge_ids = require_bool("edge_ids", edge_ids)
             self.shuffle = require_bool("shuffle", shuffle)
+            self.drop_last = require_bool("drop_last", drop_last)
             self.random_seed = require_word("random_seed", random_seed)
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = placed_graph(graph, self.backend)
@@ -168,7 +172,8 @@ class BulkLoader:
                 require_int("bulk_size", bulk_size, minimum=1)
             self._check_ranks()
         require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
-        require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, shuffle=self.shuffle)
+        order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
+        require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
         self.plan: BulkPlan | RankPlan | None = None
         self.bulk_size = self._planned(bulk_size, memory_budget)
         self._threads: Threads | None = None
@@ -200,7 +205,8 @@ class BulkLoader:
     @property
     def num_batches(self) -> int:
         """Minibatches per epoch, of all ranks together."""
-        return -(-len(self.seeds) // self.batch_size)
+        full, rest = divmod(len(self.seeds), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
@@ -282,7 +288,7 @@ class BulkLoader:
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
-    def batches(self, complete: _Complete) -> Iterator[Any]:
+    def batches(self, complete: _Complete) -> Generator[Any, None, None]:
         """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.

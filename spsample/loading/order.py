@@ -25,8 +25,8 @@ MAYBE_UNKNOWN = "graph_digest"
 """The key of a state that is compared only where both sides know it."""
 
 
-def as_seeds(graph: Any, seeds: Any) -> Any:
-    """`seeds`, or of a mask over the vertices the ids where it is true.
+def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> Any:
+    """`seeds`, or of a mask over the vertices the ids where it is true; errors name `argument`.
 
     Raises
     ------
@@ -36,11 +36,11 @@ def as_seeds(graph: Any, seeds: Any) -> Any:
     dtype = str(getattr(seeds, "dtype", ""))
     if "bool" not in dtype and not (isinstance(seeds, list) and seeds and isinstance(seeds[0], bool)):
         return seeds
-    mask = as_array("seeds", seeds)
+    mask = as_array(argument, seeds)
     num_nodes = getattr(graph, "num_nodes", None)
     if num_nodes is not None and mask.shape != (num_nodes,):
         raise InputError(
-            argument="seeds",
+            argument=argument,
             given=f"a mask of shape {mask.shape}",
             expected=f"vertex ids, or a mask over the vertices: ({num_nodes},)",
         )
@@ -75,6 +75,7 @@ def identity(loader: BulkLoader) -> dict[str, Any]:
         "batch_size": loader.batch_size,
         "random_seed": loader.random_seed,
         "shuffle": loader.shuffle,
+        "drop_last": loader.drop_last,
     }
 
 

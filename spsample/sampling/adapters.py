@@ -43,19 +43,27 @@ def to_pyg_data(batch: MiniBatch) -> Any:
 
     That is `edge_index, n_id, e_id, batch_size, num_sampled_nodes, num_sampled_edges`, and `edge_weight` if any.
     """
-    torch = _require("torch", "to_pyg", "pyg")
     data = _require("torch_geometric.data", "to_pyg", "pyg").Data
-    layer = batch.layers[0]
-    result = data(edge_index=as_tensor(torch, _edge_index(layer.adj)), num_nodes=len(layer.src_nodes))
-    result.n_id = as_tensor(torch, _widened(layer.src_nodes))
-    if layer.edge_ids is not None:
-        result.e_id = as_tensor(torch, layer.edge_ids)
-    if layer.adj.data is not None:
-        result.edge_weight = as_tensor(torch, layer.adj.data)
+    edge_index, n_id, e_id = subgraph_tensors(batch)
+    result = data(edge_index=edge_index, num_nodes=len(n_id))
+    result.n_id = n_id
+    if e_id is not None:
+        result.e_id = e_id
+    weights = batch.layers[0].adj.data
+    if weights is not None:
+        result.edge_weight = as_tensor(_require("torch", "to_pyg", "pyg"), weights)
     result.batch_size = len(batch.seeds)
     result.num_sampled_nodes = batch.num_sampled_nodes
     result.num_sampled_edges = batch.num_sampled_edges
     return result
+
+
+def subgraph_tensors(batch: MiniBatch) -> tuple[Any, Any, Any]:
+    """Subgraph layout: `edge_index` (2, E) of local (source, target), `n_id`, and `e_id` or None, as int64 tensors."""
+    torch = _require("torch", "to_pyg", "pyg")
+    layer = batch.layers[0]
+    e_id = None if layer.edge_ids is None else as_tensor(torch, layer.edge_ids)
+    return as_tensor(torch, _edge_index(layer.adj)), as_tensor(torch, _widened(layer.src_nodes)), e_id
 
 
 def to_torch_csr(batch: MiniBatch) -> list[Any]:

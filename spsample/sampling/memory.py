@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -77,6 +77,11 @@ class BulkCounts:
         """Of so many batches like these, with so many times as much in each."""
         factor = margin * batches / max(self.batches, 1)
         return BulkCounts(self.sampler, batches, tuple(layer.scaled(factor) for layer in self.layers))
+
+    def of_edges(self) -> BulkCounts:
+        """The same with an entry per batch and layer at least: batches that happen to draw none promise nothing."""
+        layers = (replace(layer, entries=max(layer.entries, self.batches)) for layer in self.layers)
+        return BulkCounts(self.sampler, self.batches, tuple(layers))
 
     @property
     def entries(self) -> int:

@@ -280,12 +280,13 @@ def plan_bulk(
     )
     seconds = time.perf_counter() - start
     batches, row_bytes = features
-    largest = max((layer.largest_sources for layer in BulkCounts.of(pilot).layers), default=0)
+    counts = BulkCounts.of(pilot).of_edges()
+    largest = max((layer.largest_sources for layer in counts.layers), default=0)
     plan = BulkPlan(
         memory_budget=budget,
         num_batches=num_batches,
         batch_size=batch_size,
-        counts=BulkCounts.of(pilot),
+        counts=counts,
         spread=_spread(pilot),
         held=max(prefetch, 1),
         ramp=ramp_of(prefetch),

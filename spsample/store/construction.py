@@ -47,17 +47,22 @@ def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: b
     return Parts(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
 
 
-def from_edges(edge_index: Any, num_nodes: int | None, edge_weight: Any) -> Parts:
-    """Sort and check a list of edges in PyG's convention."""
-    edges = validation.as_edge_index("edge_index", edge_index)
+def from_edges(
+    edge_index: Any,
+    num_nodes: int | None,
+    edge_weight: Any,
+    names: tuple[str, str] = ("edge_index", "edge_weight"),
+) -> Parts:
+    """Sort and check a list of edges in PyG's convention; `names` are what errors call edges and weights."""
+    edges = validation.as_edge_index(names[0], edge_index)
     n = _num_nodes(edges, num_nodes)
     hint = "" if num_nodes is None else f"num_nodes={n} was given."
-    validation.check_ids("edge_index", edges, n, hint)
+    validation.check_ids(names[0], edges, n, hint)
     weights = None
     if edge_weight is not None:
-        weights = validation.as_weights("edge_weight", edge_weight)
-        validation.check_length("edge_weight", weights, edges.shape[1], "edge")
-        validation.check_weights("edge_weight", weights)
+        weights = validation.as_weights(names[1], edge_weight)
+        validation.check_length(names[1], weights, edges.shape[1], "edge")
+        validation.check_weights(names[1], weights)
     return _sorted_parts(edges[0], edges[1], weights, n)
 
 

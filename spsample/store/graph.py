@@ -152,6 +152,44 @@ class Graph:
         return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
 
     @classmethod
+    def from_pyg(cls, data: Any, weight_attr: str | None = None) -> Graph:
+        """Make a graph of a ``torch_geometric.data.Data``; ``edge_ids`` are columns of ``data.edge_index``.
+
+        Where the data have ``adj_t``, a ``torch_sparse.SparseTensor``, its entries are the edges, in its order, as in
+        PyG's loaders.
+
+        Parameters
+        ----------
+        data : torch_geometric.data.Data
+            With ``edge_index`` or ``adj_t``; ``data.num_nodes`` vertices.
+        weight_attr : str, optional
+            Name of the attribute that holds edge weights, one per edge, finite and at least 0. Without it the graph is
+            unweighted, whatever the data hold.
+
+        Returns
+        -------
+        Graph
+            As of `from_edge_index`.
+
+        Raises
+        ------
+        DTypeError, InputError, CapacityError
+            As `from_edge_index`; also for typed graphs (``HeteroData``), and where the data lack what is asked for.
+
+        Examples
+        --------
+        >>> from types import SimpleNamespace
+        >>> data = SimpleNamespace(edge_index=[[2, 0, 1], [0, 1, 0]], num_nodes=3, w=[0.5, 1.0, 2.0])
+        >>> graph = Graph.from_pyg(data, weight_attr="w")
+        >>> graph.edge_ids, graph.data
+        (array([2, 0, 1]), array([2. , 0.5, 1. ]))
+        """
+        from spsample.store.pyg_data import parts_of
+
+        parts = parts_of(data, weight_attr)
+        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
+
+    @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
         """Make a weighted graph from a square ``scipy.sparse`` matrix: row = target, column = source.
 

@@ -92,6 +92,23 @@ def test_pyg_loader(emulated, graph, features, classes):
             assert same, key
 
 
+@pytest.mark.parametrize("seeds", [list(range(9)), [3, 1, 3, 0, 5, 5]])
+def test_neighbor_loader_of_pygs_names(emulated, graph, seeds):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").Data
+    from spsample.pyg import NeighborLoader
+
+    target = np.repeat(np.arange(graph.num_nodes), graph.in_degrees())
+    edges = torch.from_numpy(np.stack([graph.indices.astype(np.int64), target]))
+    whole = data(edge_index=edges, x=torch.randn(graph.num_nodes, 3), edge_attr=torch.arange(graph.num_edges))
+    options = {"input_nodes": seeds, "batch_size": 4, "random_seed": 1}
+    host, device = (NeighborLoader(whole, [3, 2], backend=name, **options) for name in (None, "cuda"))
+    for ours, theirs in zip(device, host, strict=True):
+        for key in sorted(theirs.keys()):
+            same = torch.equal(ours[key], theirs[key]) if torch.is_tensor(ours[key]) else ours[key] == theirs[key]
+            assert same, key
+
+
 def test_a_device_graph_is_its_own_copy_and_pickled_as_its_graph(emulated, graph):
     gpu = sp.DeviceGraph(graph, entries=0.3)
     assert copy.copy(gpu) is gpu is copy.deepcopy(gpu)

@@ -101,6 +101,25 @@ def test_uneven_numbers_of_seeds(p, seeds, batch_size, prefetch):
     assert_shared_out(run_threads(p, body, TIMEOUT), expected)
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_drop_last(prefetch):
+    ids = np.arange(1, 140)
+    expected = alone(ids, batch_size=16)[0][:8]
+
+    def body(comm):
+        loader = loader_of(comm, seeds=ids, batch_size=16, prefetch=prefetch, drop_last=True)
+        return (loader.num_batches, len(loader)), list(loader)
+
+    passes = run_threads(3, body, TIMEOUT)
+    assert all(sizes == (8, 3) for sizes, _ in passes)
+    assert_shared_out([own for _, own in passes], expected)
+
+
+def test_ranks_that_differ_in_drop_last_are_refused():
+    with pytest.raises(InputError, match="drop_last"):
+        run_threads(2, lambda comm: loader_of(comm, drop_last=comm.rank == 0), TIMEOUT)
+
+
 def test_an_empty_batch_as_pyg_has_it():
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")

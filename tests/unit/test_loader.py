@@ -69,6 +69,29 @@ def test_features_and_labels_belong_to_the_vertices():
         assert np.array_equal(batch.y, DATA.y[batch.seeds])
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_drop_last_leaves_out_the_short_batch_alone(prefetch):
+    loader = make(drop_last=True, prefetch=prefetch)
+    assert len(loader) == loader.num_batches == 6
+    for epoch in range(2):
+        assert epoch_of(loader) == epoch_of_epoch(epoch)[:6]
+    assert epoch_of(make(drop_last=True, batch_size=20)) == epoch_of(make(batch_size=20))
+    few = make(drop_last=True, batch_size=101, prefetch=prefetch)
+    assert (len(few), epoch_of(few), few.epoch) == (0, [], 1)
+    assert len(list(make(drop_last=True).bulks(0))) == 2
+
+
+def test_drop_last_belongs_to_the_state():
+    loader = make(drop_last=True)
+    batches = iter(loader)
+    seen = [fingerprint(next(batches)) for _ in range(6)]
+    resumed = make(drop_last=True, bulk_size=4)
+    resumed.load_state_dict(loader.state_dict())
+    assert seen + epoch_of(resumed) + epoch_of(resumed) == [b for e in range(2) for b in epoch_of_epoch(e)[:6]]
+    with pytest.raises(InputError, match=r"^state: got \{'drop_last': True\}; expected \{'drop_last': False\}"):
+        make().load_state_dict(loader.state_dict())
+
+
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([20, 20]), sp.FastGCN([20, 20])])
 def test_bulk_size_changes_nothing(sampler):
     expected = epoch_of(make(sampler=sampler, bulk_size=1))
@@ -214,6 +237,7 @@ def test_time_is_taken():
         ({"sampler": sp.GraphSAGE}, "sampler", "GraphSAGE"),
         ({"backend": "gpu"}, "backend", "'gpu'"),
         ({"shuffle": "no"}, "shuffle", "'no'"),
+        ({"drop_last": 1}, "drop_last", "1"),
         ({"random_seed": 2**64}, "random_seed", str(2**64)),
     ],
 )

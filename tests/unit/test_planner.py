@@ -298,3 +298,14 @@ def test_without_a_budget_a_given_size_is_held_against_the_memory_there_is(monke
         loader(14 << 20)
     largest = int(error.value.expected.split()[2])
     assert loader(14 << 20, largest).bulk_size == largest
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([-1]), sp.GraphSAGE([2, 2], layout="subgraph"), sp.LADIES([3])])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_pilot_batches_without_edges_do_not_refuse_others(sampler, prefetch) -> None:
+    graph = sp.Graph.from_edge_index(np.stack([np.arange(500), np.zeros(500, np.int64)]), num_nodes=1000)
+    seeds = np.concatenate([np.arange(1, 206), [0], np.arange(206, 400)])  # no pilot is at 205
+    options = {"batch_size": 1, "shuffle": False, "prefetch": prefetch}
+    loader = sp.BulkLoader(graph, seeds, sampler, bulk_size="auto", memory_budget="256MiB", **options)
+    assert sum(layer.entries for layer in loader.plan.counts.layers) <= 25 * len(sampler.sizes)
+    assert [batch.seeds.tolist() for batch in loader] == seeds.reshape(-1, 1).tolist()

@@ -17,6 +17,7 @@ from spsample.data.dataset import Dataset
 from spsample.data.splits import PARTS, SPLIT_IDS, SPLIT_MASKS
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
 from spsample.store import Graph, GraphStore
+from spsample.store.pyg_data import host_array
 from spsample.store.validation import as_edge_index, as_weights
 
 __all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges", "pyg_labels", "store_attributes"]
@@ -148,7 +149,7 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, di
     edges.num_nodes = None if number is None else int(number)
     arrays: dict[str, Any] = {}
     if getattr(data, "x", None) is not None:
-        arrays["x"] = _as_array(data.x)
+        arrays["x"] = host_array(data.x)
     return edges, {"name": name}, arrays | _pyg_masks(data, name)
 
 
@@ -162,7 +163,7 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
     """
     if getattr(data, "y", None) is None:
         return {}, {}
-    y = _labels(_as_array(data.y), name, num_nodes)
+    y = _labels(host_array(data.y), name, num_nodes)
     return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
 
 
@@ -177,14 +178,6 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
     if len(array) != count:
         raise InputError(argument="weights", given=f"{len(array)} weights", expected=f"{count}, one per edge")
     return array
-
-
-def _as_array(held: Any) -> NDArray[Any]:
-    """An attribute of PyG's data; also a tensor that requires gradients or is of a dtype that only torch has."""
-    if hasattr(held, "detach"):
-        held = held.detach()
-        return np.asarray(held.float() if str(held.dtype) == "torch.bfloat16" else held)
-    return np.asarray(held)
 
 
 def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:

@@ -1,0 +1,184 @@
+"""What becomes of PyG's arguments: taken, not needed, or refused with what to do instead."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.sampler import NumNeighbors
+
+from spsample.errors import DTypeError, InputError
+from spsample.loading.order import as_seeds
+from spsample.sampling.sampler import require_sizes
+from spsample.store import Graph
+from spsample.store.validation import validate_seeds
+
+__all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken", "warn_needless"]
+
+_TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "input_id")
+_PASSED_OVER = ("dataset", "collate_fn")
+"""What PyG's loader replaces by its own without a word."""
+
+
+class _Refused(NamedTuple):
+    """An argument that only one value is taken for."""
+
+    default: Any
+    instead: str
+
+
+_REFUSED = {
+    "input_time": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
+    "disjoint": _Refused(False, "A graph of its own for each seed is what batch_size=1 gives."),
+    "temporal_strategy": _Refused("uniform", "Sampling by time is not there."),
+    "time_attr": _Refused(None, "Sampling by time is not there: remove edges that are too late from the data before."),
+    "neighbor_sampler": _Refused(None, "graph= shares a graph between loaders; other samplers: spsample.BulkLoader."),
+    "directed": _Refused(True, "Leave it out: directed=False is PyG's old name of subgraph_type='induced'."),
+    "sampler": _Refused(None, "Give input_nodes in that order with shuffle=False, or call loader(positions)."),
+    "batch_sampler": _Refused(None, "Call loader(positions) for each batch of your own."),
+    "custom_cls": _Refused(None, "Batches have the class of data."),
+}
+
+_THREADS = "threads of this process sample whole bulks ahead of the loop, so there are no workers to start"
+_NEEDLESS: dict[str, tuple[Any, str]] = {
+    "num_workers": (0, _THREADS),
+    "persistent_workers": (False, _THREADS),
+    "multiprocessing_context": (None, _THREADS),
+    "worker_init_fn": (None, _THREADS),
+    "timeout": (0, _THREADS),
+    "prefetch_factor": (None, "prefetch=1 says how many bulks are sampled ahead"),
+    "pin_memory": (False, "batches are ready in this process's memory before they are asked for"),
+    "pin_memory_device": ("", "batches are ready in this process's memory before they are asked for"),
+    "in_order": (True, "batches come in order anyway"),
+}
+"""Arguments that change nothing here, with their defaults and why."""
+
+_SUBGRAPH_TYPES = ("directional", "bidirectional")
+
+
+def checked_data(data: Any) -> Data:
+    """`data`, where it is PyG's homogeneous `Data`.
+
+    Raises
+    ------
+    DTypeError
+        For anything else, saying what to do.
+    """
+    if isinstance(data, Data):
+        return data
+    kind = type(data).__name__
+    hint = "Pass the data of a data set: dataset[0]."
+    if kind == "HeteroData":
+        hint = "Typed graphs cannot be sampled yet: data.to_homogeneous() makes one graph of all types."
+    elif isinstance(data, (tuple, list)):
+        hint = "Graphs and features that are on disk: spsample.Graph.open, FeatureStore.open and BulkLoader(...).pyg()."
+    raise DTypeError(argument="data", given=f"a {kind}", expected="torch_geometric.data.Data", hint=hint)
+
+
+def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> Graph:
+    """The graph of the data: the one given, or a new one.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If one is given that is another's, or has no weights where they are asked for; or as of `Graph.from_pyg`.
+    """
+    if graph is None:
+        return Graph.from_pyg(data, weight_attr)
+    expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
+    if not isinstance(graph, Graph):
+        raise DTypeError(argument="graph", given=f"an object of type {type(graph).__name__}", expected=expected)
+    is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, data.num_edges)
+    if is_another or (weight_attr is not None and graph.weighting != "weighted"):
+        raise InputError(argument="graph", given=repr(graph), expected=expected)
+    return graph
+
+
+def checked_inputs(data: Data, input_nodes: Any) -> torch.Tensor | None:
+    """Vertex ids or a mask as a tensor; None stands for all vertices.
+
+    Raises
+    ------
+    DTypeError, InputError
+        If it is neither, or does not belong to the data's vertices.
+    """
+    if input_nodes is None:
+        return None
+    if isinstance(input_nodes, str) or (isinstance(input_nodes, tuple) and isinstance(input_nodes[0], str)):
+        expected = "vertex ids, or a mask over the vertices: the data have no types"
+        raise DTypeError(argument="input_nodes", given=repr(input_nodes), expected=expected)
+    held = input_nodes.detach().cpu() if isinstance(input_nodes, torch.Tensor) else input_nodes
+    ids = as_seeds(data, held, "input_nodes")
+    if ids is not held:
+        return torch.as_tensor(held)
+    return torch.tensor(validate_seeds(ids, int(data.num_nodes), "input_nodes"))
+
+
+def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
+    """Neighbours per hop.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If they are no list of integers of at least 1, or -1.
+    """
+    given = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
+    return require_sizes("num_neighbors", given, whole_rows=True)
+
+
+def refused(arguments: dict[str, Any], subgraph_type: Any) -> str:
+    """The subgraph type as a word, once nothing is refused.
+
+    Raises
+    ------
+    InputError
+        If an argument has a value that is not taken here.
+    """
+    for name, (default, instead) in _REFUSED.items():
+        value = arguments.get(name, default)
+        if value is not default and (default is None or value != default):
+            raise InputError(
+                argument=name, given=_short(value), expected=f"{default!r}, which is the default", hint=instead
+            )
+    word = str(getattr(subgraph_type, "value", subgraph_type))
+    if word not in _SUBGRAPH_TYPES:
+        raise InputError(
+            argument="subgraph_type",
+            given=repr(word),
+            expected=" or ".join(map(repr, _SUBGRAPH_TYPES)),
+            hint="The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...).",
+        )
+    return word
+
+
+def taken(options: dict[str, Any]) -> dict[str, Any]:
+    """Those options of torch's DataLoader that are used; of others that are known and were set, one warning says why.
+
+    Raises
+    ------
+    DTypeError
+        For a name that PyG's loader would not take either.
+    """
+    unknown = options.keys() - {*_TAKEN, *_PASSED_OVER, *_REFUSED, *_NEEDLESS}
+    if unknown:
+        expected = "arguments of torch_geometric.loader.NeighborLoader, or of spsample.BulkLoader"
+        raise DTypeError(argument=min(unknown), given="an argument of that name", expected=expected)
+    needless: dict[str, list[str]] = {}
+    for name, (default, reason) in _NEEDLESS.items():
+        if name in options and options[name] != default:
+            needless.setdefault(reason, []).append(name)
+    if needless:
+        warn_needless("; ".join(f"{', '.join(names)}: {reason}" for reason, names in needless.items()))
+    return {name: options[name] for name in _TAKEN if name in options}
+
+
+def warn_needless(what: str = f"workers: {_THREADS}") -> None:
+    """Tell whoever called the loader what it does not need, and why."""
+    warnings.warn(f"NeighborLoader of spsample needs no {what}.", UserWarning, stacklevel=4)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"an object of type {type(value).__name__}"

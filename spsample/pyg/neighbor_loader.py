@@ -1,0 +1,219 @@
+"""`NeighborLoader`: PyG's loader, sampled in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch_geometric import loader as pyg_loader
+
+from spsample.loading import BulkLoader
+from spsample.pyg import arguments
+from spsample.pyg.outputs import BulkNeighborSampler, joined
+from spsample.sampling import GraphSAGE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch_geometric.data import Data
+
+    from spsample.sampling import MiniBatch
+    from spsample.store import Graph
+
+__all__ = ["NeighborLoader"]
+
+_Step = Callable[[Any], Any]
+
+
+class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_geometric has no types
+    """PyG's ``NeighborLoader``, sampled in bulk by `spsample.BulkLoader`; needs neither pyg-lib nor torch-sparse.
+
+    It is one of PyG's and takes its arguments. Batches have the attributes that PyG's have: all those of ``data``, rows
+    of the sampled vertices and edges where an attribute has one for each, and ``n_id``, ``e_id``, ``input_id``,
+    ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges``. Lists with an entry per vertex or edge are cut too.
+
+    Every pass has new samples and, with ``shuffle=True``, a new order. `random_seed` decides both; without one it is
+    drawn from ``generator``, or from torch's own, when the loader is made: after ``torch.manual_seed`` a program
+    samples the same again.
+
+    Parameters
+    ----------
+    data
+        ``torch_geometric.data.Data`` with ``edge_index`` or ``adj_t``.
+    num_neighbors
+        As many neighbours per vertex at each hop, nearest to the seeds first; -1 takes all.
+    input_nodes
+        Vertex ids, or a mask over the vertices; None: all of them.
+    replace
+        With replacement.
+    subgraph_type
+        ``"directional"`` or ``"bidirectional"``.
+    weight_attr
+        Name of the edge weights to draw in proportion to; None draws uniformly.
+    transform
+        Called on each batch, in the loop's thread.
+    transform_sampler_output
+        Called on each ``SamplerOutput`` before attributes are joined, in the loop's thread.
+    is_sorted
+        Without effect: the graph is sorted once, and quickly where it was sorted.
+    filter_per_worker
+        None: attributes are joined ahead, in a thread, and transforms run in the loop's. True: transforms too run in
+        that thread, and then should draw no random numbers from torch's own generator. False: all in the loop's.
+    input_time, disjoint, temporal_strategy, time_attr, neighbor_sampler, directed
+        Refused unless they have their defaults.
+    graph
+        What ``Graph.from_pyg(data, weight_attr)`` made, for several loaders of the same data; None: it is made here.
+    random_seed
+        Of `BulkLoader`; None: drawn from torch.
+    bulk_size, memory_budget, prefetch, backend
+        Of `BulkLoader`. The budget is that of the bulks; attributes of up to four batches come on top.
+    options
+        Those of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``, ``generator``, and ``input_id``;
+        ``num_workers``, ``persistent_workers``, ``prefetch_factor``, ``pin_memory`` and their like change nothing,
+        which a warning says; ``sampler`` and ``batch_sampler`` are refused.
+
+    Attributes
+    ----------
+    bulk_loader : BulkLoader
+        What samples; its ``seconds`` say where time goes.
+
+    Raises
+    ------
+    DTypeError
+        For anything but `Data`, as ``HeteroData``, and arguments of other types.
+    InputError, CapacityError
+        If an argument has a value that is not taken here, or as of `Graph.from_pyg` and `BulkLoader`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> edge_index = torch.tensor([[1, 2, 3, 0], [0, 0, 1, 3]])
+    >>> data = Data(edge_index=edge_index, y=torch.tensor([0, 1, 0, 1]), edge_attr=torch.arange(4), num_nodes=4)
+    >>> loader = NeighborLoader(data, [-1, -1], input_nodes=[0], random_seed=0)
+    >>> [(batch.n_id.tolist(), batch.y.tolist(), batch.edge_attr.tolist()) for batch in loader]
+    [([0, 1, 2, 3], [0, 1, 0, 1], [0, 1, 2])]
+    """
+
+    def __init__(  # noqa: PLR0913  (PyG's)
+        self,
+        data: Data,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        input_time: Any = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: _Step | None = None,
+        transform_sampler_output: _Step | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
+        graph: Graph | None = None,
+        random_seed: int | None = None,
+        bulk_size: int | str = "auto",
+        memory_budget: int | str | None = None,
+        prefetch: int = 1,
+        backend: str | None = None,
+        **options: Any,
+    ) -> None:
+        data = arguments.checked_data(data)
+        given = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
+        given |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
+        is_bidirectional = arguments.refused({**given, **options}, subgraph_type) == "bidirectional"
+        options = arguments.taken(options)
+        sizes = arguments.checked_sizes(num_neighbors)
+        sampler = GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph")
+        graph = arguments.checked_graph(data, graph, weight_attr)
+        if random_seed is None:
+            random_seed = _drawn_seed(options.get("generator"))
+        super().__init__(
+            data,
+            list(sizes),
+            arguments.checked_inputs(data, input_nodes),
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            neighbor_sampler=BulkNeighborSampler(graph, sampler, random_seed, is_bidirectional, backend),
+            **options,
+        )
+        self._joins_ahead = filter_per_worker
+        self.bulk_loader = BulkLoader(
+            graph,
+            self.input_data.node.numpy(),
+            sampler,
+            batch_size=self.batch_size,
+            bulk_size=bulk_size,
+            memory_budget=memory_budget,
+            prefetch=prefetch,
+            edge_ids=True,
+            shuffle=bool(options.get("shuffle", False)),
+            drop_last=self.drop_last,
+            random_seed=random_seed,
+            backend=backend,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass; see `BulkLoader` for what follows a complete one, and for passes that are left."""
+        ahead, here = self._arranged()
+
+        def complete(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
+            inputs = self.input_data[torch.from_numpy(positions)]
+            return _after(ahead, self.node_sampler.output_of(minibatch, inputs))
+
+        with closing(self.bulk_loader.batches(complete)) as made:
+            yield from map(partial(_after, here), made)
+
+    def filter_fn(self, out: Any) -> Any:
+        """What a sampler returned, with the attributes of its vertices and edges, and transformed."""
+        ahead, here = self._arranged()
+        return _after([*ahead, *here], out)
+
+    @contextmanager
+    def enable_cpu_affinity(self, loader_cores: Any = None) -> Iterator[None]:
+        """PyG's, for workers; nothing but a warning here."""
+        arguments.warn_needless()
+        yield
+
+    @contextmanager
+    def enable_multithreading(self, worker_threads: int | None = None) -> Iterator[None]:
+        """PyG's, for workers; nothing but a warning here: `spsample.set_num_threads` sets the number of threads."""
+        arguments.warn_needless()
+        yield
+
+    def set_epoch(self, epoch: int) -> None:
+        """`BulkLoader.set_epoch`."""
+        self.bulk_loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """`BulkLoader.state_dict`."""
+        return self.bulk_loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """`BulkLoader.load_state_dict`; where the loader was made without `random_seed`, torch's has to be the same."""
+        self.bulk_loader.load_state_dict(state)
+
+    def _arranged(self) -> tuple[list[_Step], list[_Step]]:
+        """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
+        steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
+        ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self._joins_ahead]
+        first, then = ([step for step in part if step is not None] for part in (steps[:ahead], steps[ahead:]))
+        return first, then
+
+
+def _after(steps: list[_Step], value: Any) -> Any:
+    for step in steps:
+        value = step(value)
+    return value
+
+
+def _drawn_seed(generator: torch.Generator | None) -> int:
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())

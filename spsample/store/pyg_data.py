@@ -1,0 +1,79 @@
+"""What a graph takes from PyG's data; torch is not imported, the data bring their own methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.errors import DTypeError, InputError
+from spsample.store import construction
+from spsample.store.construction import Parts
+
+__all__ = ["host_array", "parts_of"]
+
+
+def parts_of(data: Any, weight_attr: str | None) -> Parts:
+    """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.
+
+    Raises
+    ------
+    DTypeError, InputError
+        If it has no edges, or not the weights that are asked for.
+    """
+    name, edges = _edges_of(data)
+    num_nodes = getattr(data, "num_nodes", None)
+    weights = None if weight_attr is None else _weights(data, weight_attr)
+    names = (f"data.{name}", f"data.{weight_attr}")
+    return construction.from_edges(edges, None if num_nodes is None else int(num_nodes), weights, names)
+
+
+def host_array(held: Any) -> NDArray[Any]:
+    """Return an attribute of PyG's data as an array: also of a tensor that is on a GPU, needs gradients or is bfloat16.
+
+    Examples
+    --------
+    >>> host_array([1, 2])
+    array([1, 2])
+    """
+    if hasattr(held, "detach"):
+        held = held.detach().cpu()
+        return np.asarray(held.float() if str(held.dtype) == "torch.bfloat16" else held)
+    return np.asarray(held)
+
+
+def _edges_of(data: Any) -> tuple[str, NDArray[Any]]:
+    """Which attribute holds the edges, and they as sources and targets; `adj_t` goes first, as in PyG."""
+    adj_t = getattr(data, "adj_t", None)
+    if adj_t is not None:
+        return "adj_t", _entries(adj_t)
+    edge_index = getattr(data, "edge_index", None)
+    if edge_index is None:
+        raise DTypeError(
+            argument="data",
+            given=f"{type(data).__name__} without edge_index",
+            expected="torch_geometric.data.Data with edges",
+            hint=_HINT_TYPED if hasattr(data, "edge_types") else "",
+        )
+    return "edge_index", host_array(edge_index)
+
+
+_HINT_TYPED = "Graphs have one type of vertices and edges: data.to_homogeneous() makes one of all types."
+
+
+def _entries(adj_t: Any) -> NDArray[Any]:
+    """The entries of a SparseTensor whose rows are targets, in its order."""
+    if not hasattr(adj_t, "coo"):
+        given, expected = f"{type(adj_t).__name__}", "a torch_sparse.SparseTensor"
+        raise DTypeError(argument="data.adj_t", given=given, expected=expected, hint="Or edges in data.edge_index.")
+    target, source, _ = adj_t.coo()
+    return np.stack([host_array(source), host_array(target)])
+
+
+def _weights(data: Any, name: Any) -> NDArray[Any]:
+    held = getattr(data, name, None) if isinstance(name, str) else None
+    if held is None:
+        expected = "an attribute of the data with a weight per edge"
+        raise InputError(argument="weight_attr", given=repr(name), expected=expected)
+    return host_array(held)

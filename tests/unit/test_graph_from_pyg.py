@@ -1,0 +1,82 @@
+"""`Graph.from_pyg`: PyG's data as a graph, with edge ids that are its columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.errors import DTypeError, InputError
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.data")
+
+EDGES = torch.tensor([[2, 0, 1, 2, 0], [0, 1, 0, 0, 3]])
+
+
+def test_edge_ids_are_columns_of_edge_index() -> None:
+    graph = sp.Graph.from_pyg(pyg.Data(edge_index=EDGES, num_nodes=5))
+    assert (graph.num_nodes, graph.num_edges, graph.weighting) == (5, 5, "unweighted")
+    target = np.repeat(np.arange(5), graph.in_degrees())
+    assert np.array_equal(EDGES.numpy()[:, graph.edge_ids], np.stack([graph.indices, target]))
+    assert np.array_equal(graph.edge_ids, [2, 0, 3, 1, 4])
+
+
+def test_the_number_of_vertices_is_that_of_the_data() -> None:
+    assert sp.Graph.from_pyg(pyg.Data(edge_index=EDGES, x=torch.zeros(9, 2))).num_nodes == 9
+
+
+def test_weights_only_where_they_are_named() -> None:
+    weight = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+    data = pyg.Data(edge_index=EDGES, num_nodes=4, edge_weight=weight, w=torch.arange(5).bfloat16())
+    assert sp.Graph.from_pyg(data).data is None
+    graph = sp.Graph.from_pyg(data, weight_attr="edge_weight")
+    assert graph.weighting == "weighted"
+    assert graph.data.tolist() == [3, 1, 4, 2, 5]
+    assert sp.Graph.from_pyg(data, weight_attr="w").data.tolist() == [2, 0, 3, 1, 4]
+
+
+def test_pygs_own_class_of_edges() -> None:
+    edge_index = pytest.importorskip("torch_geometric").EdgeIndex(EDGES, sparse_size=(4, 4))
+    assert sp.Graph.from_pyg(pyg.Data(edge_index=edge_index)).edge_ids.tolist() == [2, 0, 3, 1, 4]
+
+
+def test_adj_t_of_torch_sparse() -> None:
+    sparse = pytest.importorskip("torch_sparse")
+    adj_t = sparse.SparseTensor(row=EDGES[1], col=EDGES[0], value=torch.arange(5.0), sparse_sizes=(4, 4))
+    graph = sp.Graph.from_pyg(pyg.Data(adj_t=adj_t, w=torch.tensor([5.0, 6.0, 7.0, 8.0, 9.0])), weight_attr="w")
+    assert graph.edge_ids is None  # entries are in the order of adj_t
+    assert graph.indices.tolist() == [1, 2, 2, 0, 0]
+    assert graph.data.tolist() == [5, 6, 7, 8, 9]
+
+
+def test_typed_graphs_are_refused_with_what_to_do() -> None:
+    data = pyg.HeteroData()
+    data["a"].x = torch.zeros(3, 1)
+    data["a", "to", "a"].edge_index = EDGES[:, :2]
+    with pytest.raises(DTypeError, match=r"^data: got HeteroData.*to_homogeneous\(\)"):
+        sp.Graph.from_pyg(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (pyg.Data(x=torch.zeros(3, 1)), {}, r"^data: got Data without edge_index; expected torch_geometric.data.Data"),
+        ("cora.pt", {}, r"^data: got str without edge_index"),
+        (pyg.Data(edge_index=EDGES, num_nodes=2), {}, r"^data.edge_index: got 2 at position \(0, 0\)"),
+        (pyg.Data(edge_index=EDGES.float(), num_nodes=4), {}, r"^data.edge_index: got dtype float32"),
+        (
+            pyg.Data(edge_index=EDGES, num_nodes=4),
+            {"weight_attr": "w"},
+            r"^weight_attr: got 'w'; expected an attribute of the data with a weight per edge",
+        ),
+        (pyg.Data(edge_index=EDGES, w=torch.ones(4), num_nodes=4), {"weight_attr": "w"}, r"^data.w: got length 4"),
+        (pyg.Data(edge_index=EDGES, w=-torch.ones(5), num_nodes=4), {"weight_attr": "w"}, r"^data.w: got -1.0 at"),
+        (pyg.Data(edge_index=EDGES, w=torch.ones(5, 1), num_nodes=4), {"weight_attr": "w"}, r"^data.w: got shape"),
+        (pyg.Data(edge_index=EDGES, num_nodes=4), {"weight_attr": 3}, r"^weight_attr: got 3"),
+        (pyg.Data(adj_t=torch.eye(3).to_sparse()), {}, r"^data.adj_t: got Tensor; expected .*edge_index"),
+    ],
+)
+def test_errors(data, options, message) -> None:
+    with pytest.raises(InputError, match=message):
+        sp.Graph.from_pyg(data, **options)
