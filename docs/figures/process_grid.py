@@ -89,33 +89,33 @@ def messages(axes: plt.Axes) -> None:
 
 def told(axes: plt.Axes) -> None:
     """What the messages hold."""
-    left = 40.2
-    text(axes, left, 0.6, "What travels, for one layer", 10.5, weight="bold")
-    text(axes, left + 3.9, 1.75, "requests", color=ASK, weight="bold")
-    text(axes, left + 11.4, 1.75, "answers", color=ANSWER, weight="bold")
+    y, left, middle, right = 19.9, 0.4, 7.2, 21.6
+    text(axes, left, y - 1.1, "What travels", 10.5, weight="bold")
+    text(axes, middle, y + 0.1, "requests", color=ASK, weight="bold")
+    text(axes, right, y + 0.1, "answers", color=ANSWER, weight="bold")
     lines = [
-        ("Graph-\nSAGE", "vertices of\nthe frontier", "samples: s neighbours,\ndrawn by the owner"),
-        ("LADIES", "rows, then\npositions in them", "totals of rows, then\ncolumns and edges"),
-        ("Fast-\nGCN", "numbers that\nwere drawn", "sampled columns"),
-        ("Features", "row numbers,\neach once", "rows of features"),
+        ("GraphSAGE", "vertices of the frontier", "s neighbours of each, drawn by the owner"),
+        ("LADIES", "rows, then positions in them", "totals of rows, then columns and edges"),
+        ("FastGCN", "numbers that were drawn", "sampled columns, then edges"),
+        ("Features", "row numbers, each once", "rows of features"),
     ]
-    y = 3.9
     for name, ask, back in lines:
-        text(axes, left, y, name, 9, weight="bold", linespacing=1.3)
-        text(axes, left + 3.9, y, ask, 9, linespacing=1.3)
-        text(axes, left + 11.4, y, back, 9, linespacing=1.3)
-        axes.plot([left, left + 20.2], [y + 1.3] * 2, color="#d5d9e0", linewidth=0.8)
-        y += 2.6
-    text(axes, left, y - 0.2, "All ranks ask at once; one is shown in each group.", 9, color=GREY)
-    text(axes, left, y + 0.7, "By the default algorithm; the published one also", 9, color=GREY)
-    text(axes, left, y + 1.6, "adds up P along each row group.", 9, color=GREY)
+        y += 1.25
+        axes.plot([left, 38.6], [y - 0.52] * 2, color="#d5d9e0", linewidth=0.8)
+        text(axes, left, y + 0.1, name, weight="bold")
+        text(axes, middle, y + 0.1, ask)
+        text(axes, right, y + 0.1, back)
+    words = (
+        "All ranks ask at once; one is shown in each group. The published algorithm also adds up P along row groups."
+    )
+    text(axes, left, y + 1.5, words, 8.6, color=GREY)
 
 
 def main(path: Path) -> None:
     """Graph, ranks and messages."""
-    figure = plt.figure(figsize=(10.6, 3.6))
+    figure = plt.figure(figsize=(8.8, 6.0))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, 60.8), ylim=(18.2, -0.3))
+    axes.set(xlim=(0, 39.2), ylim=(26.9, -0.3))
     axes.axis("off")
     matrix(axes)
     ranks(axes)
