@@ -14,6 +14,7 @@ from spsample.training.callbacks import Callback
 from spsample.training.checkpoint import Checkpointer, read_checkpoint, write_checkpoint
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.gradients import Gradients, StepLoss, gradients_for
 from spsample.training.journal import Journal, TensorBoard
 from spsample.training.models import GNN, ModelConfig, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
@@ -32,17 +33,20 @@ __all__ = [
     "EpochRecord",
     "GATConv",
     "GCNConv",
+    "Gradients",
     "Journal",
     "ModelConfig",
     "Preset",
     "RankSummary",
     "SAGEConv",
+    "StepLoss",
     "TensorBoard",
     "TrainConfig",
     "TrainResult",
     "Trainer",
     "build_model",
     "full_logits",
+    "gradients_for",
     "model_names",
     "plot_curves",
     "plot_phases",

@@ -1,0 +1,59 @@
+"""What README.md and the pages of the site look like, as far as text shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+RECORDS = sorted((DOCS / "adr").glob("0*.md"))[1:]  # after the template
+PAGES = [ROOT / "README.md", *(path for path in sorted(DOCS.rglob("*.md")) if path not in RECORDS)]
+CODE = re.compile(r"^ *```(?!text)[a-z]+\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+OUTSIDE = re.compile(r"\n\n {1,3}(?!\d+\. |[-*] )[^ \n][^\n]*")
+SWALLOWED = re.compile(r"\n\n {4}[^\n]+(?:\n +[^\n]+)*\n(?:\d+\.|-) [^\n]*")
+COLUMNS = {"README.md": 92}
+"""What a line of code may have to be seen whole in a window of 1280 pixels: on GitHub, and on the site (105)."""
+
+
+def nav() -> str:
+    """The navigation of the site, as it is written."""
+    return (ROOT / "mkdocs.yml").read_text("utf-8").split("\nnav:\n")[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_is_not_cut_off(page):
+    blocks = CODE.findall(page.read_text("utf-8"))
+    wide = [line for block in blocks for line in block.splitlines() if len(line) > COLUMNS.get(page.name, 105)]
+    assert not wide
+
+
+def test_pages_lie_in_four_groups():
+    groups = [line for line in nav().splitlines() if line.startswith("  - ")]
+    assert groups == ["  - Start:", "  - How-to:", "  - How it works:", "  - Reference:"]
+
+
+def test_every_page_is_reached():
+    listed = set(re.findall(r"[\w/-]+\.md", nav()))
+    there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent.name != "adr"}
+    assert listed == there | {"adr/index.md"}
+
+
+def test_records_have_short_titles():
+    index = (DOCS / "adr" / "index.md").read_text("utf-8")
+    for record in RECORDS:
+        number, title = record.read_text("utf-8").splitlines()[0].removeprefix("# ").split(". ", 1)
+        assert record.name.startswith(number)
+        assert len(title.split()) <= 5
+        assert f"[{number}. {title}]({record.name})" in index
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_are_not_broken(page):
+    """A second paragraph of an entry begins with four blanks, else it ends the list; an empty line follows it."""
+    text = FENCED.sub("", page.read_text("utf-8"))
+    assert not OUTSIDE.findall(text)
+    assert not SWALLOWED.findall(text)
