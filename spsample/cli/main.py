@@ -24,6 +24,7 @@ from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
 from spsample.cli.sample import sample
 from spsample.cli.train import train
+from spsample.comm.launch import detect
 from spsample.errors import SpSampleError
 
 __all__ = ["app"]
@@ -34,6 +35,15 @@ class _Group(TyperGroup):
 
     The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly.
     """
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Parse and run; a rank takes its terminal for one that prints line after line.
+
+        mpirun gives each rank a terminal of its own, whose lines may go to a file: escape codes would be in it.
+        """
+        if detect().launcher:
+            os.environ["TERM"] = "dumb"
+        return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -48,8 +58,6 @@ class _Group(TyperGroup):
 
 def _tell(error: BaseException) -> None:
     """One line; of several ranks, from the one that has the error."""
-    from spsample.comm.launch import detect
-
     launch = detect()
     if launch.size == 1:
         print(f"spsample: error: {error}", file=sys.stderr)

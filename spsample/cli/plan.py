@@ -13,6 +13,7 @@ import typer
 from spsample.cli import cluster, sampling
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -211,22 +212,25 @@ def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from spsample.sparse.units import format_bytes
 
-    console = Console()
-    lines = (
-        f"{facts['source']}: {facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds, {facts['sampler']}",
-        f"a batch takes {format_bytes(facts['bytes_per_batch'])}; beside batches {format_bytes(facts['fixed_bytes'])}",
-        f"{facts['pilot_batches']} pilot batches took {facts['pilot_seconds']:.2f} s",
-        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
-        f"a loader takes {facts['loader_bulk_size']:,}",
+    print_line(
+        f"{facts['source']}: {facts['num_batches']:,} minibatches of at most {facts['batch_size']:,} seeds, "
+        f"{facts['sampler']}"
     )
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    table = Table("batches in a bulk", "predicted peak")
-    for k, peak in facts["predicted_peak"].items():
-        table.add_row(f"{int(k):,}", format_bytes(peak))
-    console.print(table)
+    print_line(f"a batch takes {format_bytes(facts['bytes_per_batch'])}; {format_bytes(facts['fixed_bytes'])} beside")
+    pilots = facts["pilot_batches"]
+    print_line(f"{pilots} pilot {'batch' if pilots == 1 else 'batches'} took {facts['pilot_seconds']:.2f} s")
+    print_line("")
+    peaks = {int(k): peak for k, peak in facts["predicted_peak"].items()}
+    unit = unit_for(peaks.values())
+    print_sentence(f"The most memory of a bulk, in {unit}, by the number of its batches:")
+    shown = table("batches", f"peak, {unit}")
+    shown.columns[0].justify = "right"
+    for k, peak in zip(peaks, bytes_column(list(peaks.values()), unit), strict=True):
+        shown.add_row(f"{k:,}", peak)
+    print_table(shown)
+    print_line(
+        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
+        f"a loader takes {facts['loader_bulk_size']:,}"
+    )

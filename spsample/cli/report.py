@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from spsample.backends import get_backend
-from spsample.sparse.units import format_bytes
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from spsample.data import Dataset
     from spsample.training import EpochRecord, Preset, Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["EpochProgress", "describe_settings", "print_plan", "print_ranks", "print_results"]
+__all__ = ["EpochProgress", "describe_settings", "print_phases", "print_plan", "print_ranks", "print_results"]
 
 _METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -140,9 +139,8 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
         f"sampler: {trainer.sampler}",
         "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
     )
-    console = Console()
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 def _threads(backend: str) -> str:
@@ -171,89 +169,103 @@ def _text(value: Any) -> str:
 
 
 def print_results(results: Sequence[TrainResult]) -> None:
-    """Print the figures of merit and the time per phase of one run, or of the runs on several splits."""
-    console = Console()
-    console.print(_summary(results))
-    console.print(_phases(results))
+    """Print the figures of merit of one run, or of those on several splits and seeds."""
+    if len(results) == 1:
+        print_line("")
+        print_sentence(_figures(results[0]))
+    else:
+        _print_runs(results)
+    for remark in _remarks(results):
+        print_sentence(remark)
+    print_line("")
+
+
+def print_phases(results: Sequence[TrainResult]) -> None:
+    """Print the seconds per phase, summed over the runs: the longest first."""
+    totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
+    whole = sum(totals.values())
+    print_sentence("time per phase, the longest first")
+    shown = table("phase", "seconds", "share, %")
+    shown.add_row("total", f"{whole:,.2f}", "")
+    for phase, seconds in sorted(totals.items(), key=lambda one: -one[1]):
+        shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
+    print_table(shown)
+    _explain_phases(totals)
 
 
 def print_ranks(summary: RankSummary) -> None:
-    """Print seconds and traffic by phase, the largest and the mean over the ranks."""
-    console = Console()
-    console.print(_rank_seconds(summary))
+    """Print seconds and traffic by phase: of the rank that has most, and of a rank in the mean."""
+    _print_rank_seconds(summary)
     if summary.traffic:
-        console.print(_rank_traffic(summary))
+        _print_rank_traffic(summary)
 
 
-def _rank_seconds(summary: RankSummary) -> Table:
-    table = Table(title=f"seconds per phase on {summary.ranks} ranks ({summary.backend})")
-    table.add_column("phase")
-    for name in ("max", "mean"):
-        table.add_column(name, justify="right")
-    for phase, seconds in summary.seconds.items():
-        table.add_row(phase, f"{seconds['max']:.2f}", f"{seconds['mean']:.2f}")
-    return table
+def _print_rank_seconds(summary: RankSummary) -> None:
+    print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
+    shown = table("phase", "mean, s", "most, s")
+    means = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
+    shown.add_row("total", f"{sum(means.values()):,.2f}", "")
+    for phase in sorted(means, key=lambda phase: -means[phase]):
+        shown.add_row(phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max")))
+    print_table(shown)
+    _explain_phases(means)
 
 
-def _rank_traffic(summary: RankSummary) -> Table:
-    """Bytes both ways and messages sent: of the rank that has most, and of a rank in the mean."""
-    table = Table(title=f"traffic of a rank on {summary.ranks} ranks ({summary.backend})")
-    table.add_column("phase")
-    for name in ("sent, max", "mean", "received, max", "mean", "messages, max", "mean"):
-        table.add_column(name, justify="right")
+def _explain_phases(seconds: Mapping[str, float]) -> None:
+    """Say which of the phases run beside the others."""
+    if "waiting" in seconds:
+        beside = "Sampling and features are prepared beside the training, which waited"
+        print_sentence(f"{beside} {seconds['waiting']:,.2f} s for them.")
+        print_line("")
+
+
+def _print_rank_traffic(summary: RankSummary) -> None:
+    """Bytes sent, in the mean and at most, the most received, and messages: received are as many in the mean."""
     sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
-    for phase, counts in sent.items():
-        volumes = [counts[way][name] for way in ("bytes_sent", "bytes_received") for name in ("max", "mean")]
-        messages = counts["messages_sent"]
-        cells = [*(format_bytes(round(volume)) for volume in volumes), *(f"{n:,.0f}" for n in messages.values())]
-        table.add_row(phase, *cells)
-    return table
+    rows = {"total": summary.total, **sent} if summary.total else sent
+    unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
+    print_sentence(
+        f"traffic of a rank, in {unit}: sent in the mean, and of the ranks that sent and received most; "
+        f"most of it is for {next(iter(sent), 'nothing')}"
+    )
+    shown = table("phase", "mean", "most sent", "most received", "most messages")
+    for phase, counts in rows.items():
+        volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
+        shown.add_row(phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}")
+    print_table(shown)
 
 
-def _summary(results: Sequence[TrainResult]) -> Table:
-    first = results[0]
-    table = Table(title="figures of merit")
-    if len(results) > 1:
-        table.add_column("run", justify="right")
-    for name in ("validation", "test"):
-        table.add_column(f"{name} {_METRIC_NAMES[first.metric]}", justify="right")
-    table.add_column("best epoch", justify="right")
+def _figures(result: TrainResult) -> str:
+    """Of one run, in a sentence."""
+    metric = _METRIC_NAMES[result.metric]
+    return (
+        f"test {metric} {_percent(result.test)}, validation {metric} {_percent(result.val)}: "
+        f"the weights of epoch {result.best_epoch + 1} of {len(result.history)}"
+    )
+
+
+def _print_runs(results: Sequence[TrainResult]) -> None:
+    """Of several: mean and deviation first."""
+    metric = _METRIC_NAMES[results[0].metric]
+    print_line("")
+    print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
+    shown = table("run", "test", "+-", "validation", "+-", "best epoch")
+    scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]
+    shown.add_row("mean", *(f"{number:.2f}" for run in scores for number in (run.mean(), run.std(ddof=1))), "")
     for number, result in enumerate(results):
-        label = [str(number)] if len(results) > 1 else []
-        epoch = f"{result.best_epoch + 1} of {len(result.history)}"
-        table.add_row(*label, _percent(result.val), _percent(result.test), epoch)
-    if len(results) > 1:
-        table.add_section()
-        table.add_row(
-            "mean +- deviation", *(_mean([getattr(r, part) for r in results]) for part in ("val", "test")), ""
-        )
-    table.caption = "; ".join(_remarks(results)) or None
-    return table
+        epoch = f"{result.best_epoch + 1}/{len(result.history)}"
+        shown.add_row(str(number), f"{100 * result.test:.2f}", "", f"{100 * result.val:.2f}", "", epoch)
+    print_table(shown)
 
 
 def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
     """What there is to say beside the figures of merit."""
     if all(result.sampled for result in results):
-        parts = {"validation": "val", "test": "test"}
+        parts = {"test": "test", "validation": "val"}
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
     if results[0].bayes_rate is not None:
-        yield f"Bayes rate {_percent(results[0].bayes_rate)}"
-
-
-def _phases(results: Sequence[TrainResult]) -> Table:
-    """Seconds per phase, summed over the runs."""
-    totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
-    whole = sum(totals.values())
-    table = Table(title="time per phase")
-    table.add_column("phase")
-    table.add_column("seconds", justify="right")
-    table.add_column("share", justify="right")
-    for phase, seconds in totals.items():
-        table.add_row(phase, f"{seconds:.2f}", _percent(seconds / whole if whole else 0.0))
-    table.add_section()
-    table.add_row("total", f"{whole:.2f}", "")
-    return table
+        yield f"Bayes rate {_percent(results[0].bayes_rate)}: no model does better"
 
 
 def _percent(value: float) -> str:

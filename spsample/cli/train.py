@@ -28,7 +28,7 @@ from spsample.cli.ranks import (
     check_rank_options,
     ending_together,
 )
-from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_ranks, print_results
+from spsample.cli.report import EpochProgress, describe_settings, print_phases, print_plan, print_ranks, print_results
 from spsample.errors import DataError, InputError
 from spsample.store.validation import require_int
 
@@ -244,7 +244,9 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         print(json.dumps(told, indent=2))
         return
     print_results(results)
-    if ranks is not None:
+    if ranks is None:
+        print_phases(results)
+    else:
         print_ranks(ranks)
 
 

@@ -173,7 +173,7 @@ def test_several_seeds_give_mean_and_deviation():
     assert [single["settings"]["random_seed"] for single in report["runs"]] == [4, 5, 6]
     assert report["summary"]["test"]["mean"] == pytest.approx(statistics.mean(tests))
     assert report["summary"]["test"]["std"] == pytest.approx(statistics.stdev(tests))
-    assert "mean +- deviation" in run(*options).stdout
+    assert "mean and deviation" in run(*options).stdout
 
 
 def test_a_run_folder_and_its_resumption(tmp_path):
