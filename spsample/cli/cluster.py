@@ -267,8 +267,8 @@ def _show_phases(made: ClusterPlan) -> None:
     fitting = [grid for grid in made.grids if grid.phases]
     unit = unit_for(size for grid in fitting for one in grid.phases for size in (one.received_max, one.sent_max))
     print_sentence(
-        f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases of "
-        "a replication are those to save at."
+        f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases "
+        "of a replication are those to save at."
     )
     shown = table("c", "time, ms", f"received, {unit}", f"sent, {unit}", "messages")
     shown.columns[0].header = "c, phase"

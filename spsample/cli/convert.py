@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.cli.progress import Work
+from spsample.cli.screen import print_line
 from spsample.sparse.units import format_bytes
 
 if TYPE_CHECKING:
@@ -131,8 +130,8 @@ def convert(
         random_seed=random_seed,
         overwrite=overwrite,
     )
-    with _Bar(quiet=as_json) as bar:
-        result = run(source, store, options, progress=bar.show)
+    with Work("edges", quiet=as_json) as work:
+        result = run(source, store, options, progress=work.show)
     if as_json:
         print(json.dumps(asdict(result), indent=2))
     else:
@@ -152,36 +151,5 @@ def _print(result: Conversion) -> None:
         f"({result.edges_read / max(seconds, 1e-9) / 1e6:.2f} million per second; "
         f"{format_bytes(result.spilled_bytes)} of temporary records)",
     )
-    console = Console(file=sys.stdout)
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """A bar per phase, on standard error; silent where that is no terminal, or if told so."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[shown]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
-        )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, phase: str, done: int, whole: int | None) -> None:
-        """Move the bar of a phase."""
-        if phase not in self._tasks:
-            self._tasks[phase] = self._progress.add_task(phase, total=whole, shown="")
-        shown = f"{done:,} edges" if done else ""
-        self._progress.update(self._tasks[phase], completed=done, total=whole, shown=shown)
+        print_line(line)

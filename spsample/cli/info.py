@@ -7,11 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from spsample.cli.progress import Work
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, print_text, table, unit_for
 from spsample.errors import DataError, InputError
 from spsample.sparse.units import format_bytes
@@ -66,13 +65,10 @@ def info(
 
 
 def _verified(store: GraphStore, *, quiet: bool) -> bool:
-    """Verify a store, with a bar on standard error where that is a terminal; what is wrong is printed there."""
-    console = Console(stderr=True)
-    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("", total=2 * store.nbytes)
+    """Verify a store; what is wrong is printed on standard error."""
+    with Work("bytes", quiet=quiet) as work:
         try:
-            store.verify(lambda done, total: progress.update(task, completed=done, total=total))
+            store.verify(lambda done, total: work.show("verifying", done, total))
         except DataError as error:
             print(f"spsample: damaged: {error}", file=sys.stderr)
             return False

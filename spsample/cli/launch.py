@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from spsample.cli.resuming import how_to_go_on, launched_variables, resumed_words
 from spsample.errors import InputError, MissingDependencyError
 
 __all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
@@ -52,7 +53,18 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     line = with_launcher(_program(command), ranks, _backend(backend))
-    raise typer.Exit(run_ranks(line, ranks_environment(ranks)))
+    status = run_ranks(line, ranks_environment(ranks) | launched_variables())
+    if status not in (0, 2):
+        _tell_how_to_go_on(command, ["launch", "-n", str(ranks), "--backend", backend], ranks)
+    raise typer.Exit(status)
+
+
+def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int) -> None:
+    """Where the ranks were those of a training that keeps checkpoints."""
+    found = resumed_words(command)
+    if found is not None and (found[0] / "config.toml").is_file():
+        told = how_to_go_on(found[0], [*words, *found[1]], ranks=ranks)
+        print(f"spsample: {told}", file=sys.stderr)
 
 
 def _program(command: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
+from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.train import train
 from spsample.comm.launch import detect
@@ -33,7 +34,8 @@ __all__ = ["app"]
 class _Group(TyperGroup):
     """A group of commands that ends with one line and exit code 2 on an error of the project's own, or the system's.
 
-    The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly.
+    The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly. After
+    Ctrl-C the exit code is 130.
     """
 
     def main(self, *arguments: Any, **options: Any) -> Any:
@@ -51,6 +53,8 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except KeyboardInterrupt:
+            raise typer.Exit(STOPPED) from None
         except (SpSampleError, OSError) as error:
             _tell(error)
             raise typer.Exit(2) from None

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spsample.backends import get_backend
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
+from spsample.cli.progress import Heartbeat, elapsed, print_progress
+from spsample.cli.screen import (
+    bytes_column,
+    console,
+    has_bars,
+    print_line,
+    print_sentence,
+    print_table,
+    table,
+    unit_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,40 +43,57 @@ _METRIC_NAMES = {
 
 
 class EpochProgress:
-    """A progress bar over the epochs, on standard error; silent where that is no terminal, or if told so."""
+    """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute."""
 
     def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
-        console = Console(stderr=True)
+        where = console(stderr=True)
         self._metric = _METRIC_NAMES.get(dataset.metric, dataset.metric)
+        self._epochs = epochs
         self._val = "-"
-        self._progress = Progress(
+        self._quiet = quiet
+        self._trainer: Trainer | None = None
+        self._loss = 0.0
+        self._begin = time.monotonic()
+        self._bar = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
+            console=where,
+            disable=quiet or not has_bars(where),
         )
-        self._task = self._progress.add_task("", total=epochs)
+        self._task = self._bar.add_task("", total=epochs)
+        self._speaks = not quiet and self._bar.disable
+        self._lines: AbstractContextManager[object] = Heartbeat(self.told) if self._speaks else nullcontext()
 
     def __enter__(self) -> EpochProgress:
         """Show the bar."""
-        self._progress.start()
+        self._bar.start()
+        self._lines.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
-        self._progress.stop()
+        self._lines.__exit__(kind, error, trace)
+        self._bar.stop()
 
     def on_start(self, trainer: Trainer) -> None:
-        """Show how far a resumed run is."""
-        self._progress.update(self._task, completed=trainer.progress.epoch)
+        """Say where a resumed run goes on."""
+        progress = trainer.progress
+        self._trainer, self._begin = trainer, time.monotonic()
+        self._bar.update(self._task, completed=progress.epoch)
+        if progress.step == 0 or self._quiet:
+            return
+        step = f"step {progress.next_batch // trainer.comm.size + 1} of {len(trainer.loader)}"
+        over = f"all {progress.epoch} epochs are trained"
+        print_progress(over if trainer.is_over else f"goes on at epoch {progress.epoch + 1}, {step}")
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
         """See `spsample.training.Callback`, which is not imported here: ``--help`` needs no torch."""
+        self._loss = loss
 
     def on_end(self, trainer: Trainer, result: TrainResult) -> None:
         """See `on_step`."""
@@ -81,8 +109,24 @@ class EpochProgress:
         """Take note of an epoch that is over."""
         if record.val is not None:
             self._val = _percent(record.val)
-        text = f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
-        self._progress.update(self._task, advance=1, description=text)
+        self._bar.update(
+            self._task, advance=1, description=f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
+        )
+        if self._speaks:
+            val = "" if record.val is None else f"validation {self._metric} {_percent(record.val)}, "
+            took = elapsed(time.monotonic() - self._begin)
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
+        self._begin = time.monotonic()
+
+    def told(self) -> str:
+        """How far the epoch under way is, in words."""
+        if self._trainer is None:
+            return ""
+        progress, steps = self._trainer.progress, len(self._trainer.loader)
+        if progress.epoch >= self._epochs:
+            return "evaluation of the result"
+        done = f"step {progress.next_batch // self._trainer.comm.size} of {steps}"
+        return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"
 
 
 def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:

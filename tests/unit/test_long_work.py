@@ -56,7 +56,9 @@ def test_a_long_epoch_is_a_line_a_minute(monkeypatch, capfd):
     with report.EpochProgress(DATA, 1, quiet=False) as shown:
         trainer.callbacks = [shown, Slow()]
         trainer.fit()
-    said = re.findall(r"^epoch 1 of 1: step (\d) of 4, loss \d+\.\d{4}; .* so far$", capfd.readouterr().err, re.MULTILINE)
+    said = re.findall(
+        r"^epoch 1 of 1: step (\d) of 4, loss \d+\.\d{4}; .* so far$", capfd.readouterr().err, re.MULTILINE
+    )
     assert len(said) >= 3
     assert said == sorted(said)
 
@@ -116,7 +118,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert "Traceback" not in errors
     told = re.search(r"stopped after epoch (\d+); go on with `(spsample train --resume .*)`", errors)
     assert told, errors
-    assert read_checkpoint(folder / "checkpoint.pt")["progress"]["epoch"] == int(told[1]) >= 2
+    assert read_checkpoint(folder / "checkpoint.pt")["progress"]["epoch"] == int(told[1]) >= 1
     words = shlex.split(told[2])
     assert words[-1] == str(folder)
     again = run(*words[1:])
@@ -159,16 +161,14 @@ def test_ctrl_c_of_other_commands(tmp_path):
 
 
 def losses_of(trainer):
+    values = []
+
     class Losses(sp.training.Callback):
-        values: list[float] = []
-
         def on_step(self, trainer, loss):
-            self.values.append(loss)
+            values.append(loss)
 
-    seen = Losses()
-    seen.values = []
-    trainer.callbacks.append(seen)
-    return seen.values
+    trainer.callbacks.append(Losses())
+    return values
 
 
 def trainer(epochs, callbacks=(), **changes):
