@@ -25,6 +25,13 @@ __all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_without_ranks
 _PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
 MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
 KINDS = ("rmat", "planted")
+_DEFAULTS: dict[str, Any] = {
+    "replication": "all",
+    "memory_per_rank": "40GB",
+    "links": "perlmutter",
+    "threads_per_rank": 8,
+    "algorithm": "column",
+}
 
 
 def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
@@ -32,14 +39,16 @@ def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
 
 
 Ranks = Annotated[int | None, _option("Plan for so many ranks, p, instead of this machine.")]
-Replication = Annotated[str, _option("c, a divisor of the ranks, or all of them.")]
-MemoryPerRank = Annotated[str, _option("Of a GPU or a process, as in 40GB.")]
-LinksName = Annotated[str, _option("Of the network: perlmutter, ethernet or shared-memory.")]
+Replication = Annotated[str | None, _option("c, a divisor of the ranks, or all of them, the default.")]
+MemoryPerRank = Annotated[str | None, _option("Of a GPU or a process; by default 40GB.")]
+LinksName = Annotated[str | None, _option("Of the network: perlmutter (the default), ethernet or shared-memory.")]
 Alpha = Annotated[str | None, _option("Another latency between nodes, as in 2us.")]
 Bandwidth = Annotated[str | None, _option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")]
 RanksPerNode = Annotated[int | None, _option("By default what is usual with the links.")]
-ThreadsPerRank = Annotated[int, _option("Each has scratch of its own.")]
-AlgorithmName = Annotated[str, _option("column, stages, stages-distinct, stages-split or oblivious.")]
+ThreadsPerRank = Annotated[int | None, _option("Each has scratch of its own; by default 8.")]
+AlgorithmName = Annotated[
+    str | None, _option("column (the default), stages, stages-distinct, stages-split or oblivious.")
+]
 ReplicateHubs = Annotated[str | None, _option("Memory for hub rows that every rank holds, as in 256MiB.")]
 ModelSize = Annotated[str | None, _option("Of the gradients, as in 4MB; by default none are averaged.")]
 FeatureBytes = Annotated[int | None, _option("Of a vertex; by default 4 for each of the data set's features.")]
@@ -54,18 +63,23 @@ class ClusterOptions:
     """What is typed about the cluster and the job."""
 
     ranks: int
-    replication: str
-    memory_per_rank: str
-    links: str
+    replication: str | None
+    memory_per_rank: str | None
+    links: str | None
     alpha: str | None
     bandwidth: str | None
     ranks_per_node: int | None
-    threads: int
-    algorithm: str
+    threads_per_rank: int | None
+    algorithm: str | None
     replicate_hubs: str | None
     model_size: str | None
     edge_ids: bool
     prefetch: int
+
+    def or_default(self, name: str) -> Any:
+        """An option, or what it is where it was not given."""
+        given = getattr(self, name)
+        return _DEFAULTS[name] if given is None else given
 
 
 @dataclass(frozen=True)
@@ -145,15 +159,15 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
     from spsample.sparse.checks import require_int
     from spsample.sparse.units import require_bytes
 
-    links = links_named(options.links, options.alpha, options.bandwidth)
+    links = links_named(options.or_default("links"), options.alpha, options.bandwidth)
     cluster = Cluster(
         ranks=options.ranks,
-        memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
+        memory_per_rank=require_bytes("memory_per_rank", options.or_default("memory_per_rank")),
         links=links,
         ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
-        threads=require_int("threads_per_rank", options.threads, minimum=1),
+        threads=require_int("threads_per_rank", options.or_default("threads_per_rank"), minimum=1),
     )
-    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.replication))
+    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.or_default("replication")))
     profile = pilot.profile
     facts = {
         "source": source,
@@ -180,7 +194,7 @@ def _job(options: ClusterOptions) -> Job:
         0 if text is None else require_bytes(name, text)
         for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
     ]
-    algorithm = require_algorithm(options.algorithm)
+    algorithm = require_algorithm(options.or_default("algorithm"))
     return Job(algorithm, sizes[0], sizes[1], edge_ids=options.edge_ids, prefetch=options.prefetch)
 
 

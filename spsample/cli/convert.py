@@ -11,7 +11,7 @@ import typer
 
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
-from spsample.cli.progress import Work
+from spsample.cli.progress import Work, print_note
 from spsample.cli.screen import print_line
 from spsample.sparse.units import format_bytes
 
@@ -48,7 +48,12 @@ _Renumber = Annotated[bool, _option(_READ, "Number the ids that occur 0, 1, ... 
 _NumNodes = Annotated[int | None, _option(_READ, "Number of vertices; by default the largest id plus 1.")]
 _Directed = Annotated[
     bool,
-    _option(_EDGES, "Edges as they are, source to target; or each in both directions.", "--directed/--symmetrise"),
+    _option(
+        _EDGES,
+        "Edges as they are, source to target; or each in both directions.",
+        "--directed/--symmetrise",
+        " /--symmetrize",
+    ),
 ]
 _Deduplicate = Annotated[
     str, _option(_EDGES, "Edges between the same vertices become one: no, sum (of weights), first or max.")
@@ -56,7 +61,9 @@ _Deduplicate = Annotated[
 _Drop = Annotated[bool, _option(_EDGES, "Leave self loops out.", "--drop-self-loops")]
 _Add = Annotated[bool, _option(_EDGES, "Add a self loop of weight 1 to every vertex.", "--add-self-loops")]
 _EdgeIds = Annotated[bool, _option(_STORE, "Keep each entry's position in the input.", "--edge-ids/--no-edge-ids")]
-_Features = Annotated[Path | None, _option(_STORE, "An .npy file: a row of features for each vertex.")]
+_Features = Annotated[
+    Path | None, _option(_STORE, "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy.")
+]
 _Labels = Annotated[Path | None, _option(_STORE, "An .npy file: an integer for each vertex, -1 for none.")]
 _Splits = Annotated[Path | None, _option(_STORE, "An .npz file: train_idx, val_idx, test_idx, or _masks.")]
 _Overwrite = Annotated[bool, _option(_STORE, "Replace a store that is there.", "--overwrite")]
@@ -132,6 +139,8 @@ def convert(
     )
     with Work("edges", quiet=as_json) as work:
         result = run(source, store, options, progress=work.show)
+    if result.not_read:
+        print_note(_not_read(source, result, takes_weights=weights is None))
     if as_json:
         print(json.dumps(asdict(result), indent=2))
     else:
@@ -140,6 +149,15 @@ def convert(
 
 def _pair(columns: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in columns.split(","))
+
+
+def _not_read(source: str, result: Conversion, *, takes_weights: bool) -> str:
+    hint = "; --weights COLUMN takes one as weights" if takes_weights and not result.weighted else ""
+    one = len(result.not_read) == 1
+    return (
+        f"{'column' if one else 'columns'} {', '.join(result.not_read)} of {source} {'is' if one else 'are'} "
+        f"not read{hint}"
+    )
 
 
 def _print(result: Conversion) -> None:

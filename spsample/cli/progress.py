@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from spsample.cli.screen import console, has_bars
 
-__all__ = ["Heartbeat", "Work", "elapsed", "print_progress"]
+__all__ = ["Heartbeat", "Work", "elapsed", "print_note", "print_progress"]
 
 MINUTE = 60.0
 
@@ -20,6 +20,11 @@ MINUTE = 60.0
 def print_progress(text: str) -> None:
     """A line on standard error."""
     console(stderr=True).print(text, markup=False, soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """A line on standard error about what was given and has no effect."""
+    print_progress(f"spsample: note: {text}")
 
 
 def elapsed(seconds: float) -> str:

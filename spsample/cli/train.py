@@ -28,6 +28,7 @@ from spsample.cli.ranks import (
     Replication,
     check_rank_options,
     ending_together,
+    say_what_one_rank_ignores,
 )
 from spsample.cli.report import EpochProgress, describe_settings, print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import saying_how_to_go_on
@@ -214,6 +215,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
     with failing_together(comm):
         _check_options(given)
         check_rank_options(RankOptions.of(given), comm.size)
+    if comm.size == 1:
+        say_what_one_rank_ignores(RankOptions.of(given))
     ranks = RanksData(comm, RankOptions.of(given)) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
@@ -241,7 +244,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     if folder is not None and len(results) > 1:
         folder.finish(results)
     if folder is not None and not folder.has_figures:
-        print('spsample: no figures without matplotlib: pip install "spsample[plot]"', file=sys.stderr)
+        print("spsample: no figures without matplotlib: pip install matplotlib", file=sys.stderr)
     if job.given["as_json"]:
         told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
         print(json.dumps(told, indent=2))
