@@ -215,19 +215,18 @@ def _text(value: Any) -> str:
 def print_results(results: Sequence[TrainResult]) -> None:
     """Print the figures of merit of one run, or of those on several splits and seeds."""
     if len(results) == 1:
-        print_line("")
         print_sentence(_figures(results[0]))
     else:
         _print_runs(results)
     for remark in _remarks(results):
         print_sentence(remark)
-    print_line("")
 
 
 def print_phases(results: Sequence[TrainResult]) -> None:
     """Print the seconds per phase, summed over the runs: the longest first."""
     totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
     whole = sum(totals.values())
+    print_line("")
     print_sentence("time per phase, the longest first")
     shown = table("phase", "seconds", "share, %")
     shown.add_row("total", f"{whole:,.2f}", "")
@@ -245,6 +244,7 @@ def print_ranks(summary: RankSummary) -> None:
 
 
 def _print_rank_seconds(summary: RankSummary) -> None:
+    print_line("")
     print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
     shown = table("phase", "mean, s", "most, s")
     means = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
@@ -268,10 +268,7 @@ def _print_rank_traffic(summary: RankSummary) -> None:
     sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
     rows = {"total": summary.total, **sent} if summary.total else sent
     unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
-    print_sentence(
-        f"traffic of a rank, in {unit}: sent in the mean, and of the ranks that sent and received most; "
-        f"most of it is for {next(iter(sent), 'nothing')}"
-    )
+    print_sentence(f"What a rank sent, in {unit}: in the mean, and of the rank with most. {_largest_share(sent)}")
     shown = table("phase", "mean", "most sent", "most received", "most messages")
     for phase, counts in rows.items():
         volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
@@ -279,19 +276,27 @@ def _print_rank_traffic(summary: RankSummary) -> None:
     print_table(shown)
 
 
+def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The phase that sends most, in a sentence."""
+    means = {phase: counts["bytes_sent"]["mean"] for phase, counts in traffic.items()}
+    if not any(means.values()):
+        return ""
+    phase = max(means, key=lambda one: means[one])
+    return f"{100 * means[phase] / sum(means.values()):.0f} % of it is for {phase}."
+
+
 def _figures(result: TrainResult) -> str:
     """Of one run, in a sentence."""
     metric = _METRIC_NAMES[result.metric]
     return (
-        f"test {metric} {_percent(result.test)}, validation {metric} {_percent(result.val)}: "
-        f"the weights of epoch {result.best_epoch + 1} of {len(result.history)}"
+        f"test {metric} {_percent(result.test)} (validation {_percent(result.val)}), "
+        f"from epoch {result.best_epoch + 1} of {len(result.history)}"
     )
 
 
 def _print_runs(results: Sequence[TrainResult]) -> None:
     """Of several: mean and deviation first."""
     metric = _METRIC_NAMES[results[0].metric]
-    print_line("")
     print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
     shown = table("run", "test", "+-", "validation", "+-", "best epoch")
     scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]

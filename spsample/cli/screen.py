@@ -6,7 +6,9 @@ it is broken or shortened. Where a table is wider than the screen, its lines are
 
 from __future__ import annotations
 
+import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich import box
@@ -30,9 +32,9 @@ _UNITS = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
 _WIDEST = 10_000
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Standard output, or standard error."""
-    return Console(stderr=stderr, highlight=False)
+def console(*, stderr: bool = False, width: int | None = None) -> Console:
+    """Standard output, or standard error; as wide as the screen, or so wide."""
+    return Console(stderr=stderr, highlight=False, width=width)
 
 
 def has_bars(where: Console) -> bool:
@@ -47,7 +49,8 @@ def print_line(text: str) -> None:
 
 def print_sentence(text: str) -> None:
     """A sentence, broken between words."""
-    console().print(text, markup=False)
+    where = console()
+    where.print(textwrap.fill(text, where.width, break_long_words=False), markup=False, soft_wrap=True)
 
 
 def print_text(shown: RenderableType) -> None:
@@ -69,10 +72,9 @@ def table(first: str, *others: str) -> Table:
 
 def print_table(shown: Table) -> None:
     """Print a table, wider than the screen rather than without some of its numbers; then an empty line."""
-    where = console()
-    needed = Measurement.get(where, where.options.update(max_width=_WIDEST), shown).maximum
-    where.print(shown, width=max(where.width, needed), crop=False)
-    where.print()
+    screen = console()
+    needed = Measurement.get(screen, screen.options.update(max_width=_WIDEST), shown).maximum
+    console(width=max(screen.width, needed)).print(shown, "", sep="\n")
 
 
 def unit_for(sizes: Iterable[float]) -> str:
@@ -88,13 +90,18 @@ def unit_for(sizes: Iterable[float]) -> str:
 
 
 def bytes_column(sizes: Sequence[float], unit: str) -> list[str]:
-    """Numbers of bytes in one unit; what rounds to nothing and is not is less than a hundredth.
+    """Numbers of bytes in one unit, to a hundredth of it; what is less than that to its first digit.
 
     Examples
     --------
     >>> bytes_column([300, 5 * 2**20, 0], "MiB")
-    ['<0.01', '5.00', '0.00']
+    ['0.0003', '5.00', '0.00']
     """
     if unit == "B":
         return [f"{size:,.0f}" for size in sizes]
-    return ["<0.01" if 0 < size / _UNITS[unit] < 0.005 else f"{size / _UNITS[unit]:,.2f}" for size in sizes]
+    return [_hundredths(size / _UNITS[unit]) for size in sizes]
+
+
+def _hundredths(amount: float) -> str:
+    digits = 2 if amount == 0 else max(2, -math.floor(math.log10(abs(amount))))
+    return f"{amount:,.{digits}f}"

@@ -249,11 +249,11 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
         print(json.dumps(told, indent=2))
         return
-    print_results(results)
     if ranks is None:
         print_phases(results)
     else:
         print_ranks(ranks)
+    print_results(results)
 
 
 @dataclass(frozen=True)
