@@ -38,13 +38,13 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     arrays = dict(origin.arrays)
     facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
     if options.features is not None:
-        arrays["x"] = _features(options.features, num_nodes)
+        arrays["x"] = _features(Path(options.features), num_nodes)
     if options.labels is not None:
-        arrays["y"] = _labels(options.labels, num_nodes)
+        arrays["y"] = _labels(Path(options.labels), num_nodes)
         facts["num_classes"] = _num_classes(arrays["y"])
     if options.splits is not None:
         arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
-        arrays |= _splits(options.splits, num_nodes)
+        arrays |= _splits(Path(options.splits), num_nodes)
     _check_disjoint(origin.edges.name if options.splits is None else str(options.splits), arrays, num_nodes)
     for name, array in arrays.items():
         _write(writer, name, array)
