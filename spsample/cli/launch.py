@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,16 +55,20 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     line = with_launcher(_program(command), ranks, _backend(backend))
+    begun = time.time()
     status = run_ranks(line, ranks_environment(ranks) | launched_variables())
     if status not in (0, 2):
-        _tell_how_to_go_on(command, ["launch", "-n", str(ranks), "--backend", backend], ranks)
+        _tell_how_to_go_on(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, begun)
     raise typer.Exit(status)
 
 
-def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int) -> None:
-    """Where the ranks were those of a training that keeps checkpoints."""
+def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int, begun: float) -> None:
+    """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
     found = resumed_words(command)
-    if found is not None and (found[0] / "config.toml").is_file():
+    if found is None:
+        return
+    settings = found[0] / "config.toml"
+    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= begun):
         told = how_to_go_on(found[0], [*words, *found[1]], ranks=ranks)
         print(f"spsample: {told}", file=sys.stderr)
 

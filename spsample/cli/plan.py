@@ -223,7 +223,10 @@ def _show(facts: dict[str, Any]) -> None:
         f"{facts['source']}: {facts['num_batches']:,} minibatches of at most {facts['batch_size']:,} seeds, "
         f"{facts['sampler']}"
     )
-    print_line(f"a batch takes {format_bytes(facts['bytes_per_batch'])}; {format_bytes(facts['fixed_bytes'])} beside")
+    print_line(
+        f"a batch takes {format_bytes(facts['bytes_per_batch'])}, beside the {format_bytes(facts['fixed_bytes'])} "
+        "that any number of them takes"
+    )
     pilots = facts["pilot_batches"]
     print_line(f"{pilots} pilot {'batch' if pilots == 1 else 'batches'} took {facts['pilot_seconds']:.2f} s")
     print_line("")

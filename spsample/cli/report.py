@@ -258,8 +258,7 @@ def _print_rank_seconds(summary: RankSummary) -> None:
 def _explain_phases(seconds: Mapping[str, float]) -> None:
     """Say which of the phases run beside the others."""
     if "waiting" in seconds:
-        beside = "Sampling and features are prepared beside the training, which waited"
-        print_sentence(f"{beside} {seconds['waiting']:,.2f} s for them.")
+        print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
         print_line("")
 
 
@@ -268,7 +267,7 @@ def _print_rank_traffic(summary: RankSummary) -> None:
     sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
     rows = {"total": summary.total, **sent} if summary.total else sent
     unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
-    print_sentence(f"What a rank sent, in {unit}: in the mean, and of the rank with most. {_largest_share(sent)}")
+    print_sentence(f"Traffic of a rank, in {unit}, in the mean and of the rank with most{_largest_share(sent)}.")
     shown = table("phase", "mean", "most sent", "most received", "most messages")
     for phase, counts in rows.items():
         volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
@@ -277,12 +276,12 @@ def _print_rank_traffic(summary: RankSummary) -> None:
 
 
 def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """The phase that sends most, in a sentence."""
+    """The phase that sends most, in a clause."""
     means = {phase: counts["bytes_sent"]["mean"] for phase, counts in traffic.items()}
     if not any(means.values()):
         return ""
     phase = max(means, key=lambda one: means[one])
-    return f"{100 * means[phase] / sum(means.values()):.0f} % of it is for {phase}."
+    return f"; {100 * means[phase] / sum(means.values()):.0f} % is for {phase}"
 
 
 def _figures(result: TrainResult) -> str:

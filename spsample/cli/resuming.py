@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spsample.errors import SpSampleError
+from spsample.errors import CommunicationError, RankError, SpSampleError
 
 __all__ = ["STOPPED", "how_to_go_on", "launched_variables", "resumed_words", "saying_how_to_go_on"]
 
@@ -101,7 +101,7 @@ def saying_how_to_go_on(folder: str | None, *, ranks: int, launcher: str, speaks
         try:
             yield
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or (ranks > 1 and isinstance(error, Exception)):
+            if isinstance(error, (KeyboardInterrupt, CommunicationError, RankError)):
                 tell()
             raise
 
