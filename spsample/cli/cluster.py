@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from spsample.distributed.cluster import ClusterPlan, GridPlan, Job
     from spsample.distributed.pilot import Pilot
     from spsample.sampling import Sampler
@@ -22,6 +25,13 @@ __all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_without_ranks
 _PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
 MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
 KINDS = ("rmat", "planted")
+_DEFAULTS: dict[str, Any] = {
+    "replication": "all",
+    "memory_per_rank": "40GB",
+    "links": "perlmutter",
+    "threads_per_rank": 8,
+    "algorithm": "column",
+}
 
 
 def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
@@ -29,14 +39,16 @@ def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
 
 
 Ranks = Annotated[int | None, _option("Plan for so many ranks, p, instead of this machine.")]
-Replication = Annotated[str, _option("c, a divisor of the ranks, or all of them.")]
-MemoryPerRank = Annotated[str, _option("Of a GPU or a process, as in 40GB.")]
-LinksName = Annotated[str, _option("Of the network: perlmutter, ethernet or shared-memory.")]
+Replication = Annotated[str | None, _option("c, a divisor of the ranks, or all of them, the default.")]
+MemoryPerRank = Annotated[str | None, _option("Of a GPU or a process; by default 40GB.")]
+LinksName = Annotated[str | None, _option("Of the network: perlmutter (the default), ethernet or shared-memory.")]
 Alpha = Annotated[str | None, _option("Another latency between nodes, as in 2us.")]
 Bandwidth = Annotated[str | None, _option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")]
 RanksPerNode = Annotated[int | None, _option("By default what is usual with the links.")]
-ThreadsPerRank = Annotated[int, _option("Each has scratch of its own.")]
-AlgorithmName = Annotated[str, _option("column, stages, stages-distinct, stages-split or oblivious.")]
+ThreadsPerRank = Annotated[int | None, _option("Each has scratch of its own; by default 8.")]
+AlgorithmName = Annotated[
+    str | None, _option("column (the default), stages, stages-distinct, stages-split or oblivious.")
+]
 ReplicateHubs = Annotated[str | None, _option("Memory for hub rows that every rank holds, as in 256MiB.")]
 ModelSize = Annotated[str | None, _option("Of the gradients, as in 4MB; by default none are averaged.")]
 FeatureBytes = Annotated[int | None, _option("Of a vertex; by default 4 for each of the data set's features.")]
@@ -51,18 +63,23 @@ class ClusterOptions:
     """What is typed about the cluster and the job."""
 
     ranks: int
-    replication: str
-    memory_per_rank: str
-    links: str
+    replication: str | None
+    memory_per_rank: str | None
+    links: str | None
     alpha: str | None
     bandwidth: str | None
     ranks_per_node: int | None
-    threads: int
-    algorithm: str
+    threads_per_rank: int | None
+    algorithm: str | None
     replicate_hubs: str | None
     model_size: str | None
     edge_ids: bool
     prefetch: int
+
+    def or_default(self, name: str) -> Any:
+        """An option, or what it is where it was not given."""
+        given = getattr(self, name)
+        return _DEFAULTS[name] if given is None else given
 
 
 @dataclass(frozen=True)
@@ -142,15 +159,15 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
     from spsample.sparse.checks import require_int
     from spsample.sparse.units import require_bytes
 
-    links = links_named(options.links, options.alpha, options.bandwidth)
+    links = links_named(options.or_default("links"), options.alpha, options.bandwidth)
     cluster = Cluster(
         ranks=options.ranks,
-        memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
+        memory_per_rank=require_bytes("memory_per_rank", options.or_default("memory_per_rank")),
         links=links,
         ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
-        threads=require_int("threads_per_rank", options.threads, minimum=1),
+        threads=require_int("threads_per_rank", options.or_default("threads_per_rank"), minimum=1),
     )
-    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.replication))
+    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.or_default("replication")))
     profile = pilot.profile
     facts = {
         "source": source,
@@ -177,7 +194,7 @@ def _job(options: ClusterOptions) -> Job:
         0 if text is None else require_bytes(name, text)
         for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
     ]
-    algorithm = require_algorithm(options.algorithm)
+    algorithm = require_algorithm(options.or_default("algorithm"))
     return Job(algorithm, sizes[0], sizes[1], edge_ids=options.edge_ids, prefetch=options.prefetch)
 
 
@@ -200,28 +217,26 @@ def write_facts(path: str, facts: dict[str, Any]) -> None:
 
 
 def show_cluster(made: ClusterPlan, facts: dict[str, Any]) -> None:
-    """Print the plan: a line per replication, phases of those that fit, and what to take."""
-    from rich.console import Console
-
-    console = Console()
+    """Print the plan: a line per replication, memory, phases of those that fit, and what to take."""
     for line in _heading(made, facts):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print(_grids(made))
+        print_line(line)
+    print_line("")
+    print_sentence("For each replication c: the memory of a rank, batches in a bulk, communication of an epoch.")
+    print_table(_grids(made))
     for grid in made.grids:
         if not grid.fits:
-            line = f"c = {grid.shape.replication} does not fit: {grid.refusal}"
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print_sentence(f"c = {grid.shape.replication} does not fit: {grid.refusal}")
     if made.left_out:
-        console.print(f"not planned, too large a table: c = {', '.join(map(str, made.left_out))}", highlight=False)
-    if any(grid.fits for grid in made.grids):
-        console.print(_phases(made))
+        print_sentence(f"not planned, too large a table: c = {', '.join(map(str, made.left_out))}")
+    if made.left_out or not all(grid.fits for grid in made.grids):
+        print_line("")
+    _show_memory(made)
+    if any(grid.phases for grid in made.grids):
+        _show_phases(made)
     best = made.recommended  # raises where none fits, which is the last word then
-    console.print(
+    print_line(
         f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
-        f"{_seconds(best.seconds)} of communication an epoch",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
+        f"{_seconds(best.seconds)} of communication an epoch"
     )
 
 
@@ -232,52 +247,66 @@ def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
     scaled = f", each standing for 1/{facts['pilot_scale']:.0f} of one" if facts["pilot_scale"] != 1 else ""
     nodes = -(-cluster.ranks // cluster.ranks_per_node)
     return [
-        f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, features of "
-        f"{facts['feature_bytes']:,} bytes; {facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds, "
-        f"{facts['sampler']}",
+        f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, "
+        f"{facts['feature_bytes']:,} bytes of features per vertex",
+        f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes:,} "
         f"{'node' if nodes == 1 else 'nodes'}, {cluster.links.name} links, algorithm {made.job.algorithm}",
         f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
     ]
 
 
-def _grids(made: ClusterPlan) -> Any:
-    from rich.table import Table
+def _grids(made: ClusterPlan) -> Table:
+    unit = unit_for(grid.memory_bytes for grid in made.grids)
+    shown = table("c", "grid", f"memory, {unit}", "best bulk", "largest bulk", "epoch, ms")
+    sizes = bytes_column([grid.memory_bytes for grid in made.grids], unit)
+    for grid, size in zip(made.grids, sizes, strict=True):
+        fitting = [f"{grid.bulk_size:,}", f"{grid.largest_bulk_size:,}", _milliseconds(grid.seconds)]
+        shown.add_row(_c(grid), _grid(grid), size, *(fitting if grid.fits else ["-"] * 3))
+    return shown
 
-    from spsample.sparse.units import format_bytes
 
-    table = Table(title="replication")
-    for name in ("c", "grid", *made.grids[0].memory, "memory per rank", "largest k", "k", "an epoch"):
-        table.add_column(name, justify="right")
+def _show_memory(made: ClusterPlan) -> None:
+    """What the memory of a rank is for; hub rows only where some are kept."""
+    names = [name for name in made.grids[0].memory if any(grid.memory[name] for grid in made.grids)]
+    unit = unit_for(grid.memory_bytes for grid in made.grids)
+    print_sentence(f"What it is for: memory of a rank, in {unit}. The more replication, the larger.")
+    shown = table("c", "total", *names)
     for grid in made.grids:
-        parts = [format_bytes(size) for size in (*grid.memory.values(), grid.memory_bytes)]
-        sizes = [f"{grid.largest_bulk_size:,}", f"{grid.bulk_size:,}", _seconds(grid.seconds)]
-        table.add_row(str(grid.shape.replication), str(grid.shape), *parts, *(sizes if grid.fits else ["-"] * 3))
-    return table
+        shown.add_row(_c(grid), *bytes_column([grid.memory_bytes, *(grid.memory[name] for name in names)], unit))
+    print_table(shown)
 
 
-def _phases(made: ClusterPlan) -> Any:
-    from rich.table import Table
+def _show_phases(made: ClusterPlan) -> None:
+    """Of each replication that fits, the phases that take longest first."""
+    fitting = [grid for grid in made.grids if grid.phases]
+    unit = unit_for(size for grid in fitting for one in grid.phases for size in (one.received_max, one.sent_max))
+    print_sentence(
+        f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases "
+        "of a replication are those to save at."
+    )
+    shown = table("c", "time, ms", f"received, {unit}", f"sent, {unit}", "messages")
+    shown.columns[0].header = "c, phase"
+    for grid in fitting:
+        shown.add_row(f"c = {_c(grid)}", _milliseconds(grid.seconds), "", "", "")
+        for one in sorted(grid.phases, key=lambda phase: -phase.seconds):
+            sizes = bytes_column([one.received_max, one.sent_max], unit)
+            shown.add_row(f"  {one.phase}", _milliseconds(one.seconds), *sizes, f"{one.messages_max:,.0f}")
+        shown.add_section()
+    print_table(shown)
 
-    from spsample.sparse.units import format_bytes
 
-    table = Table(title="phases of an epoch, of a rank")
-    for name in ("c", "k", "phase", "received, mean", "received, most", "sent, most", "messages", "time"):
-        table.add_column(name, justify="left" if name == "phase" else "right")
-    for grid in (one for one in made.grids if one.fits):
-        labels = _labels(grid)
-        for one in grid.phases:
-            sizes = (format_bytes(size) for size in (one.received_mean, one.received_max, one.sent_max))
-            table.add_row(*labels, one.phase, *sizes, f"{one.messages_max:,.0f}", _seconds(one.seconds))
-            labels = ("", "")
-        if not grid.phases:
-            table.add_row(*labels, "none", *("",) * 5)
-        table.add_section()
-    return table
+def _c(grid: GridPlan) -> str:
+    return str(grid.shape.replication)
 
 
-def _labels(grid: GridPlan) -> tuple[str, str]:
-    return str(grid.shape.replication), f"{grid.bulk_size:,}"
+def _grid(grid: GridPlan) -> str:
+    """Its shape in one word."""
+    return str(grid.shape).replace(" ", "")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f}"
 
 
 def _seconds(seconds: float) -> str:

@@ -33,7 +33,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["ConfigOption", "read_config", "set_defaults", "write_config"]
 
@@ -90,11 +90,15 @@ def set_defaults(ctx: typer.Context, path: str | Path) -> None:
         As `read_config`, and where a key is no option of the command.
     """
     command = ctx.command.name or ""
-    names = _names(ctx.command.params)
+    names = _names(ctx.command.params, lambda param: param.opts)
+    negated = _names(ctx.command.params, lambda param: param.secondary_opts)
     flags = {param.name for param in ctx.command.params if getattr(param, "is_flag", False)}
     defaults: dict[str, Any] = {}
     for key, value in read_config(path, command).items():
         name = key.replace("-", "_")
+        if name in negated and isinstance(value, bool):
+            defaults[negated[name]] = not value
+            continue
         if name not in names:
             raise _unknown(path, command, key, names)
         if isinstance(value, bool) != (names[name] in flags):
@@ -120,12 +124,12 @@ ConfigOption: Any = typer.Option(
 """For ``config: Annotated[str | None, ConfigOption] = None`` in any command."""
 
 
-def _names(params: Iterable[Any]) -> dict[str, str]:
+def _names(params: Iterable[Any], options_of: Callable[[Any], list[str]]) -> dict[str, str]:
     """From the key in a file to the parameter's name."""
     names: dict[str, str] = {}
     for param in params:
-        long = [option for option in param.opts if option.startswith("--")]
-        for option in long or [param.name]:
+        options = options_of(param)
+        for option in [one for one in options if one.startswith("--")] or ([param.name] if options else []):
             names[option.removeprefix("--").replace("-", "_")] = param.name
     return {key: name for key, name in names.items() if key not in ("config", "help")}
 

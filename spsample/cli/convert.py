@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.cli.progress import Work, print_note
+from spsample.cli.screen import print_line
 from spsample.sparse.units import format_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +49,12 @@ _Renumber = Annotated[bool, _option(_READ, "Number the ids that occur 0, 1, ... 
 _NumNodes = Annotated[int | None, _option(_READ, "Number of vertices; by default the largest id plus 1.")]
 _Directed = Annotated[
     bool,
-    _option(_EDGES, "Edges as they are, source to target; or each in both directions.", "--directed/--symmetrise"),
+    _option(
+        _EDGES,
+        "Edges as they are, source to target; or each in both directions.",
+        "--directed/--symmetrise",
+        " /--symmetrize",
+    ),
 ]
 _Deduplicate = Annotated[
     str, _option(_EDGES, "Edges between the same vertices become one: no, sum (of weights), first or max.")
@@ -58,7 +62,9 @@ _Deduplicate = Annotated[
 _Drop = Annotated[bool, _option(_EDGES, "Leave self loops out.", "--drop-self-loops")]
 _Add = Annotated[bool, _option(_EDGES, "Add a self loop of weight 1 to every vertex.", "--add-self-loops")]
 _EdgeIds = Annotated[bool, _option(_STORE, "Keep each entry's position in the input.", "--edge-ids/--no-edge-ids")]
-_Features = Annotated[Path | None, _option(_STORE, "An .npy file: a row of features for each vertex.")]
+_Features = Annotated[
+    Path | None, _option(_STORE, "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy.")
+]
 _Labels = Annotated[Path | None, _option(_STORE, "An .npy file: an integer for each vertex, -1 for none.")]
 _Splits = Annotated[Path | None, _option(_STORE, "An .npz file: train_idx, val_idx, test_idx, or _masks.")]
 _Overwrite = Annotated[bool, _option(_STORE, "Replace a store that is there.", "--overwrite")]
@@ -134,8 +140,10 @@ def convert(
         random_seed=random_seed,
         overwrite=overwrite,
     )
-    with _Bar(quiet=as_json) as bar:
-        result = run(source, store, options, progress=bar.show)
+    with Work("edges", quiet=as_json) as work:
+        result = run(source, store, options, progress=work.show)
+    if result.not_read:
+        print_note(_not_read(source, result, takes_weights=weights is None))
     if as_json:
         print(json.dumps(asdict(result), indent=2))
     else:
@@ -144,6 +152,15 @@ def convert(
 
 def _pair(columns: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in columns.split(","))
+
+
+def _not_read(source: str, result: Conversion, *, takes_weights: bool) -> str:
+    hint = "; --weights COLUMN takes one as weights" if takes_weights and not result.weighted else ""
+    one = len(result.not_read) == 1
+    return (
+        f"{'column' if one else 'columns'} {', '.join(result.not_read)} of {source} {'is' if one else 'are'} "
+        f"not read{hint}"
+    )
 
 
 def _print(result: Conversion) -> None:
@@ -155,36 +172,5 @@ def _print(result: Conversion) -> None:
         f"({result.edges_read / max(seconds, 1e-9) / 1e6:.2f} million per second; "
         f"{format_bytes(result.spilled_bytes)} of temporary records)",
     )
-    console = Console(file=sys.stdout)
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-class _Bar:
-    """A bar per phase, on standard error; silent where that is no terminal, or if told so."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[shown]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
-        )
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, phase: str, done: int, whole: int | None) -> None:
-        """Move the bar of a phase."""
-        if phase not in self._tasks:
-            self._tasks[phase] = self._progress.add_task(phase, total=whole, shown="")
-        shown = f"{done:,} edges" if done else ""
-        self._progress.update(self._tasks[phase], completed=done, total=whole, shown=shown)
+        print_line(line)

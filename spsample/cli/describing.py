@@ -46,6 +46,7 @@ def describe_store(store: GraphStore) -> dict[str, Any]:
         "arrays": arrays,
         "bytes": store.nbytes,
         "features": list(store.feature_names),
+        "feature_widths": _stored_widths(store),
         "labels": _stored_labels(store),
         "splits": _stored_splits(store),
         "metric": meta.get("metric"),
@@ -79,6 +80,7 @@ def describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "arrays": arrays,
         "bytes": sum(array["bytes"] for array in arrays),
         "features": [] if x is None else ["x"],
+        "feature_widths": {} if x is None else {"x": (int(x.shape[1]), "vertex")},
         "labels": labels,
         "splits": {"count": dataset.num_splits, **parts} if any(parts.values()) else None,
         "metric": dataset.metric if labels else None,
@@ -105,6 +107,19 @@ def in_degrees(indptr: NDArray[np.int64]) -> dict[str, Any]:
 
 def _array(name: str, dtype: Any, shape: tuple[int, ...], nbytes: int) -> dict[str, Any]:
     return {"name": name, "dtype": str(dtype), "shape": [int(size) for size in shape], "bytes": int(nbytes)}
+
+
+def _stored_widths(store: GraphStore) -> dict[str, tuple[int, str]]:
+    """How many numbers a vertex, or an edge, has of each of the features."""
+    widths = {}
+    for name in store.feature_names:
+        shape = store.specs[name].shape if name in store.specs else store.meta["x_shape"]
+        widths[name] = int(shape[1]) if len(shape) > 1 else 1, "edge" if _of_edges(store, name) else "vertex"
+    return widths
+
+
+def _of_edges(store: GraphStore, name: str) -> bool:
+    return name in store.meta.get("edge_features", [])
 
 
 def _stored_labels(store: GraphStore) -> dict[str, Any] | None:

@@ -8,10 +8,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spsample.cli.screen import print_line, print_text
 from spsample.errors import BackendError, require_module
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def _ranks_for(backend: str) -> int:
 
 
 def _print(findings: list[Finding]) -> None:
-    console = Console()
     for area, group in groupby(findings, key=lambda finding: finding.area):
-        table = Table(title=area, title_justify="left", show_header=False, box=None, pad_edge=False)
+        print_line(area)
+        table = Table(show_header=False, box=None, pad_edge=False)
         table.add_column(style="bold", min_width=16)
         table.add_column(min_width=7)
         table.add_column(overflow="fold")
@@ -133,5 +133,4 @@ def _print(findings: list[Finding]) -> None:
             if finding.advice:
                 text.append(f"\n{finding.advice}", style="italic")
             table.add_row(Text(finding.name), Text(finding.status, style=_STYLES[finding.status]), text)
-        console.print(table)
-        console.print()
+        print_text(table)

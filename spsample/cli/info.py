@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from spsample.cli.progress import Work
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, print_text, table, unit_for
 from spsample.errors import DataError, InputError
 from spsample.sparse.units import format_bytes
 
@@ -66,16 +66,13 @@ def info(
 
 
 def _verified(store: GraphStore, *, quiet: bool) -> tuple[str, ...] | None:
-    """Verify a store, with a bar on standard error where that is a terminal; what is wrong is printed there.
+    """Verify a store; what is wrong is printed on standard error.
 
     Return what `GraphStore.verify` returns, None where the store is damaged.
     """
-    console = Console(stderr=True)
-    columns = (TextColumn("verifying"), BarColumn(), DownloadColumn(binary_units=True), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("", total=2 * store.nbytes)
+    with Work("bytes", quiet=quiet) as work:
         try:
-            return store.verify(lambda done, total: progress.update(task, completed=done, total=total))
+            return store.verify(lambda done, total: work.show("verifying", done, total))
         except DataError as error:
             print(f"spsample: damaged: {error}", file=sys.stderr)
             return None
@@ -93,23 +90,23 @@ def _verdict(facts: dict[str, Any]) -> str | None:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    console = Console()
-    console.print(_summary(facts))
-    arrays = Table(title="arrays")
-    for name in ("name", "dtype", "shape", "size"):
-        arrays.add_column(name, justify="left" if name in ("name", "dtype") else "right")
-    for array in facts["arrays"]:
-        shape = " x ".join(f"{size:,}" for size in array["shape"])
-        arrays.add_row(array["name"], array["dtype"], shape, format_bytes(array["bytes"]))
-    arrays.add_section()
-    arrays.add_row("total", "", "", format_bytes(facts["bytes"]))
-    console.print(arrays)
+    print_line(facts["name"])
+    print_text(_summary(facts))
+    unit = unit_for([facts["bytes"]])
+    print_sentence(f"{format_bytes(facts['bytes'])} in {len(facts['arrays'])} arrays:")
+    arrays = table("array", "dtype", "shape", f"size, {unit}")
+    arrays.columns[1].justify = "left"
+    sizes = bytes_column([facts["bytes"], *(array["bytes"] for array in facts["arrays"])], unit)
+    arrays.add_row("total", "", "", sizes[0])
+    for array, size in zip(facts["arrays"], sizes[1:], strict=True):
+        arrays.add_row(array["name"], array["dtype"], " x ".join(f"{length:,}" for length in array["shape"]), size)
+    print_table(arrays)
 
 
 def _summary(facts: dict[str, Any]) -> Table:
-    table = Table(title=Text(facts["name"]), show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    shown = Table.grid(padding=(0, 2))
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(overflow="fold")
     degrees, labels, splits = facts["in_degrees"], facts["labels"], facts["splits"]
     rows = {
         "path": facts["path"],
@@ -118,7 +115,7 @@ def _summary(facts: dict[str, Any]) -> Table:
         "weights": facts["weighting"],
         "in-neighbours": f"{degrees['mean']:.2f} on average, {degrees['max']:,} at most; "
         f"{degrees['without']:,} vertices without",
-        "features": ", ".join(facts["features"]) or None,
+        "features": _features(facts),
         "labels": f"{labels['classes']} classes{', several per vertex' if labels['multi'] else ''}" if labels else None,
         "splits": f"{splits['count']} of {splits['train']:,} / {splits['val']:,} / {splits['test']:,} "
         "(training / validation / test)"
@@ -126,11 +123,24 @@ def _summary(facts: dict[str, Any]) -> Table:
         else None,
         "metric": facts["metric"],
         "original ids": facts["original_ids"],
-        **{key: value if isinstance(value, str) else json.dumps(value) for key, value in facts["meta"].items()},
+        **{key.replace("_", " "): _said(value) for key, value in facts["meta"].items()},
         "digest": facts["digest"],
         "verified": _verdict(facts),
     }
     for name, value in rows.items():
         if value is not None:
-            table.add_row(Text(name), Text(str(value)))
-    return table
+            shown.add_row(Text(name), Text(str(value)))
+    return shown
+
+
+def _features(facts: dict[str, Any]) -> str | None:
+    """As in "7 features per vertex", and the names of those that are not x."""
+    told = [
+        f"{width:,} features per {of}" + ("" if name == "x" else f" in {name}")
+        for name, (width, of) in facts["feature_widths"].items()
+    ]
+    return "; ".join(told) or None
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

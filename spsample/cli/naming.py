@@ -48,6 +48,7 @@ _NAMES = (
     "random_seed",
     "ranks",
     "ranks_per_node",
+    "repeats",
     "replicate_hubs",
     "replication",
     "resume",

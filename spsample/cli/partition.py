@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from spsample.cli.naming import as_typed
+from spsample.cli.progress import print_progress
 from spsample.errors import InputError
 from spsample.store.files import whole_file
 
@@ -43,6 +44,9 @@ def partition(
     if out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
     graph = load_dataset(dataset).graph
+    if not as_json:  # METIS holds Python's global lock: no thread can speak meanwhile
+        cut = f"METIS cuts {graph.num_nodes:,} vertices and {graph.num_edges:,} edges into {num_parts:,} parts"
+        print_progress(f"{cut}, and says nothing until it has")
     with _new_file(out) as file:
         parts = metis_partition(graph, num_parts, random_seed=random_seed)
         np.save(file, parts)

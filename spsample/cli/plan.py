@@ -13,6 +13,7 @@ import typer
 from spsample.cli import cluster, sampling
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,14 +51,14 @@ def plan(
     prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
     config: Annotated[str | None, ConfigOption] = None,
     ranks: cluster.Ranks = None,
-    replication: cluster.Replication = "all",
-    memory_per_rank: cluster.MemoryPerRank = "40GB",
-    links: cluster.LinksName = "perlmutter",
+    replication: cluster.Replication = None,
+    memory_per_rank: cluster.MemoryPerRank = None,
+    links: cluster.LinksName = None,
     alpha: cluster.Alpha = None,
     bandwidth: cluster.Bandwidth = None,
     ranks_per_node: cluster.RanksPerNode = None,
-    threads_per_rank: cluster.ThreadsPerRank = 8,
-    algorithm: cluster.AlgorithmName = "column",
+    threads_per_rank: cluster.ThreadsPerRank = None,
+    algorithm: cluster.AlgorithmName = None,
     replicate_hubs: cluster.ReplicateHubs = None,
     model_size: cluster.ModelSize = None,
     feature_bytes: cluster.FeatureBytes = None,
@@ -77,6 +78,11 @@ def plan(
     program = sampling.make_sampler(sampler, fanouts, layer_sizes, layout)
     if ranks is None:
         cluster.refuse_without_ranks(
+            replication=replication,
+            memory_per_rank=memory_per_rank,
+            links=links,
+            threads_per_rank=threads_per_rank,
+            algorithm=algorithm,
             replicate_hubs=replicate_hubs,
             ranks_per_node=ranks_per_node,
             alpha=alpha,
@@ -98,7 +104,7 @@ def plan(
             alpha=alpha,
             bandwidth=bandwidth,
             ranks_per_node=ranks_per_node,
-            threads=threads_per_rank,
+            threads_per_rank=threads_per_rank,
             algorithm=algorithm,
             replicate_hubs=replicate_hubs,
             model_size=model_size,
@@ -211,22 +217,28 @@ def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from spsample.sparse.units import format_bytes
 
-    console = Console()
-    lines = (
-        f"{facts['source']}: {facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds, {facts['sampler']}",
-        f"a batch takes {format_bytes(facts['bytes_per_batch'])}; beside batches {format_bytes(facts['fixed_bytes'])}",
-        f"{facts['pilot_batches']} pilot batches took {facts['pilot_seconds']:.2f} s",
-        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
-        f"a loader takes {facts['loader_bulk_size']:,}",
+    print_line(
+        f"{facts['source']}: {facts['num_batches']:,} minibatches of at most {facts['batch_size']:,} seeds, "
+        f"{facts['sampler']}"
     )
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    table = Table("batches in a bulk", "predicted peak")
-    for k, peak in facts["predicted_peak"].items():
-        table.add_row(f"{int(k):,}", format_bytes(peak))
-    console.print(table)
+    print_line(
+        f"a batch takes {format_bytes(facts['bytes_per_batch'])}, beside the {format_bytes(facts['fixed_bytes'])} "
+        "that any number of them takes"
+    )
+    pilots = facts["pilot_batches"]
+    print_line(f"{pilots} pilot {'batch' if pilots == 1 else 'batches'} took {facts['pilot_seconds']:.2f} s")
+    print_line("")
+    peaks = {int(k): peak for k, peak in facts["predicted_peak"].items()}
+    unit = unit_for(peaks.values())
+    print_sentence(f"The most memory of a bulk, in {unit}, by the number of its batches:")
+    shown = table("batches", f"peak, {unit}")
+    shown.columns[0].justify = "right"
+    for k, peak in zip(peaks, bytes_column(list(peaks.values()), unit), strict=True):
+        shown.add_row(f"{k:,}", peak)
+    print_table(shown)
+    print_line(
+        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
+        f"a loader takes {facts['loader_bulk_size']:,}"
+    )

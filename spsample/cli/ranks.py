@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from spsample.cli.progress import print_note
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "check_rank_options",
     "ending_together",
     "is_told_here",
+    "say_what_one_rank_ignores",
 ]
 
 _PANEL = "Ranks"
@@ -75,6 +77,18 @@ class RankOptions:
     def of(cls, given: dict[str, Any]) -> RankOptions:
         """Those among a command's options."""
         return cls(**{name: given[name] for name in cls.__annotations__})
+
+    @property
+    def of_block_rows(self) -> list[str]:
+        """The options given that say how block rows lie."""
+        given = {
+            "--replication": self.replication != 1,
+            "--replicate-hubs": bool(self.replicate_hubs),
+            "--feature-dtype": self.feature_dtype is not None,
+            "--partition": self.partition is not None,
+            "--algorithm": self.algorithm != "column",
+        }
+        return [option for option, is_given in given.items() if is_given]
 
     def describe(self, comm: Communicator) -> str:
         """In words, for a header."""
@@ -241,14 +255,12 @@ def check_rank_options(options: RankOptions, ranks: int) -> None:
             given, expected = f"{options.replication} on {ranks} ranks", f"a divisor of {ranks}"
             raise InputError(argument="--replication", given=given, expected=expected)
         return
-    without_effect = {
-        "replication": options.replication != 1,
-        "replicate_hubs": bool(options.replicate_hubs),
-        "feature_dtype": options.feature_dtype is not None,
-        "partition": options.partition is not None,
-        "algorithm": options.algorithm != "column",
-    }
-    for name, is_given in without_effect.items():
-        if is_given:
-            option = "--" + name.replace("_", "-")
-            raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
+    for option in options.of_block_rows:
+        raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
+
+
+def say_what_one_rank_ignores(options: RankOptions) -> None:
+    """Name the options that have no effect on one rank."""
+    given = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
+    if given:
+        print_note(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect on one rank")

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from spsample.backends import get_backend
-from spsample.sparse.units import format_bytes
+from spsample.cli.progress import Heartbeat, elapsed, print_progress
+from spsample.cli.screen import (
+    bytes_column,
+    console,
+    has_bars,
+    print_line,
+    print_sentence,
+    print_table,
+    table,
+    unit_for,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from spsample.data import Dataset
     from spsample.training import EpochRecord, Preset, Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["EpochProgress", "describe_settings", "print_plan", "print_ranks", "print_results"]
+__all__ = ["EpochProgress", "describe_settings", "print_phases", "print_plan", "print_ranks", "print_results"]
 
 _METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -33,40 +43,57 @@ _METRIC_NAMES = {
 
 
 class EpochProgress:
-    """A progress bar over the epochs, on standard error; silent where that is no terminal, or if told so."""
+    """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute."""
 
     def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
-        console = Console(stderr=True)
+        where = console(stderr=True)
         self._metric = _METRIC_NAMES.get(dataset.metric, dataset.metric)
+        self._epochs = epochs
         self._val = "-"
-        self._progress = Progress(
+        self._quiet = quiet
+        self._trainer: Trainer | None = None
+        self._loss = 0.0
+        self._begin = time.monotonic()
+        self._bar = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
+            console=where,
+            disable=quiet or not has_bars(where),
         )
-        self._task = self._progress.add_task("", total=epochs)
+        self._task = self._bar.add_task("", total=epochs)
+        self._speaks = not quiet and self._bar.disable
+        self._lines: AbstractContextManager[object] = Heartbeat(self.told) if self._speaks else nullcontext()
 
     def __enter__(self) -> EpochProgress:
         """Show the bar."""
-        self._progress.start()
+        self._bar.start()
+        self._lines.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
-        self._progress.stop()
+        self._lines.__exit__(kind, error, trace)
+        self._bar.stop()
 
     def on_start(self, trainer: Trainer) -> None:
-        """Show how far a resumed run is."""
-        self._progress.update(self._task, completed=trainer.progress.epoch)
+        """Say where a resumed run goes on."""
+        progress = trainer.progress
+        self._trainer, self._begin = trainer, time.monotonic()
+        self._bar.update(self._task, completed=progress.epoch)
+        if progress.step == 0 or self._quiet:
+            return
+        step = f"step {progress.next_batch // trainer.comm.size + 1} of {len(trainer.loader)}"
+        over = f"all {progress.epoch} epochs are trained"
+        print_progress(over if trainer.is_over else f"goes on at epoch {progress.epoch + 1}, {step}")
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
         """See `spsample.training.Callback`, which is not imported here: ``--help`` needs no torch."""
+        self._loss = loss
 
     def on_end(self, trainer: Trainer, result: TrainResult) -> None:
         """See `on_step`."""
@@ -82,8 +109,24 @@ class EpochProgress:
         """Take note of an epoch that is over."""
         if record.val is not None:
             self._val = _percent(record.val)
-        text = f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
-        self._progress.update(self._task, advance=1, description=text)
+        self._bar.update(
+            self._task, advance=1, description=f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
+        )
+        if self._speaks:
+            val = "" if record.val is None else f"validation {self._metric} {_percent(record.val)}, "
+            took = elapsed(time.monotonic() - self._begin)
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
+        self._begin = time.monotonic()
+
+    def told(self) -> str:
+        """How far the epoch under way is, in words."""
+        if self._trainer is None:
+            return ""
+        progress, steps = self._trainer.progress, len(self._trainer.loader)
+        if progress.epoch >= self._epochs:
+            return "evaluation of the result"
+        done = f"step {progress.next_batch // self._trainer.comm.size} of {steps}"
+        return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"
 
 
 def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
@@ -140,9 +183,8 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
         f"sampler: {trainer.sampler}",
         "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
     )
-    console = Console()
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(line)
 
 
 def _threads(backend: str) -> str:
@@ -171,89 +213,107 @@ def _text(value: Any) -> str:
 
 
 def print_results(results: Sequence[TrainResult]) -> None:
-    """Print the figures of merit and the time per phase of one run, or of the runs on several splits."""
-    console = Console()
-    console.print(_summary(results))
-    console.print(_phases(results))
+    """Print the figures of merit of one run, or of those on several splits and seeds."""
+    if len(results) == 1:
+        print_sentence(_figures(results[0]))
+    else:
+        _print_runs(results)
+    for remark in _remarks(results):
+        print_sentence(remark)
+
+
+def print_phases(results: Sequence[TrainResult]) -> None:
+    """Print the seconds per phase, summed over the runs: the longest first."""
+    totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
+    whole = sum(totals.values())
+    print_line("")
+    print_sentence("time per phase, the longest first")
+    shown = table("phase", "seconds", "share, %")
+    shown.add_row("total", f"{whole:,.2f}", "")
+    for phase, seconds in sorted(totals.items(), key=lambda one: -one[1]):
+        shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
+    print_table(shown)
+    _explain_phases(totals)
 
 
 def print_ranks(summary: RankSummary) -> None:
-    """Print seconds and traffic by phase, the largest and the mean over the ranks."""
-    console = Console()
-    console.print(_rank_seconds(summary))
+    """Print seconds and traffic by phase: of the rank that has most, and of a rank in the mean."""
+    _print_rank_seconds(summary)
     if summary.traffic:
-        console.print(_rank_traffic(summary))
+        _print_rank_traffic(summary)
 
 
-def _rank_seconds(summary: RankSummary) -> Table:
-    table = Table(title=f"seconds per phase on {summary.ranks} ranks ({summary.backend})")
-    table.add_column("phase")
-    for name in ("max", "mean"):
-        table.add_column(name, justify="right")
-    for phase, seconds in summary.seconds.items():
-        table.add_row(phase, f"{seconds['max']:.2f}", f"{seconds['mean']:.2f}")
-    return table
+def _print_rank_seconds(summary: RankSummary) -> None:
+    print_line("")
+    print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
+    shown = table("phase", "mean, s", "most, s")
+    means = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
+    shown.add_row("total", f"{sum(means.values()):,.2f}", "")
+    for phase in sorted(means, key=lambda phase: -means[phase]):
+        shown.add_row(phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max")))
+    print_table(shown)
+    _explain_phases(means)
 
 
-def _rank_traffic(summary: RankSummary) -> Table:
-    """Bytes both ways and messages sent: of the rank that has most, and of a rank in the mean."""
-    table = Table(title=f"traffic of a rank on {summary.ranks} ranks ({summary.backend})")
-    table.add_column("phase")
-    for name in ("sent, max", "mean", "received, max", "mean", "messages, max", "mean"):
-        table.add_column(name, justify="right")
+def _explain_phases(seconds: Mapping[str, float]) -> None:
+    """Say which of the phases run beside the others."""
+    if "waiting" in seconds:
+        print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
+        print_line("")
+
+
+def _print_rank_traffic(summary: RankSummary) -> None:
+    """Bytes sent, in the mean and at most, the most received, and messages: received are as many in the mean."""
     sent = {phase: counts for phase, counts in summary.traffic.items() if counts["messages_sent"]["max"]}
-    for phase, counts in sent.items():
-        volumes = [counts[way][name] for way in ("bytes_sent", "bytes_received") for name in ("max", "mean")]
-        messages = counts["messages_sent"]
-        cells = [*(format_bytes(round(volume)) for volume in volumes), *(f"{n:,.0f}" for n in messages.values())]
-        table.add_row(phase, *cells)
-    return table
+    rows = {"total": summary.total, **sent} if summary.total else sent
+    unit = unit_for(counts[way]["max"] for counts in rows.values() for way in ("bytes_sent", "bytes_received"))
+    print_sentence(f"Traffic of a rank, in {unit}, in the mean and of the rank with most{_largest_share(sent)}.")
+    shown = table("phase", "mean", "most sent", "most received", "most messages")
+    for phase, counts in rows.items():
+        volumes = counts["bytes_sent"]["mean"], counts["bytes_sent"]["max"], counts["bytes_received"]["max"]
+        shown.add_row(phase, *bytes_column(volumes, unit), f"{counts['messages_sent']['max']:,.0f}")
+    print_table(shown)
 
 
-def _summary(results: Sequence[TrainResult]) -> Table:
-    first = results[0]
-    table = Table(title="figures of merit")
-    if len(results) > 1:
-        table.add_column("run", justify="right")
-    for name in ("validation", "test"):
-        table.add_column(f"{name} {_METRIC_NAMES[first.metric]}", justify="right")
-    table.add_column("best epoch", justify="right")
+def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The phase that sends most, in a clause."""
+    means = {phase: counts["bytes_sent"]["mean"] for phase, counts in traffic.items()}
+    if not any(means.values()):
+        return ""
+    phase = max(means, key=lambda one: means[one])
+    return f"; {100 * means[phase] / sum(means.values()):.0f} % is for {phase}"
+
+
+def _figures(result: TrainResult) -> str:
+    """Of one run, in a sentence."""
+    metric = _METRIC_NAMES[result.metric]
+    return (
+        f"test {metric} {_percent(result.test)} (validation {_percent(result.val)}), "
+        f"from epoch {result.best_epoch + 1} of {len(result.history)}"
+    )
+
+
+def _print_runs(results: Sequence[TrainResult]) -> None:
+    """Of several: mean and deviation first."""
+    metric = _METRIC_NAMES[results[0].metric]
+    print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
+    shown = table("run", "test", "+-", "validation", "+-", "best epoch")
+    scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]
+    shown.add_row("mean", *(f"{number:.2f}" for run in scores for number in (run.mean(), run.std(ddof=1))), "")
     for number, result in enumerate(results):
-        label = [str(number)] if len(results) > 1 else []
-        epoch = f"{result.best_epoch + 1} of {len(result.history)}"
-        table.add_row(*label, _percent(result.val), _percent(result.test), epoch)
-    if len(results) > 1:
-        table.add_section()
-        table.add_row(
-            "mean +- deviation", *(_mean([getattr(r, part) for r in results]) for part in ("val", "test")), ""
-        )
-    table.caption = "; ".join(_remarks(results)) or None
-    return table
+        epoch = f"{result.best_epoch + 1}/{len(result.history)}"
+        shown.add_row(str(number), f"{100 * result.test:.2f}", "", f"{100 * result.val:.2f}", "", epoch)
+    print_table(shown)
 
 
 def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
     """What there is to say beside the figures of merit."""
     if all(result.sampled for result in results):
-        parts = {"validation": "val", "test": "test"}
+        parts = {"test": "test", "validation": "val"}
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
     if results[0].bayes_rate is not None:
-        yield f"Bayes rate {_percent(results[0].bayes_rate)}"
-
-
-def _phases(results: Sequence[TrainResult]) -> Table:
-    """Seconds per phase, summed over the runs."""
-    totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
-    whole = sum(totals.values())
-    table = Table(title="time per phase")
-    table.add_column("phase")
-    table.add_column("seconds", justify="right")
-    table.add_column("share", justify="right")
-    for phase, seconds in totals.items():
-        table.add_row(phase, f"{seconds:.2f}", _percent(seconds / whole if whole else 0.0))
-    table.add_section()
-    table.add_row("total", f"{whole:.2f}", "")
-    return table
+        yield f"Bayes rate {_percent(results[0].bayes_rate)}: no model does better"
 
 
 def _percent(value: float) -> str:

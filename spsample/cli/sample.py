@@ -12,11 +12,13 @@ import typer
 from spsample.cli import sampling
 from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
+from spsample.cli.progress import Work
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
     from spsample.data import Dataset
     from spsample.loading import BulkLoader
+    from spsample.loading.bulk_files import BulkFiles
 
 __all__ = ["sample"]
 
@@ -77,7 +79,7 @@ def sample(
     begun, damaged = files.resumption()
     if damaged is not None:
         print(f"spsample: written again: {damaged}", file=sys.stderr)
-    paths = _write(loader, files, epoch, begun)
+    paths = _write(loader, files, epoch, begun, quiet=as_json)
     if as_json:
         print(json.dumps({"folder": str(output), "batches": len(loader), "found": begun, "written": paths}, indent=2))
     else:
@@ -102,12 +104,15 @@ def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dic
     }
 
 
-def _write(loader: BulkLoader, files: Any, epoch: int, first: int) -> list[str]:
+def _write(loader: BulkLoader, files: BulkFiles, epoch: int, first: int, *, quiet: bool) -> list[str]:
     """Write all bulks from a batch on; names of the files."""
-    from rich.console import Console
-    from rich.progress import track
-
-    bulks = loader.bulks(epoch, first)
-    console = Console(stderr=True)
-    shown = track(bulks, "bulks", console=console, disable=not sys.stderr.isatty())
-    return [files.write(bulk).name for bulk in shown]
+    names: list[str] = []
+    with Work("files", quiet=quiet) as work:
+        try:
+            for bulk in loader.bulks(epoch, first):
+                names.append(files.write(bulk).name)
+                work.show("bulks", len(names))
+        except KeyboardInterrupt:
+            print(f"spsample: stopped after {len(names):,} files; the same command goes on", file=sys.stderr)
+            raise
+    return names

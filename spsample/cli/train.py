@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,11 @@ from spsample.cli.ranks import (
     Replication,
     check_rank_options,
     ending_together,
+    say_what_one_rank_ignores,
 )
-from spsample.cli.report import EpochProgress, describe_settings, print_plan, print_ranks, print_results
+from spsample.cli.report import EpochProgress, describe_settings, print_phases, print_plan, print_ranks, print_results
+from spsample.cli.resuming import saying_how_to_go_on
+from spsample.comm.launch import detect
 from spsample.errors import DataError, InputError
 from spsample.store.validation import require_int
 
@@ -46,7 +50,7 @@ _EXAMPLES = """
 Examples:
 
 * `spsample train digits`
-* `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256 --seeds 10`
+* `spsample train planetoid_cora.npz --sampler ladies --layer-sizes 256,256 --repeats 10`
 * `spsample train tolokers.npz --all-splits --json`
 * `spsample train digits --model gat --heads 8 --patience 10 --schedule cosine`
 * `spsample train digits --out runs/a --checkpoint-minutes 5`, and after a crash `spsample train --resume runs/a`
@@ -111,7 +115,7 @@ _Split = Annotated[int | None, _option("Data", "Which published split, from 0 on
 _AllSplits = Annotated[bool, _option("Data", "Train on every published split.", "--all-splits")]
 _Rewire = Annotated[bool, _option("Data", "Control: permute the edges' sources first.", "--rewire")]
 _Seed = Annotated[int, typer.Option(help="Decides generated data, rewiring, weights, orders and samples.")]
-_Seeds = Annotated[int, typer.Option(help="Train with so many random seeds, from --random-seed on.")]
+_Repeats = Annotated[int, typer.Option(help="Train so often, with the random seeds from --random-seed on.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")]
 _Out = Annotated[str | None, _option("Run", "Folder for settings, metrics, checkpoint, results and figures.")]
 _Resume = Annotated[
@@ -164,7 +168,7 @@ def train(
     all_splits: _AllSplits = False,
     rewire: _Rewire = False,
     random_seed: _Seed = 0,
-    seeds: _Seeds = 1,
+    repeats: _Repeats = 1,
     as_json: _Json = False,
     config: Annotated[str | None, ConfigOption] = None,
     out: _Out = None,
@@ -211,6 +215,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
     with failing_together(comm):
         _check_options(given)
         check_rank_options(RankOptions.of(given), comm.size)
+    if comm.size == 1:
+        say_what_one_rank_ignores(RankOptions.of(given))
     ranks = RanksData(comm, RankOptions.of(given)) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
@@ -238,14 +244,16 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     if folder is not None and len(results) > 1:
         folder.finish(results)
     if folder is not None and not folder.has_figures:
-        print('spsample: no figures without matplotlib: pip install "spsample[plot]"', file=sys.stderr)
+        print("spsample: no figures without matplotlib: pip install matplotlib", file=sys.stderr)
     if job.given["as_json"]:
         told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
         print(json.dumps(told, indent=2))
         return
-    print_results(results)
-    if ranks is not None:
+    if ranks is None:
+        print_phases(results)
+    else:
         print_ranks(ranks)
+    print_results(results)
 
 
 @dataclass(frozen=True)
@@ -286,19 +294,19 @@ class _Job:
     @property
     def settings(self) -> dict[str, Any]:
         """Options that would give the same runs again."""
-        named = ("dataset", "metric", "split", "all_splits", "rewire", "seeds")
+        named = ("dataset", "metric", "split", "all_splits", "rewire", "repeats")
         settings = describe_settings(self.given["sampler"], self.preset)
         return {**settings, **{name: self.given[name] for name in named if self.given[name] not in (None, False)}}
 
     def __len__(self) -> int:
-        return int(self.given["seeds"]) * (self.first.dataset.num_splits if self.given["all_splits"] else 1)
+        return int(self.given["repeats"]) * (self.first.dataset.num_splits if self.given["all_splits"] else 1)
 
     def runs(self) -> Iterator[tuple[str, _Loaded, int]]:
         """Name, data set and random seed of each run."""
         start, path, first = self.given["random_seed"], self.given["dataset"], self.first.dataset
         splits = range(first.num_splits) if self.given["all_splits"] else [first.split]
         for split in splits:
-            for seed in range(start, start + self.given["seeds"]):
+            for seed in range(start, start + self.given["repeats"]):
                 same = split == first.split and seed == start
                 data = self.first if same else _load(self.ranks, path, split, seed)
                 yield f"split-{split}-seed-{seed}", data, seed
@@ -339,14 +347,15 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     from spsample.distributed.ranks import from_first
 
     done = None if folder is None else from_first(job.comm, folder.result)
-    if done is not None:
+    if done is not None and done.settings.get("epochs") == job.preset.train.epochs:
         return done
     trainer = job.trainer(data, seed)
     quiet, speaks = job.given["as_json"], job.comm.rank == 0
     if not before and not quiet and speaks:
         where = None if job.ranks is None else RankOptions.of(job.given).describe(job.comm)
         print_plan(trainer, job.settings, where)
-    with EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks) as progress:
+    progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks)
+    with _going_on(job), progress:
         if speaks:
             trainer.callbacks.append(cast("Callback", progress))
         result = trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
@@ -354,12 +363,22 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     return result
 
 
+def _going_on(job: _Job) -> AbstractContextManager[None]:
+    """Around a run: where it is ended, rank 0 says how to go on."""
+    folder = job.given["resume"] or job.given["out"]
+    launcher = detect().launcher if job.comm.size > 1 else ""
+    return saying_how_to_go_on(folder, ranks=job.comm.size, launcher=launcher, speaks=job.comm.rank == 0)
+
+
 def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:
     """The folder of --out, which rank 0 makes, or of --resume."""
     from spsample.training.runs import RunFolder
 
     if resume is not None:
-        _check_resumed(RunFolder(resume), job)
+        theirs = _check_resumed(RunFolder(resume), job)
+        epochs = job.preset.train.epochs
+        if job.comm.rank == 0 and theirs.get("epochs") != epochs:
+            write_config(RunFolder(resume).config, "train", {**theirs, "epochs": epochs})
         return RunFolder(resume)
     if out is None:
         return None
@@ -371,17 +390,24 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     return folder
 
 
-def _check_resumed(folder: RunFolder, job: _Job) -> None:
-    """Refuse settings that the run did not have."""
+def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
+    """Refuse settings that the run did not have, but for more epochs; return those that it had."""
     from spsample.cli.config import read_config
+    from spsample.training.optimisation import require_epochs
 
     theirs = read_config(folder.config, "train")
     mine = {name: value for name, value in job.settings.items() if value is not None}
-    free = ("bulk_size", "memory_budget", "prefetch", "backend", *vars(_recording(job.given)))
+    free = ("epochs", "bulk_size", "memory_budget", "prefetch", "backend", *vars(_recording(job.given)))
     names = [n for n in sorted({*theirs, *mine}) if n not in free and theirs.get(n) != mine.get(n)]
     if names:
         told = ", ".join(f"--{n.replace('_', '-')} {mine.get(n)} (there {theirs.get(n)})" for n in names)
         raise InputError(argument="--resume", given=f"other settings: {told}", expected="the settings of that run")
+    epochs, planned = mine["epochs"], theirs.get("epochs", mine["epochs"])
+    if epochs < planned:
+        given = f"{epochs} for a run of {planned}"
+        raise InputError(argument="epochs", given=given, expected=f"at least {planned}")
+    require_epochs(epochs, planned, mine["schedule"])
+    return theirs
 
 
 def _recording(given: dict[str, Any]) -> Any:
@@ -403,7 +429,7 @@ def _check_options(given: dict[str, Any]) -> None:
         from spsample.training.journal import require_tensorboard
 
         require_tensorboard()  # before there is a folder
-    require_int("seeds", given["seeds"], minimum=1)
+    require_int("repeats", given["repeats"], minimum=1)
 
 
 def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:

@@ -113,6 +113,11 @@ class DeviceFeatures:
             )
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    @property
     def nbytes(self) -> int:
         """Bytes of both tiers and of the table that leads to the rows."""
         return sum(int(tier.nbytes) for tier in self._tiers) + int(self._places.nbytes)

@@ -150,6 +150,11 @@ class FeatureStore:
         """Number of features per vertex."""
         return int(self._x.shape[1])
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
     def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed.
 

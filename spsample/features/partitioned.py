@@ -140,6 +140,11 @@ class PartitionedFeatures:
         return int(self._block.shape[1])
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    @property
     def block_rows(self) -> int:
         """Number of rows on this rank."""
         return int(self._block.shape[0])

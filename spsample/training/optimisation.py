@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import lr_scheduler
 
+from spsample.errors import InputError
+
 if TYPE_CHECKING:
     from spsample.training.settings import TrainConfig
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "Schedule", "make_optimizer"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "Schedule", "make_optimizer", "require_epochs"]
 
 
 def _adam(parameters: Any, config: TrainConfig) -> torch.optim.Optimizer:
@@ -61,6 +63,26 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer, Any], Any]] = {
     "step": _step,
     "plateau": _plateau,
 }
+
+_ENDING = ("cosine",)
+"""Schedules that end with the last epoch, and so depend on how many there are."""
+
+
+def require_epochs(epochs: int, planned: int, schedule: str) -> None:
+    """Refuse another number of epochs than was planned, where that would have been another run from the start.
+
+    Raises
+    ------
+    InputError
+
+    Examples
+    --------
+    >>> require_epochs(50, 30, "step")
+    """
+    if epochs != planned and schedule in _ENDING:
+        hint = "Its learning rates depend on the number of epochs: begin a new run for more of them."
+        given = f"{epochs} for a run of {planned} with schedule {schedule!r}"
+        raise InputError(argument="epochs", given=given, expected=str(planned), hint=hint)
 
 
 class Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from spsample.training.results import EpochRecord
@@ -54,6 +54,8 @@ class Progress:
         The epochs that are over.
     best
         The best weights so far.
+    before_last
+        `best` before an evaluation that was not in turn, but of the last epoch; None where there was none.
     """
 
     epoch: int = 0
@@ -63,6 +65,7 @@ class Progress:
     num_seeds: int = 0
     history: list[EpochRecord] = field(default_factory=list)
     best: Best = field(default_factory=Best)
+    before_last: Best | None = None
 
     def add_step(self, loss: float, num_seeds: int, num_batches: int = 1) -> None:
         """Take note of a step, with a batch on each of so many ranks."""
@@ -70,6 +73,17 @@ class Progress:
         self.next_batch += num_batches
         self.loss_sum += loss * num_seeds
         self.num_seeds += num_seeds
+
+    def consider(self, epoch: int, val: float, model: nn.Module, *, in_turn: bool) -> None:
+        """Keep the model's weights if ``val`` is better than ever."""
+        self.before_last = None if in_turn else copy.copy(self.best)
+        self.best.consider(epoch, val, model)
+
+    def reopen(self) -> None:
+        """Forget that the last epoch was evaluated because it was the last one."""
+        if self.before_last is not None:
+            self.best, self.before_last = self.before_last, None
+            self.history[-1] = replace(self.history[-1], val=None)
 
     def close_epoch(self, record: EpochRecord) -> None:
         """Take note of an epoch that is over, and begin the next one."""
@@ -81,10 +95,13 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """Return everything, as plain values and tensors."""
         fields = {name: getattr(self, name) for name in ("epoch", "step", "next_batch", "loss_sum", "num_seeds")}
-        return {**fields, "history": [asdict(record) for record in self.history], "best": dict(vars(self.best))}
+        before = None if self.before_last is None else dict(vars(self.before_last))
+        history = [asdict(record) for record in self.history]
+        return {**fields, "history": history, "best": dict(vars(self.best)), "before_last": before}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Progress:
         """Return the progress that `state_dict` was taken of."""
         history = [EpochRecord(**record) for record in state["history"]]
-        return cls(**{**state, "history": history, "best": Best(**state["best"])})
+        before = None if state.get("before_last") is None else Best(**state["before_last"])
+        return cls(**{**state, "history": history, "best": Best(**state["best"]), "before_last": before})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spsample.comm import Communicator, Traffic
@@ -27,12 +27,15 @@ class RankSummary:
     traffic : dict
         By phase of the communication, largest first: ``bytes_sent``, ``bytes_received``, ``messages_sent`` and
         ``messages_received``; empty where nobody counted.
+    total : dict
+        The same of all phases together: the largest sum of a rank, and the mean.
     """
 
     ranks: int
     backend: str
     seconds: dict[str, dict[str, float]]
     traffic: dict[str, dict[str, dict[str, float]]]
+    total: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""
@@ -64,12 +67,14 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
     times = [one for one, _ in everyone]
     phases = {phase for _, one in everyone for phase in one}
     told = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}
+    sums = [{name: sum(phase.get(name, 0) for phase in one.values()) for name in _COUNTS} for _, one in everyone]
     by_bytes = sorted(told, key=lambda phase: (-told[phase]["bytes_sent"]["mean"], phase))
     return RankSummary(
         ranks=comm.size,
         backend=comm.name,
         seconds={phase: _over([one.get(phase, 0.0) for one in times]) for phase in times[0]},
         traffic={phase: told[phase] for phase in by_bytes},
+        total=_counts(sums) if told else {},
     )
 
 

@@ -132,6 +132,28 @@ class RunFolder:
             given = f"a file that cannot be read ({error})"
             raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
 
+    def reached(self, ranks: int) -> str | None:
+        """Say where the checkpoint stands, as "epoch 2", or that of the run below that wrote last; None without one.
+
+        Parameters
+        ----------
+        ranks
+            Of the run, which share the batches of a step.
+
+        Raises
+        ------
+        DataError
+            If it is damaged.
+        """
+        written = [self._checkpoint] if self._checkpoint.is_file() else self.path.glob("*/checkpoint.pt")
+        latest = max(written, key=lambda path: path.stat().st_mtime, default=None)
+        if latest is None:
+            return None
+        progress = read_checkpoint(latest)["progress"]
+        epoch, step = progress["epoch"], progress["next_batch"] // ranks
+        place = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
+        return place if latest == self._checkpoint else f"{place} of {latest.parent.name}"
+
     def fit(self, trainer: Trainer, recording: Recording) -> TrainResult:
         """Train, from the checkpoint on where there is one, and write results and figures.
 

@@ -33,7 +33,7 @@ from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
-from spsample.training.optimisation import Schedule, make_optimizer
+from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
 from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
@@ -127,6 +127,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
         self.progress = Progress()
+        self._last_weights: dict[str, torch.Tensor] | None = None  # once it is over
         self.settings = self._settings(model)
         self._check_metric()
         self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
@@ -157,13 +158,18 @@ class Trainer:
                 self._tell(lambda callback: callback.on_start(self))
                 while not self.is_over:
                     self._epoch()
-            except BaseException:
+            finally:
                 self._rng_state = torch.random.get_rng_state()
-                raise
-        self.model.load_state_dict(self.progress.best.weights)
+        self._take_best()
         result = self._result()
         self._tell(lambda callback: callback.on_end(self, result))
         return result
+
+    def _take_best(self) -> None:
+        """Let the model have the best weights; the last ones are kept for a run that is lengthened."""
+        if self._last_weights is None:
+            self._last_weights = copy.deepcopy(self.model.state_dict())
+        self.model.load_state_dict(self.progress.best.weights)
 
     @property
     def is_over(self) -> bool:
@@ -189,7 +195,7 @@ class Trainer:
             "law_version": keys.LAW_VERSION,
             "settings": self.settings,
             "progress": self.progress.state_dict(),
-            "model": self.model.state_dict(),
+            "model": self.model.state_dict() if self._last_weights is None else self._last_weights,
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "rng": torch.random.get_rng_state() if self._rng_state is None else self._rng_state,
@@ -202,16 +208,21 @@ class Trainer:
         """Let `fit` go on where ``state`` was taken.
 
         The losses that follow are those of the uninterrupted run, bit for bit, with the same version of torch, the same
-        number of threads and the same kind of processor.
+        number of threads and the same kind of processor. With more epochs than the run had, that of a run of so many
+        epochs from the start.
 
         Raises
         ------
         InputError
-            If ``state`` is of a run with other settings, which are named, or of another version of the law.
+            If ``state`` is of a run with other settings, which are named, or of another version of the law; or if it
+            has other epochs, and the schedule of the learning rate depends on their number.
         """
         _check_state(state, self.settings)
         self.loader.load_state_dict(state["loader"])
         self.progress = Progress.from_state(state["progress"])
+        if state["settings"]["epochs"] != self.config.epochs:
+            self.progress.reopen()
+        self._last_weights = None
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
@@ -219,6 +230,8 @@ class Trainer:
         self._seconds = dict(state["seconds"])
         for name, callback in self._named_callbacks():
             callback.load_state_dict(state["callbacks"].get(name, {}))
+        if self.is_over:
+            self._take_best()
 
     def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
         """Callbacks with the names of their types; of several of one type, those after the first are numbered."""
@@ -244,9 +257,10 @@ class Trainer:
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
             self._tell(partial(_on_step, self, loss.mean))
         record = self._record()
+        in_turn = self._evaluates(record.epoch)
         if record.val is not None:
-            progress.best.consider(record.epoch, record.val, self.model)
-        self.schedule.epoch_over(record.val)
+            progress.consider(record.epoch, record.val, self.model, in_turn=in_turn)
+        self.schedule.epoch_over(record.val if in_turn else None)
         progress.close_epoch(record)
         self._tell(lambda callback: callback.on_epoch(self, record))
 
@@ -279,9 +293,13 @@ class Trainer:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
         if not math.isfinite(mean):
             raise self._divergence(f"a loss of {mean} in epoch {epoch}")
-        due = (epoch + 1) % self.config.eval_every == 0 or epoch + 1 == self.config.epochs
+        due = self._evaluates(epoch) or epoch + 1 == self.config.epochs
         val = self._scores(("val",), _kind(self.config))["val"] if due else None
         return EpochRecord(epoch, mean, val, self.schedule.learning_rate)
+
+    def _evaluates(self, epoch: int) -> bool:
+        """Whether it is an epoch's turn to be evaluated, whether or not it is the last one."""
+        return (epoch + 1) % self.config.eval_every == 0
 
     @property
     def _stopped_early(self) -> bool:
@@ -424,7 +442,6 @@ class Trainer:
                 torch.random.set_rng_state(self._rng_state)
             self._rng_state = None
             yield
-        # after fit() no more numbers are drawn: a checkpoint of the end needs no generator
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -509,8 +526,23 @@ def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
         raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
     theirs = {**state["settings"], "law_version": state["law_version"]}
     mine = {**settings, "law_version": keys.LAW_VERSION}
-    names = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
+    differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
+    names = [name for name in differ if name != "epochs"]
     if names:
         told = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
         given = f"a checkpoint with other settings: {told}"
         raise InputError(argument="resume", given=given, expected="the settings of the run")
+    if differ:
+        _check_epochs(settings, theirs["epochs"], state["progress"])
+
+
+def _check_epochs(settings: dict[str, Any], planned: int, progress: dict[str, Any]) -> None:
+    """Refuse other epochs than were planned, where the run would not be that of so many from the start."""
+    epochs, trained = settings["epochs"], progress["epoch"]
+    if epochs <= trained:
+        given = f"{epochs} for a run that has trained {trained}"
+        raise InputError(argument="epochs", given=given, expected=f"{planned}, or more than {trained}")
+    if "before_last" not in progress:
+        given = f"{epochs} for a checkpoint of an older release"
+        raise InputError(argument="epochs", given=given, expected=str(planned))
+    require_epochs(epochs, planned, settings["schedule"])

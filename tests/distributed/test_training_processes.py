@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +120,57 @@ def test_files_that_are_no_partition(tmp_path):
         data = RanksData(LocalCommunicator(), RankOptions(True, 1, "column", None, None, str(tmp_path / name)))
         with pytest.raises(DataError, match=f"--partition: got .*{words}"):
             data._parts()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", ["a killed rank", "Ctrl-C"])
+def test_how_to_go_on_is_said(backend, how, tmp_path):
+    """Whichever way a training on ranks ends early, its last line is the command that goes on."""
+    out = tmp_path / "run"
+    words = ("train", "planted:3000", "--epochs", "40", "--batch-size", "64", "--fanouts", "4,3", "--out", str(out))
+    launch = [sys.executable, "-m", "spsample.cli.main", "launch", "-n", "2", "--backend", backend]
+    with (tmp_path / "said").open("w+") as said:
+        program = subprocess.Popen(
+            [*launch, *words], stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+        until = time.monotonic() + 120
+        while not (out / "checkpoint.pt").is_file() and program.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        if how == "Ctrl-C":
+            program.send_signal(signal.SIGINT)
+        else:
+            os.kill(a_rank(program.pid, str(out)), signal.SIGKILL)
+        status = program.wait(120)
+        said.seek(0)
+        text = said.read()
+    assert status == 130 if how == "Ctrl-C" else status not in (0, 2), text
+    told = re.fullmatch(r"spsample: stopped after epoch (\d+); go on with `spsample (.*)`", text.splitlines()[-1])
+    assert told, text
+    assert shlex.split(told[2]) == ["launch", "-n", "2", "--backend", backend, "train", "--resume", str(out)]
+    again = [sys.executable, "-m", "spsample.cli.main", *shlex.split(told[2])]
+    done = subprocess.run(
+        again, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"goes on at epoch {int(told[1]) + 1}, step 1 of 15" in done.stdout + done.stderr
+    assert "\x1b" not in text + done.stdout + done.stderr
+
+
+def a_rank(launcher, word):
+    """The process of a rank: the last one started below the launcher with this word in its command."""
+    parents, named = {}, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            line = (folder / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if word in line and not {"launch", "torch.distributed.run", "mpirun"} & {Path(one).name for one in line}:
+            named.append(int(folder.name))
+
+    def is_below(process):
+        while process > 1 and process != launcher:
+            process = parents.get(process, 0)
+        return process == launcher
+
+    return max(filter(is_below, named))

@@ -161,25 +161,25 @@ def test_settings_give_the_same_run_again():
     again = run(*dataset, *settings.split())
     assert again.exit_code == 0, again.output
     assert settings in again.stdout
-    tables = [result.stdout[: result.stdout.index("time per phase")] for result in (first, again)]
-    assert tables[0] == tables[1]
+    figures = [result.stdout[result.stdout.index("test accuracy") :] for result in (first, again)]
+    assert figures[0] == figures[1]
 
 
 def test_several_seeds_give_mean_and_deviation():
     pytest.importorskip("torch")
-    options = ["train", "planted:400,5", "--epochs", "1", "--seeds", "3", "--random-seed", "4"]
+    options = ["train", "planted:400,5", "--epochs", "1", "--repeats", "3", "--random-seed", "4"]
     report = json.loads(run(*options, "--json").stdout)
     tests = [single["test"] for single in report["runs"]]
     assert [single["settings"]["random_seed"] for single in report["runs"]] == [4, 5, 6]
     assert report["summary"]["test"]["mean"] == pytest.approx(statistics.mean(tests))
     assert report["summary"]["test"]["std"] == pytest.approx(statistics.stdev(tests))
-    assert "mean +- deviation" in run(*options).stdout
+    assert "mean and deviation" in run(*options).stdout
 
 
 def test_a_run_folder_and_its_resumption(tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "run"
-    options = ["train", "planted:400,5", "--epochs", "2", "--seeds", "2", "--lr", "0.02", "--fanouts", "4,3"]
+    options = ["train", "planted:400,5", "--epochs", "2", "--repeats", "2", "--lr", "0.02", "--fanouts", "4,3"]
     first = run(*options, "--out", str(folder), "--json")
     assert first.exit_code == 0, first.output
     settings = (folder / "config.toml").read_text("utf-8")
@@ -278,7 +278,7 @@ def test_committed_settings_are_known(path):
         (["planted:400", "--hidden", "0"], "--hidden: got 0"),
         (["planted:400", "--backend", "other"], "--backend: got 'other'"),
         (["planted:400", "--random-seed", "-1"], "--random-seed: got -1"),
-        (["planted:400", "--seeds", "0"], "--seeds: got 0"),
+        (["planted:400", "--repeats", "0"], "--repeats: got 0"),
         (["planted:400", "--schedule", "other"], "--schedule: got 'other'"),
         (["planted:400", "--test-sizes", "5"], "--test-sizes: got 1 sizes"),
         (["planted:400", "--evaluation-memory", "lots"], "--evaluation-memory: got 'lots'"),

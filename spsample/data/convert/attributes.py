@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.data.convert.arrays import load_map
+from spsample.data.convert.matrices import load_matrix
 from spsample.data.convert.options import ConvertOptions
 from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
 from spsample.errors import DataError
@@ -38,18 +39,19 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     arrays = dict(origin.arrays)
     facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
     if options.features is not None:
-        arrays["x"] = _features(options.features, num_nodes)
+        arrays["x"] = _features(Path(options.features), num_nodes)
     if options.labels is not None:
-        arrays["y"] = _labels(options.labels, num_nodes)
+        arrays["y"] = _labels(Path(options.labels), num_nodes)
         facts["num_classes"] = _num_classes(arrays["y"])
     if options.splits is not None:
         arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
-        arrays |= _splits(options.splits, num_nodes)
+        arrays |= _splits(Path(options.splits), num_nodes)
     _check_disjoint(origin.edges.name if options.splits is None else str(options.splits), arrays, num_nodes)
     for name, array in arrays.items():
         _write(writer, name, array)
-    if "x" in arrays and not sparse.issparse(arrays["x"]):
-        facts["node_features"] = list(dict.fromkeys(["x", *facts.get("node_features", [])]))
+    if "x" in arrays:
+        listed = [name for name in facts.get("node_features", []) if name != "x"]
+        facts["node_features"] = listed if sparse.issparse(arrays["x"]) else ["x", *listed]
     if origin.names is not None:
         origin.names.write(writer)
     if origin.original_ids is not None:
@@ -74,12 +76,15 @@ def _write(writer: StoreWriter, name: str, array: Any) -> None:
         target[first : first + rows] = array[first : first + rows]
 
 
-def _features(path: Path, num_nodes: int) -> NDArray[Any]:
-    array = load_map(path)
-    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or len(array) != num_nodes:
+def _features(path: Path, num_nodes: int) -> Any:
+    """Rows of an ``.npy`` file, mapped; or a sparse matrix of an ``.npz`` file, as CSR."""
+    array = load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or array.shape[0] != num_nodes:
         given = f"features of dtype {array.dtype} and shape {array.shape}"
         raise DataError(argument=str(path), given=given, expected=f"numbers in {num_nodes} rows, one per vertex")
-    if array.dtype.kind == "f":
+    if sparse.issparse(array):
+        _check_finite(path, array)
+    elif array.dtype.kind == "f":
         rows = max(1, _BYTES // max(1, array[:1].nbytes))
         for first in range(0, num_nodes, rows):
             finite = np.isfinite(array[first : first + rows]).reshape(len(array[first : first + rows]), -1).all(axis=1)
@@ -87,6 +92,15 @@ def _features(path: Path, num_nodes: int) -> NDArray[Any]:
                 given = f"a value that is not finite in row {first + int(np.argmin(finite))}"
                 raise DataError(argument=str(path), given=given, expected="finite features")
     return array
+
+
+def _check_finite(path: Path, matrix: sparse.csr_array) -> None:
+    bad = np.flatnonzero(~np.isfinite(matrix.data))
+    if len(bad):
+        row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
+        raise DataError(
+            argument=str(path), given=f"a value that is not finite in row {row}", expected="finite features"
+        )
 
 
 def _labels(path: Path, num_nodes: int) -> NDArray[Any]:

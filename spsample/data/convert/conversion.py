@@ -42,7 +42,10 @@ _ANY_ID = 2**63
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase."""
+    """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
+
+    ``not_read`` are columns of a table, or attributes of PyG's data, of which nothing was made.
+    """
 
     path: str
     num_nodes: int
@@ -51,6 +54,7 @@ class Conversion:
     weighted: bool
     spilled_bytes: int
     seconds: dict[str, float]
+    not_read: tuple[str, ...] = ()
 
 
 def convert(
@@ -152,7 +156,7 @@ class _Run:
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
         weighted = source.weight_dtype is not None
-        return Conversion("", num_nodes, num_edges, self.edges, weighted, spilled, self.seconds)
+        return Conversion("", num_nodes, num_edges, self.edges, weighted, spilled, self.seconds, self.origin.unread)
 
     # ---------------------------------------------------------------------------------------------------- reading
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from spsample.data.convert.arrays import ArrayEdges
 from spsample.data.convert.chunks import EdgeChunk, EdgeSource
@@ -20,7 +21,16 @@ from spsample.store import Graph, GraphStore
 from spsample.store.pyg_data import host_array
 from spsample.store.validation import as_edge_index, as_weights
 
-__all__ = ["GraphEdges", "data_attributes", "dataset_edges", "load_pyg", "pyg_edges", "pyg_labels", "store_attributes"]
+__all__ = [
+    "GraphEdges",
+    "data_attributes",
+    "dataset_edges",
+    "load_pyg",
+    "pyg_edges",
+    "pyg_labels",
+    "pyg_unread",
+    "store_attributes",
+]
 
 _LARGEST_WHOLE = 2**53
 _NAMES = ("original_ids", "names_ptr", "names_data")
@@ -149,7 +159,7 @@ def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, di
     edges.num_nodes = None if number is None else int(number)
     arrays: dict[str, Any] = {}
     if getattr(data, "x", None) is not None:
-        arrays["x"] = host_array(data.x)
+        arrays["x"] = _as_features(data.x)
     return edges, {"name": name}, arrays | _pyg_masks(data, name)
 
 
@@ -167,6 +177,15 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
     return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
 
 
+def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
+    """Names of the attributes of PyG's ``Data`` of which nothing is made."""
+    masks = [f"{part}_mask" for part in PARTS]
+    taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes"}
+    taken |= set(masks) if all(getattr(data, mask, None) is not None for mask in masks) else set()
+    held = data.keys() if callable(data.keys) else data.keys  # a property in PyG before 2.4
+    return tuple(sorted(name for name in held if name not in taken))
+
+
 def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:
     held = getattr(data, weights or "edge_weight", None)
     if held is None:
@@ -178,6 +197,16 @@ def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | N
     if len(array) != count:
         raise InputError(argument="weights", given=f"{len(array)} weights", expected=f"{count}, one per edge")
     return array
+
+
+def _as_features(held: Any) -> Any:
+    """Features of PyG's data; sparse tensors as CSR."""
+    layout = str(getattr(held, "layout", ""))
+    if layout not in ("torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
+        return host_array(held)
+    rows = held.detach().to_sparse_csr()
+    parts = (host_array(part) for part in (rows.values(), rows.col_indices(), rows.crow_indices()))
+    return sparse.csr_array(tuple(parts), shape=tuple(rows.shape))
 
 
 def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:

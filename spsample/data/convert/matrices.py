@@ -16,7 +16,7 @@ from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import npz_names, read_npz
 
-__all__ = ["npz_masks", "open_npz"]
+__all__ = ["load_matrix", "npz_masks", "open_npz"]
 
 
 def open_npz(path: Path) -> Dataset:
@@ -41,6 +41,28 @@ def open_npz(path: Path) -> Dataset:
         raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error
     empty = np.empty(0, np.int64)
     return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
+
+
+def load_matrix(path: Path) -> scipy.sparse.csr_array:
+    """Load a sparse matrix of any form from an ``.npz`` file, as CSR.
+
+    Raises
+    ------
+    DataError
+        If it is none that ``scipy.sparse.save_npz`` wrote, or is damaged.
+    """
+    require_file(path)
+    try:
+        matrix = scipy.sparse.csr_array(scipy.sparse.load_npz(path))
+        matrix.check_format(full_check=True)
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        raise DataError(
+            argument=str(path),
+            given=f"a matrix that cannot be read ({error})",
+            expected="what scipy.sparse.save_npz writes",
+            hint="Dense features are an .npy file.",
+        ) from error
+    return matrix
 
 
 def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ class ConvertOptions:
     edge_ids
         Keep each entry's position in the input. Left out of the store where it is the entry's own place.
     features, labels, splits
-        Files: ``.npy`` of n rows; ``.npy`` of n integers; ``.npz`` of ``train_idx``, ... or masks.
+        Files: ``.npy`` of n rows, or ``.npz`` of a SciPy sparse matrix, which stays sparse; ``.npy`` of n integers;
+        ``.npz`` of ``train_idx``, ... or masks.
     memory_budget
         Most anonymous memory of the process, in bytes or as "2GiB"; None: half of what is available.
     threads
@@ -65,6 +66,8 @@ class ConvertOptions:
         Of generated graphs.
     overwrite
         Replace a store at the path.
+    symmetrize
+        Another spelling of `symmetrise`.
 
     Raises
     ------
@@ -97,8 +100,11 @@ class ConvertOptions:
     threads: int | None = None
     random_seed: int = 0
     overwrite: bool = False
+    symmetrize: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, symmetrize: bool) -> None:
+        if symmetrize:
+            object.__setattr__(self, "symmetrise", True)
         require_choice("format", self.format, FORMATS)
         require_choice("npy_shape", self.npy_shape, NPY_SHAPES)
         require_choice("renumber", self.renumber, _RENUMBER)

@@ -21,6 +21,7 @@ from spsample.data.convert.graphs import (
     load_pyg,
     pyg_edges,
     pyg_labels,
+    pyg_unread,
     store_attributes,
 )
 from spsample.data.convert.matrix_market import MatrixMarketEdges
@@ -69,6 +70,8 @@ class Origin:
     """Options that the source settles itself."""
     row_normalized: bool = False
     """Whether the entries of each row weigh the same and 1 together, without arrays of weights."""
+    unread: tuple[str, ...] = ()
+    """Columns of a table, or attributes of PyG's data, of which nothing is made."""
 
     def check(self, edges: int) -> None:
         """Compare the number of edges read with what the source says of it."""
@@ -137,7 +140,8 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
     names = VertexNames(room) if options.string_ids else None
     edges = _edges(text, kind, options, names)
     total = getattr(edges, "num_edges", None)
-    return Origin(edges, Path(text.split(",")[0]).name.split(".")[0], {"source": text}, names=names, num_edges=total)
+    name, unread = Path(text.split(",")[0]).name.split(".")[0], getattr(edges, "unread", ())
+    return Origin(edges, name, {"source": text}, names=names, num_edges=total, unread=unread)
 
 
 def _is_pair(text: str) -> bool:
@@ -257,4 +261,4 @@ def _from_object(source: Any, options: ConvertOptions, name: str) -> Origin:
     if options.labels is None:
         number, labels = pyg_labels(source, name, edges.num_nodes)
         facts, arrays = facts | number, arrays | labels
-    return Origin(edges, name, facts, arrays)
+    return Origin(edges, name, facts, arrays, unread=pyg_unread(source, options.weights))

@@ -37,10 +37,13 @@ class ParquetEdges:
         self._arrow_error: type[Exception] = pyarrow.ArrowException
         self.num_nodes: int | None = None
         self.weight_dtype = None if options.weights is None else np.dtype(np.float64)
-        words = [*options.columns, *([] if options.weights is None else [options.weights])]
-        self._columns = [self._column(word) for word in words]
+        self._columns = [self._column(word, "columns") for word in options.columns]
+        if options.weights is not None:
+            self._columns.append(self._column(options.weights, "weights"))
+        found = (str(name) for name in self._file.schema_arrow.names)
+        self.unread = tuple(name for name in found if name not in self._columns)
 
-    def _column(self, word: str) -> str:
+    def _column(self, word: str, argument: str) -> str:
         names = [str(name) for name in self._file.schema_arrow.names]
         if len(set(names)) < len(names):
             given = f"{self.name} with the columns {', '.join(names)}"
@@ -50,7 +53,7 @@ class ParquetEdges:
         if word.isdigit() and int(word) < len(names):
             return names[int(word)]
         given = f"{word!r} for {self.name} with the columns {', '.join(names)}"
-        raise InputError(argument="columns", given=given, expected="a column of the file")
+        raise InputError(argument=argument, given=given, expected="a column of the file")
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, in batches of rows."""

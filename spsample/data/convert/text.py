@@ -28,13 +28,14 @@ _MOST_HEAD = 1 << 26
 
 
 class TextForm(NamedTuple):
-    """How lines are read; columns are numbers; `skipped` lines come before the first edge."""
+    """How lines are read; columns are numbers; `skipped` lines come before the first edge; `unread` columns by name."""
 
     delimiter: str
     source: int
     target: int
     weight: int
     skipped: int
+    unread: tuple[str, ...] = ()
 
 
 def text_form(path: Path, options: ConvertOptions) -> TextForm:
@@ -57,9 +58,14 @@ def text_form(path: Path, options: ConvertOptions) -> TextForm:
     header = by_name if options.header is None else options.header
     if options.header is None and not by_name and not options.string_ids and first:
         header = not _are_integers(fields, wanted[:2])
-    columns = [_column(path, word, fields if header else None) for word in wanted]
+    columns = [
+        _column(path, word, fields if header else None, argument)
+        for word, argument in zip(wanted, ("columns", "columns", "weights"), strict=False)
+    ]
     weight = columns[2] if len(columns) > 2 else -1
-    return TextForm(delimiter, columns[0], columns[1], weight, number + 1 if header else 0)
+    names = fields if header else [str(column) for column in range(len(fields))]
+    unread = tuple(name for column, name in enumerate(names) if column not in columns)
+    return TextForm(delimiter, columns[0], columns[1], weight, number + 1 if header else 0, unread)
 
 
 def _first_line(path: Path) -> tuple[int, str]:
@@ -102,13 +108,13 @@ def _are_integers(fields: Sequence[str], columns: Sequence[str]) -> bool:
     return all(word[:1].isdigit() or word[:1] in "+-." for word in words)
 
 
-def _column(path: Path, word: str, names: list[str] | None) -> int:
+def _column(path: Path, word: str, names: list[str] | None, argument: str) -> int:
     if names is not None and word in names:
         return names.index(word)
     if word.isdigit():
         return int(word)
     found = "no header line" if names is None else "the columns " + ", ".join(names)
-    raise InputError(argument="columns", given=f"{word!r} for {path} with {found}", expected="a column of the file")
+    raise InputError(argument=argument, given=f"{word!r} for {path} with {found}", expected="a column of the file")
 
 
 class TextEdges:
@@ -120,6 +126,7 @@ class TextEdges:
         self.name = str(path)
         self.num_nodes = num_nodes
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
+        self.unread = form.unread
         self._path, self._form = path, form
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
@@ -198,6 +205,7 @@ class NamedTextEdges:
         self.name = str(path)
         self.num_nodes: int | None = None
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
+        self.unread = form.unread
         self._path, self._form, self._names = path, form, names
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:

@@ -1,0 +1,125 @@
+"""What a run that ends early says: how far its checkpoint is, and the command that goes on with it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spsample.errors import CommunicationError, RankError, SpSampleError
+
+__all__ = ["STOPPED", "how_to_go_on", "launched_variables", "resumed_words", "saying_how_to_go_on"]
+
+STOPPED = 128 + signal.SIGINT
+"""Exit status after Ctrl-C."""
+
+_LAUNCHED = "SPSAMPLE_LAUNCHED"
+"""Set for the ranks of `spsample launch`, which says itself how to go on."""
+
+
+def launched_variables() -> dict[str, str]:
+    """What tells ranks that `spsample launch` started them: environment variables."""
+    return {_LAUNCHED: "1"}
+
+
+def resumed_words(command: Sequence[str]) -> tuple[Path, list[str]] | None:
+    """The folder of a training command, and the words that resume it; None where it has none.
+
+    Examples
+    --------
+    >>> resumed_words(["train", "digits", "--out", "runs/a"])
+    (PosixPath('runs/a'), ['train', '--resume', 'runs/a'])
+    """
+    if not command or command[0] != "train":
+        return None
+    for at, word in enumerate(command):
+        name, given, value = word.partition("=")
+        if name in ("--out", "--resume"):
+            folder = value if given else "".join(command[at + 1 : at + 2])
+            return Path(folder), ["train", "--resume", folder]
+    return None
+
+
+def how_to_go_on(folder: Path, words: Sequence[str], *, ranks: int, launcher: str = "") -> str:
+    """Where the run in a folder stopped, and the command that goes on.
+
+    Parameters
+    ----------
+    folder
+        Of the run, or of several.
+    words
+        Of the command, after ``spsample``.
+    ranks
+        Their number.
+    launcher
+        What the ranks were started by, if the words do not say it.
+    """
+    reached = _reached(folder, ranks)
+    stopped = "stopped before its first checkpoint" if reached is None else f"stopped after {reached}"
+    again = f"`{shlex.join(['spsample', *words])}`" + (f" under {launcher}, as before" if launcher else "")
+    return f"{stopped}; {'go on' if reached else 'begin again'} with {again}"
+
+
+def _reached(folder: Path, ranks: int) -> str | None:
+    """Where the latest checkpoint in a folder, or in one below, stands."""
+    from spsample.training.runs import RunFolder
+
+    try:
+        return RunFolder(folder).reached(ranks)
+    except (SpSampleError, OSError):  # it is told when the run is resumed
+        return None
+
+
+@contextmanager
+def saying_how_to_go_on(folder: str | None, *, ranks: int, launcher: str, speaks: bool) -> Iterator[None]:
+    """Around a training: where it is ended, by Ctrl-C, SIGTERM or another rank, the command that goes on is named.
+
+    Parameters
+    ----------
+    folder
+        Of the run; None where nothing is kept.
+    ranks, launcher
+        As of `how_to_go_on`.
+    speaks
+        Whether this rank says it.
+    """
+    speaks = speaks and _LAUNCHED not in os.environ
+
+    def tell() -> None:
+        if not speaks:
+            return
+        told = "stopped; nothing of the run was kept: --out FOLDER keeps checkpoints to go on from"
+        if folder is not None:
+            told = how_to_go_on(Path(folder), ["train", "--resume", folder], ranks=ranks, launcher=launcher)
+        os.write(2, f"spsample: {told}\n".encode())  # a signal may have come in the middle of a print
+
+    with _before_sigterm(tell):
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, CommunicationError, RankError)):
+                tell()
+            raise
+
+
+@contextmanager
+def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
+    """Say something when SIGTERM comes, before it does what it did."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def told(number: int, frame: object) -> None:
+        signal.signal(number, before)
+        tell()
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, told)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
