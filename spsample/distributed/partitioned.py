@@ -242,7 +242,7 @@ class PartitionedGraph(SharedGraph):
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
         operands = list(self._operands.values())
         try:
-            with together(self.comm, *(operand.channel for operand in operands)):
+            with together(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
             self._operands.clear()  # some ranks may have kept what others have not

@@ -51,7 +51,7 @@ class ReplicatedGraph(SharedGraph):
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         self.comm = comm
-        with checking(self):
+        with checking(self, "ReplicatedGraph"):
             if not isinstance(graph, Graph):
                 raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
         self.graph = graph
@@ -93,7 +93,7 @@ class ReplicatedGraph(SharedGraph):
 
     def sampling(self) -> AbstractContextManager[None]:
         """Nothing is exchanged, so that nothing has to be agreed on before the end."""
-        return checking(self) if self.comm.size > 1 else nullcontext()
+        return checking(self, "bulk_sample") if self.comm.size > 1 else nullcontext()
 
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""

@@ -177,7 +177,7 @@ class PartitionedFeatures:
         InputError, DTypeError
             On every rank, if the ids of one are no integers in one dimension, or out of range.
         """
-        with together(self.grid.comm, self._channel):
+        with together(self.grid.comm, self._channel, call="gather of features"):
             wanted = self._placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
             places, inverse = np.unique(wanted, return_inverse=True)
             return np.take(self._distinct(places), inverse.reshape(-1), axis=0)

@@ -148,7 +148,7 @@ class BulkLoader:
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
-        with checking(graph):
+        with checking(graph, "BulkLoader"):
             ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
             self.graph = graph
             self.comm = comm_of(graph)

@@ -12,6 +12,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Communicator, together
+from spsample.comm.headers import agree
 from spsample.errors import InputError
 from spsample.sparse import GraphOperand
 
@@ -57,12 +58,12 @@ class SharedGraph(ABC):
 
 
 @contextmanager
-def checking(graph: Any) -> Iterator[None]:
-    """Around what each rank checks by itself: what one rank refuses all refuse."""
+def checking(graph: Any, call: str) -> Iterator[None]:
+    """Around what each rank checks by itself in a call: what one rank refuses all refuse."""
     if not isinstance(graph, SharedGraph):
         yield
         return
-    with together(graph.comm):
+    with together(graph.comm, call=f"the checks of {call}"):
         yield
 
 
@@ -87,8 +88,13 @@ def require_same_on(comm: Communicator, /, **arguments: Any) -> None:
     """
     if comm.size == 1:
         return
-    digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.uint64)
-    everyone = comm.all_gather(digests, phase="status")
+    digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.int64)
+    call = f"comparison of {', '.join(arguments)}"
+    whole = int.from_bytes(_digest(digests), "little", signed=True)
+    if (agree(comm, np.full((comm.size, 1), whole), call) == whole).all():
+        return
+    with comm.agreed(call):
+        everyone = comm.all_gather(digests, phase="status")
     differs = everyone != everyone[0]
     if not differs.any():
         return

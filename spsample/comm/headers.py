@@ -1,0 +1,132 @@
+"""Headers: a few numbers from each rank to each other one, with a word that says what call the sender is in.
+
+Ranks that are in different calls would read each other's arrays as what they are not. So whatever ranks do together
+begins with a header, one all-to-all of 64 bytes for each pair of ranks, whose first word holds a hash of the call's
+description and whether the sender has failed. Headers are alike for all calls: wherever two ranks meet, both read where
+the other one is. Where that differs, all of them see it in the same header, tell each other their descriptions, and
+raise.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.communicator import Array, Communicator
+from spsample.errors import CommunicationError
+
+HEADER_WORDS = 8
+"""Words of a header: the call with the status, and up to seven numbers."""
+
+_STATUS = "status"
+_FAILED = 1  # the lowest bit of the first word
+_HASH_BYTES = 7
+_DESCRIPTION_BYTES = 256
+
+
+class PeerFailedError(Exception):
+    """Another rank has failed in what all do together; what happened is told at the end of it."""
+
+
+def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = False) -> Int64Array:
+    """Send row q of `numbers` (size, up to 7) to rank q; return those that came, a row from each rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+    numbers : int64 array
+    call : str
+        What this rank does, the same on all ranks: "exchange in phase 'rows'".
+    failed : bool
+        Tell the others that this rank has failed, wherever they are.
+
+    Raises
+    ------
+    PeerFailedError
+        If another rank told so; not on those that did themselves.
+    CommunicationError
+        If the ranks are in different calls; on all of them, naming each rank's.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(2, lambda comm: tell(comm, np.array([[3], [4]]) + comm.rank, "an example")[:, 0].tolist())
+    [[3, 4], [4, 5]]
+    >>> run_threads(2, lambda comm: tell(comm, np.zeros((2, 0), np.int64), "ab"[comm.rank]))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.CommunicationError: rank 0 of a group of 2: the ranks are in different calls: rank 0 in a; rank 1 in
+    b. Every rank has to make the same calls in the same order
+    """
+    header = np.zeros((comm.size, HEADER_WORDS), np.int64)
+    header[:, 0] = _word_of(call) | (_FAILED if failed else 0)
+    header[:, 1 : 1 + numbers.shape[1]] = numbers
+    with comm.agreed(call):
+        received = comm.all_to_all(header, phase=_STATUS)
+    if failed:
+        return received[:, 1:]
+    if (received[:, 0] & _FAILED).any():
+        raise PeerFailedError
+    if (received[:, 0] != header[0, 0]).any():
+        raise _out_of_step(comm, call)
+    return received[:, 1 : 1 + numbers.shape[1]]
+
+
+def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
+    """`tell`, in a call that knows of no failures: one who tells of one is in another call, which its next header says.
+
+    Raises
+    ------
+    CommunicationError
+        If the ranks are in different calls; on all of them, naming each rank's.
+    """
+    while True:
+        try:
+            return tell(comm, numbers, call)
+        except PeerFailedError:
+            continue
+
+
+def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
+    """A call of a communicator: what it does with what, and for what.
+
+    Parameters
+    ----------
+    name, phase : str
+    array : array
+    rows_only : bool
+        Whether ranks may have different numbers of rows along the first axis.
+
+    Examples
+    --------
+    >>> describe("all_gather", "rows", np.zeros((2, 3), np.int8), rows_only=False)
+    "all_gather in phase 'rows' of int8 (2, 3)"
+    >>> describe("all_gather_v", "rows", np.zeros((2, 3), np.int8), rows_only=True)
+    "all_gather_v in phase 'rows' of rows of int8 (3,)"
+    """
+    shape = array.shape[1:] if rows_only else array.shape
+    return f"{name} in phase {phase!r} of {'rows of ' if rows_only else ''}{array.dtype} {shape}"
+
+
+def _word_of(call: str) -> int:
+    return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << 1
+
+
+def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
+    """All ranks have seen that they are in different calls, and tell each other in which."""
+    told = np.frombuffer(call.encode()[:_DESCRIPTION_BYTES].ljust(_DESCRIPTION_BYTES), np.uint8)
+    with comm.agreed(call):
+        everyone = comm.all_gather(told, phase=_STATUS)
+    ranks_in: dict[str, list[int]] = {}
+    for rank, text in enumerate(everyone):
+        ranks_in.setdefault(text.tobytes().decode(errors="replace").strip(), []).append(rank)
+    where = "; ".join(f"{comm.named(ranks)} in {one}" for one, ranks in ranks_in.items())
+    return CommunicationError(
+        f"{comm.named([comm.rank])} of a group of {comm.size}: the ranks are in different calls: {where}. "
+        "Every rank has to make the same calls in the same order"
+    )
+
+
+__all__ = ["HEADER_WORDS", "PeerFailedError", "agree", "describe", "tell"]
