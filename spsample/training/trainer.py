@@ -59,7 +59,7 @@ class Trainer:
 
     Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
     takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
-    DDP where torch.distributed runs and through the graph's communicator elsewhere. Weights begin as rank 0 drew them.
+    DDP over NCCL and through the graph's communicator elsewhere, in the order of the ranks. Weights begin as rank 0 drew them.
     Dropout then depends on the batch, not on the rank. What one rank fails with all raise.
 
     Parameters
@@ -234,12 +234,12 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
         while True:
-            with failing_together(self.comm):
+            with failing_together(self.comm, "a training step"):
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
                 break
-            with self._timed("training"):
+            with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
             self._tell(partial(_on_step, self, loss.mean))
@@ -252,7 +252,7 @@ class Trainer:
 
     def _tell(self, call: Callable[[Callback], None]) -> None:
         """Call the callbacks."""
-        with failing_together(self.comm):
+        with failing_together(self.comm, "callbacks of training"):
             for callback in self.callbacks:
                 call(callback)
 
