@@ -169,6 +169,8 @@ class BulkLoader:
             self._check_ranks()
         require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
         require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, shuffle=self.shuffle)
+        if self.comm.size > 1:
+            require_same(graph, **self.completion.given(self.seeds))
         self.plan: BulkPlan | RankPlan | None = None
         self.bulk_size = self._planned(bulk_size, memory_budget)
         self._threads: Threads | None = None

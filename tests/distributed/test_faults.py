@@ -134,8 +134,8 @@ LAYOUTS = [
     ({"partition": np.zeros(63, int)}, r"partition: got dtype int64 and shape \(63,\) \(on rank 2\)"),
     ({"partition": np.full(64, 4)}, r"partition: got parts from 4 to 4 \(on rank 2\)"),
     ({"partition": np.arange(64) % 4}, "partition: got something else on rank 2"),
-    ({"graph": "other"}, "graph: got something else on rank 2"),
-    ({"graph": "weighted"}, "graph: got something else on rank 2"),
+    ({"graph": "other"}, "graph: got other contents on rank 2 than on rank 0"),
+    ({"graph": "weighted"}, "graph: got other weighting, dtypes on rank 2 than on rank 0"),
 ]
 
 

@@ -155,14 +155,15 @@ def test_a_run_goes_on_on_another_grid_bit_for_bit():
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_a_run_goes_on_from_every_step_bit_for_bit(p):
-    """Of two epochs."""
+    """Of two epochs, with dropout, whose generator the threads share."""
+    model = ModelConfig(hidden=16, dropout=0.2)
 
     def whole(comm):
         seen = Seen(save_at="every step")
-        return outcome(trainer_of(on_ranks(comm), [seen], batch_size=16).fit()), seen
+        return outcome(trainer_of(on_ranks(comm), [seen], batch_size=16, model=model).fit()), seen
 
     def rest(comm, state):
-        trainer = trainer_of(on_ranks(comm), [seen := Seen()], batch_size=16)
+        trainer = trainer_of(on_ranks(comm), [seen := Seen()], batch_size=16, model=model)
         trainer.load_state_dict(copy.deepcopy(state))
         return outcome(trainer.fit()), seen.losses
 
