@@ -10,7 +10,6 @@ is for.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -21,10 +20,8 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import contiguous
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
-from spsample.comm.headers import PeerFailedError, agree, tell
-from spsample.errors import CommunicationError, RankError, on_rank, told_by
-
-_STATUS = "status"
+from spsample.comm.headers import PeerFailedError, end, is_told, tell
+from spsample.errors import CommunicationError
 
 
 class Sent(NamedTuple):
@@ -201,10 +198,12 @@ def together(world: Communicator, *channels: Channel, call: str = "a collective 
     except PeerFailedError:
         told_of_one = True
     except Exception as error:
+        if is_told(error, world):
+            raise
         failure = error
         for channel in channels[:1]:
             channel.fail()
-    _raise_together(world, failure, call)
+    end(world, call, failure)
     if told_of_one:
         raise CommunicationError(
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
@@ -215,35 +214,6 @@ def together(world: Communicator, *channels: Channel, call: str = "a collective 
 def _settle(channels: Sequence[Channel], call: str) -> None:
     for channel in channels[:1]:  # they share their scope
         channel.settle(call)
-
-
-def _raise_together(world: Communicator, failure: BaseException | None, call: str) -> None:
-    """Tell all ranks of this one's failure, or of none; raise the first one's everywhere."""
-    told = np.frombuffer(b"" if failure is None else _pickled(failure, world.rank), np.uint8)
-    sizes = agree(world, np.full((world.size, 1), len(told)), f"the end of {call}")[:, 0]
-    if not sizes.any():
-        return
-    with world.agreed(f"the end of {call}"):
-        everyone = world.all_gather_v(told, sizes, phase=_STATUS)
-    ends = np.cumsum(sizes)
-    errors = {
-        rank: pickle.loads(everyone[end - size : end].tobytes())
-        for rank, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
-        if size
-    }
-    rank, first = min(errors.items())
-    everywhere = len(errors) == world.size and len({str(error) for error in errors.values()}) == 1
-    raise told_by(first if everywhere else on_rank(first, rank), rank) from failure
-
-
-def _pickled(error: BaseException, rank: int) -> bytes:
-    """The error as others can read it; one that cannot be pickled is told in words."""
-    try:
-        told = pickle.dumps(error)
-        pickle.loads(told)
-    except Exception:
-        return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
-    return told
 
 
 __all__ = ["Channel", "Received", "Sent", "together"]

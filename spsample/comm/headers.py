@@ -9,19 +9,22 @@ raise.
 
 from __future__ import annotations
 
+import pickle
 from hashlib import sha256
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import CommunicationError
+from spsample.errors import CommunicationError, RankError, on_rank, told_by
 
 HEADER_WORDS = 8
 """Words of a header: the call with the status, and up to seven numbers."""
 
 _STATUS = "status"
-_FAILED = 1  # the lowest bit of the first word
+_FAILED = 1  # in the first word: the sender is in a channel, and goes to the end of its call
+_TELLS = 2  # the sender is at the end of its call, and tells an error of so many bytes
+_STATUS_BITS = 2
 _HASH_BYTES = 7
 _DESCRIPTION_BYTES = 256
 
@@ -46,6 +49,8 @@ def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = F
     ------
     PeerFailedError
         If another rank told so; not on those that did themselves.
+    SpSampleError
+        What a rank that is at an `end` tells.
     CommunicationError
         If the ranks are in different calls; on all of them, naming each rank's.
 
@@ -60,17 +65,13 @@ def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = F
     spsample.errors.CommunicationError: rank 0 of a group of 2: the ranks are in different calls: rank 0 in a; rank 1 in
     b. Every rank has to make the same calls in the same order
     """
-    header = np.zeros((comm.size, HEADER_WORDS), np.int64)
-    header[:, 0] = _word_of(call) | (_FAILED if failed else 0)
-    header[:, 1 : 1 + numbers.shape[1]] = numbers
-    with comm.agreed(call):
-        received = comm.all_to_all(header, phase=_STATUS)
+    received = _exchanged(comm, numbers, call, _FAILED if failed else 0)
     if failed:
         return received[:, 1:]
     if (received[:, 0] & _FAILED).any():
         raise PeerFailedError
-    if (received[:, 0] != header[0, 0]).any():
-        raise _out_of_step(comm, call)
+    _raise_what_is_told(comm, received, call)
+    _require_one_call(comm, received, call)
     return received[:, 1 : 1 + numbers.shape[1]]
 
 
@@ -87,6 +88,40 @@ def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
             return tell(comm, numbers, call)
         except PeerFailedError:
             continue
+
+
+def end(comm: Communicator, call: str, failure: BaseException | None = None) -> None:
+    """At the end of a call: tell the others what this rank failed with, and raise on all ranks what the first one did.
+
+    Ranks that are not at the end of this call but in another one, within it or after it, raise the error, too. Once it
+    is told over a communicator nobody has to tell it again over that one: see `is_told`.
+
+    Raises
+    ------
+    SpSampleError
+        What a rank failed with.
+    CommunicationError
+        If the ranks are in different calls, and none has failed; on all of them, naming each rank's.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(2, lambda comm: end(comm, "an example", None if comm.rank else ZeroDivisionError("by zero")))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.RankError: rank 0 failed: ZeroDivisionError: by zero
+    """
+    told = b"" if failure is None else _pickled(failure, comm.rank)
+    received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
+    while (received[:, 0] & _FAILED).any():  # one that is in a channel, and on its way to an end
+        received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
+    _raise_what_is_told(comm, received, call, told, failure)
+    _require_one_call(comm, received, f"the end of {call}")
+
+
+def is_told(error: BaseException, comm: Communicator) -> bool:
+    """Whether all ranks of this communicator raise the error, since it was told over it."""
+    return getattr(error, "told_over", None) == id(comm)
 
 
 def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
@@ -110,8 +145,54 @@ def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
     return f"{name} in phase {phase!r} of {'rows of ' if rows_only else ''}{array.dtype} {shape}"
 
 
+def _exchanged(comm: Communicator, numbers: Int64Array, call: str, status: int) -> Int64Array:
+    """The header of each rank."""
+    header = np.zeros((comm.size, HEADER_WORDS), np.int64)
+    header[:, 0] = _word_of(call) | status
+    header[:, 1 : 1 + numbers.shape[1]] = numbers
+    with comm.agreed(call):
+        return comm.all_to_all(header, phase=_STATUS)
+
+
 def _word_of(call: str) -> int:
-    return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << 1
+    return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << _STATUS_BITS
+
+
+def _require_one_call(comm: Communicator, received: Int64Array, call: str) -> None:
+    if (received[:, 0] != _word_of(call)).any():
+        raise _out_of_step(comm, call)
+
+
+def _raise_what_is_told(
+    comm: Communicator, received: Int64Array, call: str, told: bytes = b"", failure: BaseException | None = None
+) -> None:
+    """Take the errors that ranks at an end tell, if any; raise the first one's."""
+    sizes = np.where(received[:, 0] & _TELLS, received[:, 1], 0)
+    if not sizes.any():
+        return
+    with comm.agreed(f"errors in {call}"):
+        everyone = comm.all_gather_v(np.frombuffer(told, np.uint8), sizes, phase=_STATUS)
+    ends = np.cumsum(sizes)
+    errors = {
+        rank: pickle.loads(everyone[end - size : end].tobytes())
+        for rank, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+        if size
+    }
+    rank, first = min(errors.items())
+    everywhere = len(errors) == comm.size and len({str(error) for error in errors.values()}) == 1
+    error = told_by(first if everywhere else on_rank(first, rank), rank)
+    error.told_over = id(comm)  # type: ignore[attr-defined]
+    raise error from failure
+
+
+def _pickled(error: BaseException, rank: int) -> bytes:
+    """The error as others can read it; one that cannot be pickled is told in words."""
+    try:
+        told = pickle.dumps(error)
+        pickle.loads(told)
+    except Exception:
+        return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
+    return told
 
 
 def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
@@ -129,4 +210,4 @@ def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
     )
 
 
-__all__ = ["HEADER_WORDS", "PeerFailedError", "agree", "describe", "tell"]
+__all__ = ["HEADER_WORDS", "PeerFailedError", "agree", "describe", "end", "is_told", "tell"]

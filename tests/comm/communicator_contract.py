@@ -499,20 +499,29 @@ class CommunicatorContract:
         assert re.search(rf"ranks? [^a-z]*\b{numbers[0 if odd else 1]}\b[^a-z]* in {name}", said), said
 
     def case_a_failure_meets_another_call(self, comm):
-        """One rank fails in a collective call, and tells so; the others are in a call that knows of no failures."""
+        """One rank fails in a collective call, while the others are in one within it, or after it: all raise that."""
         if comm.size == 1:
             return
-        apart = comm.duplicate()
-        apart.timeout = 10.0
+        calls = [
+            lambda c: c.all_reduce(np.zeros(1)),
+            lambda c: self.run_together(c, self.step),
+            lambda c: self.run_together(c, lambda channel: None),
+        ]
+        for channels in (0, 1):
+            for call in calls:
+                apart = comm.duplicate()
+                apart.timeout = 10.0
+                with pytest.raises(RankError, match=f"rank {comm.size - 1} failed: ZeroDivisionError: by zero"):
+                    self.failing_last(apart, call, channels)
+                assert apart.all_gather(np.array(comm.rank)).tolist() == list(range(comm.size))
 
-        def call():
-            if comm.rank < comm.size - 1:
-                return apart.all_reduce(np.zeros(1))
-            with together(apart, Channel(apart)):
-                raise ZeroDivisionError
-
-        with pytest.raises(CommunicationError, match=r"the ranks are in different calls: .*all_reduce"):
-            call()
+    @staticmethod
+    def failing_last(comm, call, channels):
+        """`call` within a collective call; the last rank fails in that instead."""
+        with together(comm, *[Channel(comm)] * channels):
+            if comm.rank == comm.size - 1:
+                raise ZeroDivisionError("by zero")
+            call(comm)
 
     # -------------------------------------------------------------------------------------------------------- counting
 
