@@ -44,7 +44,7 @@ class Case:
 
 CASES = {
     "graphsage": Case(sp.GraphSAGE([5, 3]), ModelConfig(hidden=16, dropout=0.2)),
-    "wide": Case(sp.GraphSAGE([5, 3]), ModelConfig(hidden=700, dropout=0.2), batch_size=32),  # of several megabytes
+    "wide": Case(sp.GraphSAGE([5, 3, 2]), ModelConfig(hidden=700, dropout=0.2), batch_size=32),  # 4 MB of gradients
     "ladies": Case(sp.LADIES([64, 64]), ModelConfig("gcn", hidden=24, dropout=0.2)),
 }
 

@@ -226,8 +226,8 @@ def _duplicate(MPI: Any, comm: Any, timeout: float) -> Any:
         return twin
     atexit.register(end_soon)  # MPI_Finalize would wait for the others
     raise CommunicationError(
-        f"rank {comm.Get_rank()} of {comm.Get_size()}: not all of the others came to connect ({timeout:g} s): each rank "
-        "that MPI started has to make its communicator, by spsample.init() or MPICommunicator"
+        f"rank {comm.Get_rank()} of {comm.Get_size()}: not all of the others came to connect ({timeout:g} s): each "
+        "rank that MPI started has to make its communicator, by spsample.init() or MPICommunicator"
     )
 
 

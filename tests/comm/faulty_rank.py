@@ -1,8 +1,8 @@
 """A job in which one rank goes wrong: `LAUNCHER python faulty_rank.py BACKEND FAULT`, with seconds to wait at most.
 
 kill: rank 2 is killed while the others are in an all-to-allv; error: it ends with an exception of its own; away: it
-does not come, for longer than the others wait; late: it does not even connect in that time; abort: it ends all; input: it is given what it refuses, in a call that
-fails together.
+does not come, for longer than the others wait; late: it does not even connect in that time; abort: it ends all; input:
+it is given what it refuses, in a call that fails together.
 """
 
 from __future__ import annotations
