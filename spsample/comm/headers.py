@@ -66,13 +66,12 @@ def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = F
     b. Every rank has to make the same calls in the same order
     """
     received = _exchanged(comm, numbers, call, _FAILED if failed else 0)
-    if failed:
-        return received[:, 1:]
+    if failed or _are_alike(received):
+        return received[:, 1 : 1 + numbers.shape[1]]
     if (received[:, 0] & _FAILED).any():
         raise PeerFailedError
     _raise_what_is_told(comm, received, call)
-    _require_one_call(comm, received, call)
-    return received[:, 1 : 1 + numbers.shape[1]]
+    raise _out_of_step(comm, call)
 
 
 def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
@@ -113,10 +112,11 @@ def end(comm: Communicator, call: str, failure: BaseException | None = None) -> 
     """
     told = b"" if failure is None else _pickled(failure, comm.rank)
     received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
-    while (received[:, 0] & _FAILED).any():  # one that is in a channel, and on its way to an end
+    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # one that is in a channel, and on its way to an end
         received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
-    _raise_what_is_told(comm, received, call, told, failure)
-    _require_one_call(comm, received, f"the end of {call}")
+    if told or not _are_alike(received):
+        _raise_what_is_told(comm, received, call, told, failure)
+        raise _out_of_step(comm, f"the end of {call}")
 
 
 def is_told(error: BaseException, comm: Communicator) -> bool:
@@ -158,10 +158,10 @@ def _word_of(call: str) -> int:
     return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << _STATUS_BITS
 
 
-def _require_one_call(comm: Communicator, received: Int64Array, call: str) -> None:
-    """All first words are this rank's own."""
-    if (received[:, 0] != received[comm.rank, 0]).any():
-        raise _out_of_step(comm, call)
+def _are_alike(received: Int64Array) -> bool:
+    """Whether all first words are the same: that of this rank, which has not failed, or of all that tell an error."""
+    words = received[:, 0].tolist()
+    return words.count(words[0]) == len(words)
 
 
 def _raise_what_is_told(
