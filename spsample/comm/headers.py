@@ -112,7 +112,7 @@ def end(comm: Communicator, call: str, failure: BaseException | None = None) -> 
     """
     told = b"" if failure is None else _pickled(failure, comm.rank)
     received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
-    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # one that is in a channel, and on its way to an end
+    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # on its way to an end
         received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
     if told or not _are_alike(received):
         _raise_what_is_told(comm, received, call, told, failure)
