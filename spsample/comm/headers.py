@@ -160,7 +160,7 @@ def _word_of(call: str) -> int:
 
 def _are_alike(received: Int64Array) -> bool:
     """Whether all first words are the same: that of this rank, which has not failed, or of all that tell an error."""
-    words = received[:, 0].tolist()
+    words: list[int] = received[:, 0].tolist()
     return words.count(words[0]) == len(words)
 
 
