@@ -258,5 +258,6 @@ void bind_coordinates(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);
 void bind_edge_text(nb::module_& m);
+void bind_content_sum(nb::module_& m);
 
 }  // namespace spsample

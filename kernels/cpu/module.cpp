@@ -101,4 +101,5 @@ NB_MODULE(_core, m) {
     spsample::bind_edge_partition(m);
     spsample::bind_edge_bucket(m);
     spsample::bind_edge_text(m);
+    spsample::bind_content_sum(m);
 }

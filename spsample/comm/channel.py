@@ -2,14 +2,14 @@
 
 A *collective call* is a block of work that every rank runs (`together`), with exchanges in it that go over a `Channel`.
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
-whether the sender has failed. A rank that fails between two exchanges joins the next header with that word set and then
-goes to the end of the call; so do all who read it. At the end all ranks tell each other whether they failed, and all
-raise. Headers are counted under the phase "status", whatever the exchange is for.
+what the sender does and whether it has failed (`spsample.comm.headers`). A rank that fails between two exchanges joins
+the next header with that word set and then goes to the end of the call; so do all who read it. At the end all ranks
+tell each other whether they failed, and all raise. Headers are counted under the phase "status", whatever the exchange
+is for.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -20,16 +20,8 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import contiguous
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import CommunicationError, RankError, on_rank, told_by
-
-HEADER_WORDS = 8
-"""Words of a header: the status, and the counts of up to seven arrays."""
-
-_STATUS = "status"
-
-
-class _PeerFailedError(Exception):
-    """Another rank of the channel has failed; what happened is told at the end of the call."""
+from spsample.comm.headers import PeerFailedError, end, is_told, tell
+from spsample.errors import CommunicationError
 
 
 class Sent(NamedTuple):
@@ -83,9 +75,10 @@ class Channel:
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
         rows = [contiguous(sent.rows) for sent in sends]
-        expected = self._header(counts)
+        call = f"exchange in phase {phase!r}"
+        expected = self._header(counts, call)
         received = []
-        with self._no_way_back(phase):
+        with self._no_way_back(call):
             for i, sent in enumerate(sends):
                 recv_counts = expected[:, i].copy()
                 moved = self.group.all_to_all_v(rows[i], sent.counts, recv_counts, phase=phase)
@@ -93,25 +86,27 @@ class Channel:
         return received
 
     @contextmanager
-    def _no_way_back(self, phase: str) -> Iterator[None]:
+    def _no_way_back(self, call: str) -> Iterator[None]:
         """Around what the others count on once they have the header: they can no longer be told of a failure."""
         try:
-            yield
+            with self.group.agreed(call):
+                yield
         except CommunicationError:
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise CommunicationError(
-                f"rank {self.scope.rank} of a group of {self.scope.size} failed in the middle of an exchange in phase "
-                f"{phase!r}, which the others wait for: {reason}"
+                f"rank {self.scope.rank} of a group of {self.scope.size} failed in the middle of its {call}, which the "
+                f"others wait for: {reason}"
             ) from error
 
     def gather(self, arrays: Sequence[Array], *, phase: str) -> list[Received]:
         """The rows of up to seven arrays of every rank of the group, one rank after the other."""
         counts = np.array([[len(rows) for rows in arrays]] * self.group.size, np.int64)
-        expected = self._header(counts)
+        call = f"gather in phase {phase!r}"
+        expected = self._header(counts, call)
         received = []
-        with self._no_way_back(phase):
+        with self._no_way_back(call):
             for i, rows in enumerate(arrays):
                 recv_counts = expected[:, i].copy()
                 gathered = self.group.all_gather_v(np.ascontiguousarray(rows), recv_counts, phase=phase)
@@ -127,11 +122,12 @@ class Channel:
         """
         mine = root == self.group.rank
         counts = np.array([[len(rows) if mine else 0 for rows in arrays]] * self.group.size, np.int64)
-        expected = self._header(counts)
+        call = f"broadcast in phase {phase!r}"
+        expected = self._header(counts, call)
         if root is None:
             return [rows[:0] for rows in arrays]
         received = []
-        with self._no_way_back(phase):
+        with self._no_way_back(call):
             for rows, count in zip(arrays, expected[root].tolist(), strict=True):
                 room = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
                 received.append(self.group.broadcast(room, root, phase=phase))
@@ -139,40 +135,27 @@ class Channel:
 
     def reduce_max(self, value: int) -> int:
         """The largest of the scope's values: for loops that all ranks must leave together."""
-        counts = np.full((self.group.size, 1), value, np.int64)
-        if self.group is not self.scope:
-            counts = np.full((self.scope.size, 1), value, np.int64)
-        return int(self._scope_header(counts)[:, 0].max())
+        return int(tell(self.scope, np.full((self.scope.size, 1), value, np.int64), "reduce_max")[:, 0].max())
 
-    def settle(self) -> None:
+    def settle(self, call: str) -> None:
         """The last header of a call: learn of ranks that failed after the last exchange."""
-        self._scope_header(np.zeros((self.scope.size, 0), np.int64))
+        tell(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
 
     def fail(self) -> None:
         """Join the header that the others wait in, or will, and tell them that this rank has failed."""
-        header = np.zeros((self.scope.size, HEADER_WORDS), np.int64)
-        header[:, 0] = 1
-        self.scope.all_to_all(header, phase=_STATUS)
+        tell(self.scope, np.zeros((self.scope.size, 0), np.int64), "a failure", failed=True)
 
-    def _header(self, counts: Int64Array) -> Int64Array:
+    def _header(self, counts: Int64Array, call: str) -> Int64Array:
         """Counts that the ranks of the group have for this one, from those that it has for them."""
         if self.group is self.scope:
-            return self._scope_header(counts)
+            return tell(self.scope, counts, call)
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
-        return self._scope_header(everyone)[self._members]
-
-    def _scope_header(self, counts: Int64Array) -> Int64Array:
-        header = np.zeros((self.scope.size, HEADER_WORDS), np.int64)
-        header[:, 1 : 1 + counts.shape[1]] = counts
-        received = self.scope.all_to_all(header, phase=_STATUS)
-        if received[:, 0].any():
-            raise _PeerFailedError
-        return received[:, 1 : 1 + counts.shape[1]]
+        return tell(self.scope, everyone, call)[self._members]
 
 
 @contextmanager
-def together(world: Communicator, *channels: Channel) -> Iterator[None]:
+def together(world: Communicator, *channels: Channel, call: str = "a collective call") -> Iterator[None]:
     """Run a block that all ranks of `world` run, so that all of them raise where one does.
 
     Parameters
@@ -180,6 +163,8 @@ def together(world: Communicator, *channels: Channel) -> Iterator[None]:
     world : Communicator
     channels : Channel
         Those that the block exchanges over; all of one scope.
+    call : str
+        What the block does, for the message where other ranks are in another one.
 
     Raises
     ------
@@ -187,7 +172,8 @@ def together(world: Communicator, *channels: Channel) -> Iterator[None]:
         What a rank raised, of the same type where it is spsample's own, naming the rank. On that rank the original is
         its cause.
     CommunicationError
-        If a rank is lost: the communicator is then unusable, and nothing is agreed upon any more.
+        If a rank is lost: the communicator is then unusable, and nothing is agreed upon any more. Or if ranks are in
+        different calls, on all of them.
 
     Examples
     --------
@@ -206,16 +192,18 @@ def together(world: Communicator, *channels: Channel) -> Iterator[None]:
     told_of_one = False
     try:
         yield
-        _settle(channels)
+        _settle(channels, call)
     except CommunicationError:
         raise
-    except _PeerFailedError:
+    except PeerFailedError:
         told_of_one = True
     except Exception as error:
+        if is_told(error, world):
+            raise
         failure = error
         for channel in channels[:1]:
             channel.fail()
-    _raise_together(world, failure)
+    end(world, call, failure)
     if told_of_one:
         raise CommunicationError(
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
@@ -223,37 +211,9 @@ def together(world: Communicator, *channels: Channel) -> Iterator[None]:
         )
 
 
-def _settle(channels: Sequence[Channel]) -> None:
+def _settle(channels: Sequence[Channel], call: str) -> None:
     for channel in channels[:1]:  # they share their scope
-        channel.settle()
+        channel.settle(call)
 
 
-def _raise_together(world: Communicator, failure: BaseException | None) -> None:
-    """Tell all ranks of this one's failure, or of none; raise the first one's everywhere."""
-    told = np.frombuffer(b"" if failure is None else _pickled(failure, world.rank), np.uint8)
-    sizes = world.all_gather(np.array([len(told)], np.int64), phase=_STATUS)[:, 0]
-    if not sizes.any():
-        return
-    everyone = world.all_gather_v(told, sizes, phase=_STATUS)
-    ends = np.cumsum(sizes)
-    errors = {
-        rank: pickle.loads(everyone[end - size : end].tobytes())
-        for rank, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
-        if size
-    }
-    rank, first = min(errors.items())
-    everywhere = len(errors) == world.size and len({str(error) for error in errors.values()}) == 1
-    raise told_by(first if everywhere else on_rank(first, rank), rank) from failure
-
-
-def _pickled(error: BaseException, rank: int) -> bytes:
-    """The error as others can read it; one that cannot be pickled is told in words."""
-    try:
-        told = pickle.dumps(error)
-        pickle.loads(told)
-    except Exception:
-        return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
-    return told
-
-
-__all__ = ["HEADER_WORDS", "Channel", "Received", "Sent", "together"]
+__all__ = ["Channel", "Received", "Sent", "together"]

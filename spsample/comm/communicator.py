@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +28,9 @@ class Communicator(ABC):
     Arrays are NumPy arrays of any dtype without Python objects; what is received is a new array of the caller's. Sizes
     may pass 2^31 elements and bytes. Every call waits at most `timeout` seconds for the other ranks and then raises
     `CommunicationError`, which leaves the communicator unusable. `phase` names what the call is for: a recorder counts
-    by it, others ignore it.
+    by it, and ranks that are in different calls, or in one for different phases, all raise `CommunicationError`, which
+    names both. To find that out they exchange a header of 64 bytes for each pair of ranks first, which no recorder
+    counts; not within `agreed`.
 
     One thread at a time may use a communicator; threads that communicate side by side each own a `duplicate()`.
 
@@ -37,12 +41,15 @@ class Communicator(ABC):
     rank, size : int
     timeout : float
         Seconds.
+    world : sequence of int
+        For each rank, what the whole job calls it: those are the numbers in messages.
     """
 
     name: str
     rank: int
     size: int
     timeout: float
+    world: Sequence[int]
 
     @abstractmethod
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
@@ -84,6 +91,15 @@ class Communicator(ABC):
     def barrier(self, *, phase: str = "other") -> None:
         """Wait for all ranks."""
         self.all_reduce(np.zeros(1, np.int8), "max", phase=phase)
+
+    def agreed(self, call: str) -> AbstractContextManager[None]:
+        """Around `call`, which all ranks are known to make, since a header said so: what it does begins without one."""
+        return nullcontext()
+
+    def named(self, ranks: Sequence[int]) -> str:
+        """What messages call some of the ranks."""
+        numbers = ", ".join(str(self.world[rank]) for rank in ranks)
+        return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
     def close(self) -> None:  # noqa: B027  (nothing to free, for most)
         """Free what the communicator holds; every rank calls it, and nothing after it."""

@@ -22,6 +22,7 @@ class LocalCommunicator(Communicator):
     rank = 0
     size = 1
     timeout = DEFAULT_TIMEOUT
+    world = (0,)
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """`send`, copied."""

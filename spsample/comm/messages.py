@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import as_bytes, contiguous, namespace, on_device, row_bytes, to_device, to_host
 from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
 from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.comm.headers import agree, describe
 from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
@@ -74,6 +76,7 @@ class MessageCommunicator(Communicator):
         self.activity = activity
         self.world = list(world)
         self._calls = 0
+        self._call = ""  # the one that all ranks are known to make
         self._broken = ""
         self._kept: list[Any] = []  # what the transport may still write into, after a time-out
 
@@ -118,17 +121,22 @@ class MessageCommunicator(Communicator):
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Block q to rank q."""
         check_blocks(self, send)
-        send, back = self._staged(send)
-        received = namespace(send).empty(send.shape, send.dtype)
-        mine, theirs = as_bytes(send), as_bytes(received)
-        self._run(lambda: self._start_blocks(mine, theirs), mine, theirs, "all_to_all", phase)
-        return back(received)
+        with self._begun(describe("all_to_all", phase, send, rows_only=False)):
+            send, back = self._staged(send)
+            received = namespace(send).empty(send.shape, send.dtype)
+            mine, theirs = as_bytes(send), as_bytes(received)
+            self._run(lambda: self._start_blocks(mine, theirs), mine, theirs, "all_to_all", phase)
+            return back(received)
 
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
     ) -> Array:
         """Rows to each rank."""
         check_exchange(self, send, send_counts, recv_counts)
+        with self._begun(describe("all_to_all_v", phase, send, rows_only=True)):
+            return self._exchanged(send, send_counts, recv_counts, phase)
+
+    def _exchanged(self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, phase: str) -> Array:
         send, back = self._staged(send)
         received = namespace(send).empty((int(recv_counts.sum()), *send.shape[1:]), send.dtype)
         row = row_bytes(send)
@@ -142,7 +150,8 @@ class MessageCommunicator(Communicator):
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
         """The ranks' arrays."""
-        return self._gathered(send, "all_gather", phase)
+        with self._begun(describe("all_gather", phase, send, rows_only=False)):
+            return self._gathered(send, "all_gather", phase)
 
     def _gathered(self, send: Array, name: str, phase: str) -> Array:
         send, back = self._staged(send)
@@ -155,7 +164,8 @@ class MessageCommunicator(Communicator):
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """The ranks' rows."""
         check_gather(self, send, recv_counts)
-        return self._gathered_v(send, recv_counts, "all_gather_v", phase)
+        with self._begun(describe("all_gather_v", phase, send, rows_only=True)):
+            return self._gathered_v(send, recv_counts, "all_gather_v", phase)
 
     def _gathered_v(self, send: Array, recv_counts: Int64Array, name: str, phase: str) -> Array:
         send, back = self._staged(send)
@@ -168,32 +178,57 @@ class MessageCommunicator(Communicator):
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
         """In the order of the ranks: all arrays to all ranks where they are small, else each rank reduces a part."""
         check_reduction(op)
+        with self._begun(describe(f"all_reduce ({op})", phase, send, rows_only=False)):
+            return self._reduced(send, op, phase)
+
+    def _reduced(self, send: Array, op: Reduction, phase: str) -> Array:
         if send.nbytes * self.size <= _GATHERED:
             return reduce_in_order(self._gathered(send, "all_reduce", phase), op)
         send, back = self._staged(send)
         ends = np.arange(1, self.size + 1) * send.size // self.size
         counts = np.diff(ends, prepend=0)
-        parts = self.all_to_all_v(send.reshape(-1), counts, np.full(self.size, counts[self.rank]), phase=phase)
+        parts = self._exchanged(send.reshape(-1), counts, np.full(self.size, counts[self.rank]), phase)
         mine = reduce_in_order(parts.reshape(self.size, -1), op)
         return back(self._gathered_v(mine, counts, "all_reduce", phase).reshape(send.shape))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
         """The root's array."""
         check_root(self, root)
-        array, back = self._staged(array)
-        copy = array.copy()
-        buffer = as_bytes(copy)
-        if len(buffer):
-            self._run(lambda: self._start_broadcast(buffer, root), buffer, buffer, "broadcast", phase)
-        return back(copy)
+        with self._begun(describe(f"broadcast of rank {root}", phase, array, rows_only=False)):
+            array, back = self._staged(array)
+            copy = array.copy()
+            buffer = as_bytes(copy)
+            if len(buffer):
+                self._run(lambda: self._start_broadcast(buffer, root), buffer, buffer, "broadcast", phase)
+            return back(copy)
 
     def split(self, color: int, key: int | None = None) -> Communicator:
         """All ranks tell their color and key; then each part is made."""
-        wishes = self.all_gather(np.array([color, self.rank if key is None else key], np.int64), phase="split")
+        with self._begun("split"):
+            wishes = self.all_gather(np.array([color, self.rank if key is None else key], np.int64), phase="split")
         members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(wishes.tolist()) if c == color)]
         number = int(np.searchsorted(np.unique(wishes[:, 0]), color))
         with self._watched("split", "split"):
             return self._part(Part(number, members, members.index(self.rank)))
+
+    # ---------------------------------------------------------------------------------------------------- the same call
+
+    @contextmanager
+    def agreed(self, call: str) -> Iterator[None]:
+        """Around what a header has announced."""
+        before, self._call = self._call, self._call or call
+        try:
+            yield
+        finally:
+            self._call = before
+
+    @contextmanager
+    def _begun(self, call: str) -> Iterator[None]:
+        """Around one call: a header first, unless all ranks are known to make this one."""
+        if not self._call and self.size > 1:
+            agree(self, np.zeros((self.size, 0), np.int64), call)
+        with self.agreed(call):
+            yield
 
     # ----------------------------------------------------------------------------------------------------- waiting
 
@@ -223,10 +258,11 @@ class MessageCommunicator(Communicator):
         return wait_for(pending.done, self.timeout - patience)
 
     def _watched(self, name: str, phase: str) -> _Watched:
+        what = self._call or f"{name} in phase {phase!r}"
         if self._broken:
-            raise CommunicationError(f"{self._me()}: no {name} in phase {phase!r} any more, since {self._broken}")
+            raise CommunicationError(f"{self._me()}: no {what} any more, since {self._broken}")
         self._calls += 1
-        return _Watched(self, f"{name} in phase {phase!r}")
+        return _Watched(self, what)
 
     def _lost(self, call: Call, why: str, pending: Pending | None = None) -> CommunicationError:
         """What to raise where a call cannot be finished; the communicator is unusable from now on."""
@@ -238,11 +274,11 @@ class MessageCommunicator(Communicator):
         silent = [] if heard is None else [r for r in range(self.size) if r != self.rank and r not in heard]
         unanswered = [] if pending is None else list(pending.unanswered())
         if silent:
-            message += f"; nothing was heard of {self._named(silent)}"
+            message += f"; nothing was heard of {self.named(silent)}"
         elif unanswered:
-            message += f"; no answer from {self._named(unanswered)}"
+            message += f"; no answer from {self.named(unanswered)}"
         if heard:
-            message += f"; {self._named(sorted(heard))} waited, too"
+            message += f"; {self.named(sorted(heard))} waited, too"
         self.activity.lost = message
         self._let_go()
         return CommunicationError(message)
@@ -252,10 +288,6 @@ class MessageCommunicator(Communicator):
 
     def _me(self) -> str:
         return f"rank {self.world[self.rank]} of a group of {self.size}"
-
-    def _named(self, ranks: Sequence[int]) -> str:
-        numbers = ", ".join(str(self.world[rank]) for rank in ranks)
-        return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
 
 class _Watched:

@@ -14,7 +14,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import settle_device
 from spsample.comm.communicator import Array
 from spsample.comm.messages import MessageCommunicator, Part, Pending
-from spsample.comm.waiting import Activity, end_soon, timeout_or_default
+from spsample.comm.waiting import Activity, end_soon, timeout_or_default, wait_for
 from spsample.errors import BackendError, CommunicationError, require_module
 
 MESSAGE_LIMIT = 2**31 - 1
@@ -52,6 +52,8 @@ class MPICommunicator(MessageCommunicator):
     ------
     MissingDependencyError
         Without mpi4py.
+    CommunicationError
+        If not all ranks of `comm` come in time.
 
     Examples
     --------
@@ -77,7 +79,7 @@ class MPICommunicator(MessageCommunicator):
         seconds = timeout_or_default(timeout)
         everyone = range(comm.Get_size())
         world = MPI.Group.Translate_ranks(comm.Get_group(), list(everyone), MPI.COMM_WORLD.Get_group())
-        self._set_up(comm.Dup(), seconds, Activity(), world, limit)
+        self._set_up(_duplicate(MPI, comm, seconds), seconds, Activity(), world, limit)
         self.takes_device_buffers = _cuda_aware() if device_buffers is None else device_buffers
 
     def _set_up(self, comm: Any, timeout: float, activity: Activity, world: Sequence[int], limit: int) -> None:
@@ -215,6 +217,18 @@ class MPICommunicator(MessageCommunicator):
 
     def _let_go(self) -> None:
         atexit.register(end_soon)
+
+
+def _duplicate(MPI: Any, comm: Any, timeout: float) -> Any:
+    """A communicator of MPI's own ranks, which all have to come for."""
+    twin, request = comm.Idup()
+    if wait_for(request.Test, timeout):
+        return twin
+    atexit.register(end_soon)  # MPI_Finalize would wait for the others
+    raise CommunicationError(
+        f"rank {comm.Get_rank()} of {comm.Get_size()}: not all of the others came to connect ({timeout:g} s): each "
+        "rank that MPI started has to make its communicator, by spsample.init() or MPICommunicator"
+    )
 
 
 class _Requests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from threading import Lock
 
@@ -92,6 +93,7 @@ class Recorder(Communicator):
         self._comm = comm
         self.traffic = Traffic() if traffic is None else traffic
         self.name, self.rank, self.size, self.timeout = comm.name, comm.rank, comm.size, comm.timeout
+        self.world = comm.world
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Counted and done."""
@@ -147,6 +149,10 @@ class Recorder(Communicator):
     def duplicate(self) -> Recorder:
         """A recorder of a duplicate, which counts here."""
         return Recorder(self._comm.duplicate(), self.traffic)
+
+    def agreed(self, call: str) -> AbstractContextManager[None]:
+        """As the communicator that does the work."""
+        return self._comm.agreed(call)
 
     def close(self) -> None:
         """Close the communicator that does the work."""

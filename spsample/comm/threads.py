@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -12,45 +14,104 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
-from spsample.comm.communicator import DEFAULT_TIMEOUT, Array, Communicator, Reduction
+from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.comm.headers import agree, describe
 from spsample.comm.reduction import check_reduction, reduce_in_order
+from spsample.comm.waiting import timeout_or_default
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads
 
 T = TypeVar("T")
 
+_GRACE = 2.0
+"""Seconds in which threads that a rank started, and which have communicators of their own, finish after it returned."""
+
 
 class _Room:
-    """Where the ranks of one group meet: each leaves something on its own place, waits, and looks at the others'."""
+    """Where the ranks of one group meet: each leaves something on its own place, waits, and looks at the others'.
 
-    def __init__(self, size: int, timeout: float, parent: _Room | None = None) -> None:
-        self.places: list[Any] = [None] * size
+    Parameters
+    ----------
+    world : sequence of int
+        For each rank of the group, what `run_threads` calls it.
+    timeout : float
+    """
+
+    def __init__(self, world: Sequence[int], timeout: float) -> None:
+        self.world = list(world)
+        self.places: list[Any] = [None] * len(self.world)
         self.timeout = timeout
-        self._children: WeakSet[_Room] = WeakSet()
-        self._lock = threading.Lock()
-        self._barrier = threading.Barrier(size)
-        if parent is not None:
-            parent.adopt(self)
+        self._parts: WeakSet[_Room] = WeakSet()
+        self._changed = threading.Condition()
+        self._here: set[int] = set()
+        self._meetings = 0
+        self._over = ""  # why nobody meets here any more
+        self._left = ""  # which rank has returned
+        self._last_hope = float("inf")  # when its other threads must have come
 
-    def adopt(self, child: _Room) -> None:
-        with self._lock:
-            self._children.add(child)
+    def part(self, members: Sequence[int]) -> _Room:
+        """A room of some of the ranks."""
+        room = _Room([self.world[rank] for rank in members], self.timeout)
+        with self._changed:
+            self._parts.add(room)
+        return room
 
-    def meet(self, rank: int, timeout: float) -> None:
-        try:
-            self._barrier.wait(timeout)
-        except threading.BrokenBarrierError:
-            raise CommunicationError(
-                f"rank {rank}: another thread of its group ended, or did not come within {timeout:g} s"
-            ) from None
+    def meet(self, rank: int, call: str, timeout: float) -> None:
+        """Wait for all ranks."""
+        begin = time.monotonic()
+        with self._changed:
+            if self._over:
+                raise self._lost(rank, call, self._over)
+            self._here.add(rank)
+            meeting = self._meetings
+            if len(self._here) == len(self.world):
+                self._meetings += 1
+                self._here = set()
+                self._changed.notify_all()
+                return
+            self._wait(meeting, begin + timeout)
+            if self._meetings > meeting:
+                return
+            waited = f"({time.monotonic() - begin:.1f} s, time-out {timeout:g} s)"
+            if not self._over:
+                self._over = self._left or f"others did not come {waited}; nothing was heard of {self._silent()}"
+                self._changed.notify_all()
+            raise self._lost(rank, call, self._over)
 
-    def end(self) -> None:
-        """All who wait here or in groups of this one, now or later, get an error."""
-        self._barrier.abort()
-        with self._lock:
-            children = list(self._children)
-        for child in children:
-            child.end()
+    def _wait(self, meeting: int, deadline: float) -> None:
+        """Until the last rank of a meeting has come, there is no hope of it, or it is too late."""
+        while not self._over and self._meetings == meeting:
+            latest = min(deadline, self._last_hope)
+            if time.monotonic() >= latest:
+                return
+            self._changed.wait(latest - time.monotonic())
+
+    def _silent(self) -> str:
+        numbers = [str(number) for rank, number in enumerate(self.world) if rank not in self._here]
+        return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+    def _lost(self, rank: int, call: str, why: str) -> CommunicationError:
+        return CommunicationError(f"rank {self.world[rank]} of a group of {len(self.world)}: {call}: {why}")
+
+    def close(self, why: str) -> None:
+        """All who wait here, or in rooms of parts, get an error, now and later."""
+        with self._changed:
+            self._over = self._over or why
+            self._changed.notify_all()
+            parts = list(self._parts)
+        for part in parts:
+            part.close(why)
+
+    def leave(self, number: int, why: str, grace: float = 0.0) -> None:
+        """The same where one rank belongs, which has returned; other threads of it may still come to rooms of parts."""
+        with self._changed:
+            if number in self.world:
+                self._left = self._left or why
+                self._last_hope = min(self._last_hope, time.monotonic() + grace)
+                self._changed.notify_all()
+            parts = list(self._parts)
+        for part in parts:
+            part.leave(number, why, _GRACE)
 
 
 class ThreadCommunicator(Communicator):
@@ -66,21 +127,27 @@ class ThreadCommunicator(Communicator):
 
     def __init__(self, room: _Room, rank: int) -> None:
         self._room = room
+        self._call = ""  # the one that all ranks are known to make
         self.rank = rank
         self.size = len(room.places)
+        self.world = room.world
         self.timeout = room.timeout
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Block q to rank q."""
         check_blocks(self, send)
-        return self._look(send, lambda sent: np.concatenate([blocks[self.rank : self.rank + 1] for blocks in sent]))
+        call = describe("all_to_all", phase, send, rows_only=False)
+        return self._look(
+            call, send, lambda sent: np.concatenate([blocks[self.rank : self.rank + 1] for blocks in sent])
+        )
 
     def all_to_all_v(
         self, send: Array, send_counts: Int64Array, recv_counts: Int64Array, *, phase: str = "other"
     ) -> Array:
         """Rows to each rank."""
         check_exchange(self, send, send_counts, recv_counts)
-        return self._look((send, send_counts), lambda sent: self._mine(sent, recv_counts))
+        call = describe("all_to_all_v", phase, send, rows_only=True)
+        return self._look(call, (send, send_counts), lambda sent: self._mine(sent, recv_counts))
 
     def _mine(self, sent: list[tuple[Array, Int64Array]], recv_counts: Int64Array) -> Array:
         parts = []
@@ -94,67 +161,100 @@ class ThreadCommunicator(Communicator):
 
     def all_gather(self, send: Array, *, phase: str = "other") -> Array:
         """The ranks' arrays."""
-        return self._look(send, np.stack)
+        return self._look(describe("all_gather", phase, send, rows_only=False), send, np.stack)
 
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """The ranks' rows."""
         check_gather(self, send, recv_counts)
-        return self._look(send, np.concatenate)
+        return self._look(describe("all_gather_v", phase, send, rows_only=True), send, np.concatenate)
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
         """In the order of the ranks."""
         check_reduction(op)
-        return self._look(send, lambda sent: reduce_in_order(sent, op))
+        call = describe(f"all_reduce ({op})", phase, send, rows_only=False)
+        return self._look(call, send, lambda sent: reduce_in_order(sent, op))
 
     def broadcast(self, array: Array, root: int = 0, *, phase: str = "other") -> Array:
         """The root's array."""
         check_root(self, root)
-        return self._look(array, lambda sent: sent[root].copy())
+        call = describe(f"broadcast of rank {root}", phase, array, rows_only=False)
+        return self._look(call, array, lambda sent: sent[root].copy())
 
     def split(self, color: int, key: int | None = None) -> ThreadCommunicator:
         """One room per color, made by its first rank."""
-        wishes = self._look((color, self.rank if key is None else key), list)
+        wishes = self._look("split", (color, self.rank if key is None else key), list)
         members = sorted((k, rank) for rank, (c, k) in enumerate(wishes) if c == color)
         ranks = [rank for _, rank in members]
-        room = _Room(len(ranks), self.timeout, self._room) if self.rank == ranks[0] else None
-        room = self._look(room, lambda rooms: rooms[ranks[0]])
+        room = self._room.part(ranks) if self.rank == ranks[0] else None
+        room = self._look("split", room, lambda rooms: rooms[ranks[0]])
         return ThreadCommunicator(room, ranks.index(self.rank))
 
     def abort(self, message: str) -> None:
         """The other threads get an error from what they wait in."""
-        self._room.end()
+        self._room.close(f"{self.named([self.rank])} ended all: {message}")
         raise CommunicationError(message)
 
-    def _look(self, mine: Any, take: Callable[[list[Any]], T]) -> T:
+    @contextmanager
+    def agreed(self, call: str) -> Iterator[None]:
+        """Around what a header has announced."""
+        before, self._call = self._call, self._call or call
+        try:
+            yield
+        finally:
+            self._call = before
+
+    def _look(self, call: str, mine: Any, take: Callable[[list[Any]], T]) -> T:
         """Leave `mine` on this rank's place and return what `take` makes of all places, before any is changed."""
+        if not self._call:
+            agree(self, np.zeros((self.size, 0), np.int64), call)
+        call = self._call or call
         self._room.places[self.rank] = mine
-        self._room.meet(self.rank, self.timeout)
-        taken = take(self._room.places)
-        self._room.meet(self.rank, self.timeout)
+        self._room.meet(self.rank, call, self.timeout)
+        try:
+            taken = take(self._room.places)
+        except CommunicationError as error:
+            self._room.close(str(error))
+            raise
+        self._room.meet(self.rank, call, self.timeout)
         return taken
 
 
-def run_threads(size: int, body: Callable[[Communicator], T], timeout: float = DEFAULT_TIMEOUT) -> list[T]:
+def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | None = None) -> list[T]:
     """Run `body(comm)` on `size` ranks, each a thread of this process; return what they returned, by rank.
 
-    Where one raises, the others' calls that wait for it raise `CommunicationError`, and the error of the lowest rank
-    that has one of its own is raised here. Ranks may use the threads that their caller may use in the kernels.
+    Where one raises, or returns, the others' calls that wait for it raise `CommunicationError` at once, which names it;
+    the error of the lowest rank that has one of its own is raised here. Ranks may use the threads that their caller may
+    use in the kernels.
+
+    Parameters
+    ----------
+    size : int
+    body : callable
+    timeout : float, optional
+        Seconds that a call waits for other ranks. None: SPSAMPLE_TIMEOUT in the environment, else 600.
+
+    Raises
+    ------
+    InputError
+        If the time-out is not a positive number.
 
     Examples
     --------
     >>> run_threads(2, lambda comm: comm.rank)
     [0, 1]
     """
-    room = _Room(size, timeout)
+    room = _Room(range(size), timeout_or_default(timeout))
     threads = get_num_threads()
 
     def rank_body(rank: int) -> T:
         set_num_threads(threads)
         try:
-            return body(ThreadCommunicator(room, rank))
-        except BaseException:
-            room.end()
+            returned = body(ThreadCommunicator(room, rank))
+        except BaseException as error:
+            room.close(f"rank {rank} ended with {type(error).__name__}: {error}")
             raise
+        room.leave(rank, f"rank {rank} returned, and makes no more calls")
+        return returned
 
     with ThreadPoolExecutor(size, thread_name_prefix="rank") as pool:
         futures = [pool.submit(rank_body, rank) for rank in range(size)]

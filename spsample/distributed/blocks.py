@@ -25,6 +25,10 @@ class RowSource(Protocol):
     index_dtype: np.dtype[Any]
     data_dtype: np.dtype[Any] | None
 
+    def contents(self) -> dict[str, int]:
+        """As `Graph.contents`, of the whole graph."""
+        ...
+
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """Elements `first` to `end - 1` of indptr, indices, data or edge_ids; None where there is no such array."""
         ...
@@ -53,6 +57,10 @@ class StoredRows:
         self.data_dtype = store.specs["data"].dtype if "data" in store else None
         self._store = store
 
+    def contents(self) -> dict[str, int]:
+        """Of the maps, which are read as a whole."""
+        return self._store.graph().contents()
+
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """A map of a part of an array."""
         return self._store.array(name, rows=(first, end)) if name in self._store else None
@@ -68,12 +76,17 @@ class GraphRows:
         self.digest = graph.digest
         self.index_dtype = graph.indices.dtype
         self.data_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
         self._arrays = {
             "indptr": graph.indptr,
             "indices": graph.indices,
             "data": graph.data,
             "edge_ids": graph.edge_ids,
         }
+
+    def contents(self) -> dict[str, int]:
+        """The graph's own, which are kept with it."""
+        return self._graph.contents()
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """A view of a part of an array."""

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from spsample.comm.channel import HEADER_WORDS
+from spsample.comm.headers import HEADER_WORDS
 from spsample.distributed.shape import FloatArray, GridShape
 
 Phase = Literal[

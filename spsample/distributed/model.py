@@ -34,7 +34,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.comm.channel import HEADER_WORDS
+from spsample.comm.headers import HEADER_WORDS
 from spsample.distributed.counts import HopCounts, RankCounts
 from spsample.distributed.exchanges import (
     PHASES,
@@ -64,7 +64,6 @@ WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
 GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
 EXPONENT_BYTES = 4
 NORM_BYTES = 2  # of a squared column norm, about
-STATUS_WORDS = 1  # that ranks tell each other at the end of a collective call
 
 
 @dataclass(frozen=True)
@@ -517,9 +516,10 @@ _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, Wire, Algorithm], Flo
 
 def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Traffic]:
     """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
+    yield told("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
     yield told("status", shape, HEADER_WORDS)
     yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
-    yield told("status", shape, STATUS_WORDS)
+    yield told("status", shape, HEADER_WORDS)
 
 
 def features(shape: GridShape, inputs: FloatArray, wire: Wire, feature_bytes: int, steps: int) -> Iterator[Traffic]:

@@ -20,6 +20,7 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
+from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import SharedGraph, require_same
 from spsample.sparse import GraphOperand, LocalOperand
@@ -123,7 +124,10 @@ class PartitionedGraph(SharedGraph):
         replicate_hubs: int | str | None = None,
         partition: Any = None,
     ) -> PartitionedGraph:
-        """Cut a graph that every rank has, in memory or as maps; arguments and errors as of `open`."""
+        """Cut a graph that every rank has, in memory or as maps; arguments and errors as of `open`.
+
+        Graphs in memory are compared between ranks by their contents, which reads each of them once.
+        """
         _require_grid(grid)
         with together(grid.comm):
             if not isinstance(graph, Graph):
@@ -134,13 +138,13 @@ class PartitionedGraph(SharedGraph):
     @classmethod
     def _made(cls, rows: RowSource, grid: ProcessGrid, layout: Layout) -> PartitionedGraph:
         graph = cls(rows, grid, layout)
-        facts = {"graph": (rows.num_nodes, rows.num_edges, rows.weighting, rows.digest, str(rows.index_dtype))}
+        require_same_graph(grid.comm, rows)
         options = {
             "algorithm": layout.algorithm,
             "replicate_hubs": layout.hub_bytes,
             "partition": None if layout.parts is None else np.asarray(layout.parts, np.int64),
         }
-        require_same(graph, **facts, **options, replication=grid.replication)
+        require_same(graph, **options, replication=grid.replication)
         return graph
 
     @property
@@ -242,7 +246,7 @@ class PartitionedGraph(SharedGraph):
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
         operands = list(self._operands.values())
         try:
-            with together(self.comm, *(operand.channel for operand in operands)):
+            with together(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
             self._operands.clear()  # some ranks may have kept what others have not

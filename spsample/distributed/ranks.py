@@ -26,9 +26,9 @@ def comm_of(shared: Any) -> Communicator:
     return comm if isinstance(comm, Communicator) else LocalCommunicator()
 
 
-def failing_together(comm: Communicator) -> AbstractContextManager[None]:
+def failing_together(comm: Communicator, call: str = "a collective call") -> AbstractContextManager[None]:
     """`spsample.comm.together`, where there are others; what one rank alone raises is left as it is."""
-    return together(comm) if comm.size > 1 else nullcontext()
+    return together(comm, call=call) if comm.size > 1 else nullcontext()
 
 
 def from_first(comm: Communicator, make: Callable[[], T]) -> T:

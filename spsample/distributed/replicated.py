@@ -6,8 +6,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from spsample.comm import Communicator
-from spsample.errors import DTypeError, InputError
-from spsample.sampling.sharing import SharedGraph, checking, require_same
+from spsample.distributed.blocks import GraphRows
+from spsample.distributed.same_graph import require_same_graph
+from spsample.errors import DTypeError
+from spsample.sampling.sharing import SharedGraph, checking
 from spsample.sparse import GraphOperand
 from spsample.store import Graph
 
@@ -29,7 +31,8 @@ class ReplicatedGraph(SharedGraph):
     Raises
     ------
     InputError
-        If the ranks do not give graphs of the same size and, where they come from stores, the same digest.
+        On every rank, if they do not all give the same graph; it names what differs, and where. Graphs in memory are
+        compared by their contents, which reads each of them once, and those of stores by the stores' checksums.
 
     Notes
     -----
@@ -51,16 +54,11 @@ class ReplicatedGraph(SharedGraph):
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         self.comm = comm
-        with checking(self):
+        with checking(self, "ReplicatedGraph"):
             if not isinstance(graph, Graph):
                 raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
         self.graph = graph
-        facts = {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "weighting": graph.weighting}
-        try:
-            require_same(self, **facts, dtype=graph.indices.dtype, digest=graph.digest)
-        except InputError as error:
-            given = f"{error.argument} is {error.given}"
-            raise InputError(argument="graph", given=given, expected="the same graph on every rank") from None
+        require_same_graph(comm, GraphRows(graph))
 
     @property
     def num_nodes(self) -> int:
@@ -93,7 +91,7 @@ class ReplicatedGraph(SharedGraph):
 
     def sampling(self) -> AbstractContextManager[None]:
         """Nothing is exchanged, so that nothing has to be agreed on before the end."""
-        return checking(self) if self.comm.size > 1 else nullcontext()
+        return checking(self, "bulk_sample") if self.comm.size > 1 else nullcontext()
 
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from spsample.errors import InputError
 from spsample.features.rows import as_rows, dense_rows
+from spsample.sparse.contents import contents_of, is_mapped
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -53,6 +54,7 @@ class FeatureStore:
         self._x: Any = as_rows(x)
         self._mapped = self._waited = False
         self._origin: tuple[str, str] | None = None
+        self._contents: int | None = None
 
     @overload
     @classmethod
@@ -154,6 +156,20 @@ class FeatureStore:
     def shape(self) -> tuple[int, int]:
         """Numbers of vertices and of features per vertex."""
         return self.num_rows, self.dim
+
+    def contents(self) -> int | None:
+        """Return a number that tells the rows from others; None where they are maps, which are not read for it.
+
+        Made on first use and kept: the rows must not be changed afterwards.
+
+        Examples
+        --------
+        >>> FeatureStore(np.eye(2)).contents() == FeatureStore(np.ones((2, 2))).contents()
+        False
+        """
+        if self._contents is None and not is_mapped(self._x):
+            self._contents = contents_of(self._x)
+        return self._contents
 
     def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed.

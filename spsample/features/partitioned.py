@@ -9,12 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, together
+from spsample.comm.headers import agree
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
 from spsample.sampling.sharing import require_same_on
+from spsample.sparse.contents import contents_of, is_mapped
 from spsample.store import GraphStore
 from spsample.store.validation import require_choice, validate_seeds
 
@@ -79,8 +81,10 @@ class PartitionedFeatures:
         self._channel = _channel(grid)
         with together(grid.comm):
             rows = self._checked(as_rows(block))
+            contents = _contents(rows, grid.row_group)
         require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
+        _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
         with together(grid.comm):
             self._block: Any = rows if dtype is None else _converted(rows, self._format)
@@ -112,16 +116,22 @@ class PartitionedFeatures:
             On every rank, if the store or the partition cannot be used on one.
         """
         with together(grid.comm):
-            x = GraphStore.read(path, lambda stored: stored.features(name))
+            x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
+        require_same_on(grid.comm, **{name: checksums})
         return cls.of(x, grid, partition=partition, dtype=dtype)
 
     @classmethod
     def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: str | None = None) -> PartitionedFeatures:
-        """Keep a block of rows that every rank can read, in memory or as a memory map. Collective."""
+        """Keep a block of rows that every rank can read, in memory or as a memory map. Collective.
+
+        What the ranks have in memory is compared by its contents; maps are not read for it.
+        """
         with together(grid.comm):
             rows = as_rows(x)
             placement = _placement(partition, rows.shape[0], grid.num_blocks)
             block = _block_of(rows, placement, grid.row)
+            contents = _contents(rows, grid.comm)
+        _require_same_rows(grid.comm, "x", contents, grid.comm.size)
         return cls(block, grid, placement, dtype=dtype)
 
     @property
@@ -182,7 +192,7 @@ class PartitionedFeatures:
         InputError, DTypeError
             On every rank, if the ids of one are no integers in one dimension, or out of range.
         """
-        with together(self.grid.comm, self._channel):
+        with together(self.grid.comm, self._channel, call="gather of features"):
             wanted = self._placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
             places, inverse = np.unique(wanted, return_inverse=True)
             return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
@@ -259,6 +269,30 @@ class PartitionedFeatures:
     def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
         return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+
+
+def _contents(rows: Any, comm: Communicator) -> int | None:
+    """What tells rows in memory from others, where there are ranks to compare with."""
+    return None if comm.size == 1 or is_mapped(rows) else contents_of(rows)
+
+
+def _require_same_rows(comm: Communicator, argument: str, contents: int | None, sharing: int) -> None:
+    """Of each `sharing` ranks in a row, those that have rows in memory must have the same; collective."""
+    numbers = np.array([contents is not None, contents or 0], np.int64)
+    told = agree(comm, np.tile(numbers, (comm.size, 1)), f"comparison of {argument}")
+    for first in range(0, comm.size, sharing):
+        known = [rank for rank in range(first, first + sharing) if told[rank, 0]]
+        others = [rank for rank in known if told[rank, 1] != told[known[0], 1]]
+        if others:
+            given = f"other rows on {comm.named(others)} than on {comm.named(known[:1])}"
+            expected = "the same on every rank" + ("" if sharing == comm.size else " of a row of the grid")
+            raise InputError(argument=argument, given=given, expected=expected)
+
+
+def _checksums(stored: GraphStore, name: str) -> list[Any]:
+    """Those that a store keeps of features; of sparse ones, of each of their arrays."""
+    specs = sorted(stored.specs.items())
+    return [(one, spec.sha256) for one, spec in specs if one == name or one.startswith(f"{name}_")]
 
 
 def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:

@@ -63,7 +63,7 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
             On every rank, if ids on the host of one are no integers in one dimension, or out of range. Those on the
             device, of a sample, are not checked.
         """
-        with together(self.grid.comm, self._channel), self._kernels.session():
+        with together(self.grid.comm, self._channel, call="gather of features"), self._kernels.session():
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
             vertices = self._kernels.placed(ids).astype(id_dtype(self.num_rows))

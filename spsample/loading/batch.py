@@ -94,6 +94,12 @@ class Completion:
         self.labels = _labels(labels, graph.num_nodes)
         self._placed: Any = None
 
+    def given(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
+        """Of features in memory and labels of seeds what tells them from others, for ranks that must have the same."""
+        contents = getattr(self.features, "contents", None)
+        labels = None if self.labels is None else self.labels[seeds]
+        return {"features": None if contents is None else contents(), "labels": labels}
+
     def y_of(self, vertices: Any) -> Any:
         """Labels of vertices, where the vertices are: on the host, or on a device."""
         if self.labels is None:

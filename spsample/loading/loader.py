@@ -151,7 +151,7 @@ class BulkLoader:
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
-        with checking(graph):
+        with checking(graph, "BulkLoader"):
             ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
             self.graph = graph
             self.comm = comm_of(graph)
@@ -174,6 +174,8 @@ class BulkLoader:
         require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
         order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
         require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
+        if self.comm.size > 1:
+            require_same(graph, **self.completion.given(self.seeds))
         self.plan: BulkPlan | RankPlan | None = None
         self.bulk_size = self._planned(bulk_size, memory_budget)
         self._threads: Threads | None = None

@@ -82,6 +82,6 @@ class Lockstep(Generic[T]):
             self._agree(self._failure or left)
 
     def _agree(self, failure: Exception | None) -> None:
-        with together(self._comm):
+        with together(self._comm, call="the next batches of a loader"):
             if failure is not None:
                 raise failure

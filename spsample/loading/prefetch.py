@@ -222,5 +222,7 @@ def _work(source: Source[Any], channel: _Channel, threads: int, on_stream: Abstr
         end = _End(error)
     finally:
         channel.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
-        source.close()
-        channel.ended.set()
+        try:
+            source.close()
+        finally:  # whatever it raises: others wait for this thread
+            channel.ended.set()

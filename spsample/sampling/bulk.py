@@ -343,7 +343,7 @@ def bulk_sample(  # the public face: design, section 5
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    with checking(graph):
+    with checking(graph, "bulk_sample"):
         ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
         key = derive_key(random_seed, epoch, SAMPLING)
         num_batches = -(-len(ids) // batch_size)

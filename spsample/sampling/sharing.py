@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Communicator, together
+from spsample.comm.headers import agree
 from spsample.errors import InputError
 from spsample.sparse import GraphOperand
+from spsample.sparse.contents import contents_of
 
 
 class SharedGraph(ABC):
@@ -57,12 +58,12 @@ class SharedGraph(ABC):
 
 
 @contextmanager
-def checking(graph: Any) -> Iterator[None]:
-    """Around what each rank checks by itself: what one rank refuses all refuse."""
+def checking(graph: Any, call: str) -> Iterator[None]:
+    """Around what each rank checks by itself in a call: what one rank refuses all refuse."""
     if not isinstance(graph, SharedGraph):
         yield
         return
-    with together(graph.comm):
+    with together(graph.comm, call=f"the checks of {call}"):
         yield
 
 
@@ -83,28 +84,41 @@ def require_same_on(comm: Communicator, /, **arguments: Any) -> None:
     Raises
     ------
     InputError
-        On every rank, naming the first argument that differs and a rank that gave another one than rank 0.
+        On every rank, naming the first argument that differs and the ranks that gave another one than most.
+    """
+    for argument, where in differing(comm, **arguments).items():
+        expected = "the same on every rank: this call is collective"
+        raise InputError(argument=argument, given=f"something else on {where}", expected=expected)
+
+
+def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
+    """Of values that all ranks should have alike, those that differ, and where: "rank 2 than on rank 0"; collective.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(3, lambda comm: differing(comm, p=1, q=comm.rank > 0, r=comm.rank))[0]
+    {'q': 'rank 0 than on rank 1', 'r': 'ranks 1, 2 than on rank 0'}
     """
     if comm.size == 1:
-        return
-    digests = np.frombuffer(b"".join(_digest(value) for value in arguments.values()), np.uint64)
-    everyone = comm.all_gather(digests, phase="status")
-    differs = everyone != everyone[0]
-    if not differs.any():
-        return
-    rank, which = (int(i) for i in np.argwhere(differs)[0])
-    raise InputError(
-        argument=list(arguments)[which],
-        given=f"something else on rank {rank} than on rank 0",
-        expected="the same on every rank: this call is collective",
-    )
+        return {}
+    digests = np.array([contents_of(value) for value in values.values()], np.int64)
+    call = f"comparison of {', '.join(values)}"
+    whole = contents_of(digests)
+    if (agree(comm, np.full((comm.size, 1), whole), call) == whole).all():
+        return {}
+    with comm.agreed(call):
+        everyone = comm.all_gather(digests, phase="status")
+    return {
+        name: _where(comm, everyone[:, i]) for i, name in enumerate(values) if (everyone[:, i] != everyone[0, i]).any()
+    }
 
 
-def _digest(value: Any) -> bytes:
-    """Eight bytes that tell values apart."""
-    if isinstance(value, np.ndarray):
-        return sha256(np.ascontiguousarray(value).data).digest()[:8]
-    return sha256(repr(value).encode()).digest()[:8]
+def _where(comm: Communicator, given: Int64Array) -> str:
+    """Which ranks gave something else than most of them; of as many, than the first ones."""
+    _, first, counts = np.unique(given, return_index=True, return_counts=True)
+    usual = int(min(first[counts == counts.max()]))
+    return f"{comm.named(np.flatnonzero(given != given[usual]).tolist())} than on {comm.named([usual])}"
 
 
-__all__ = ["SharedGraph", "checking", "require_same", "require_same_on", "sampling"]
+__all__ = ["SharedGraph", "checking", "differing", "require_same", "require_same_on", "sampling"]

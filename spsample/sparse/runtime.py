@@ -33,7 +33,7 @@ def set_num_threads(threads: int) -> None:
     >>> set_num_threads(2)
     """
     count = require_int("threads", threads, minimum=1, maximum=MOST_THREADS)
-    core = _core()
+    core = compiled_core()
     if core is not None:
         core.set_num_threads(count)
 
@@ -47,7 +47,7 @@ def get_num_threads() -> int:
     >>> get_num_threads() in (1, 2)
     True
     """
-    core = _core()
+    core = compiled_core()
     return 1 if core is None else int(core.get_num_threads())
 
 
@@ -73,7 +73,7 @@ def clear_pool() -> None:
     --------
     >>> clear_pool()
     """
-    core = _core()
+    core = compiled_core()
     if core is not None:
         core.clear_pool()
 
@@ -86,7 +86,7 @@ def pool_bytes() -> int:
     >>> pool_bytes() >= 0
     True
     """
-    core = _core()
+    core = compiled_core()
     return 0 if core is None else int(core.pool_use()[0])
 
 
@@ -103,7 +103,7 @@ def measured_pool() -> Iterator[PoolMeasure]:
     >>> memory.peak_bytes
     0
     """
-    core, measure = _core(), PoolMeasure()
+    core, measure = compiled_core(), PoolMeasure()
     before = pool_bytes()
     if core is not None:
         core.reset_pool_peak()
@@ -120,6 +120,6 @@ class PoolMeasure:
     peak_bytes: int = 0
 
 
-def _core() -> Any:
-    """The compiled core, or None."""
+def compiled_core() -> Any:
+    """The compiled core, or None where it is missing."""
     return import_module("spsample._core") if "cpu" in available_backends() else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import DataError
+from spsample.sparse.contents import Contents
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
@@ -85,6 +86,7 @@ class Graph:
 
     __slots__ = (
         "__weakref__",
+        "_contents",
         "_data",
         "_device_graph",
         "_edge_ids",
@@ -315,6 +317,8 @@ class Graph:
         self._edge_ids = None if edge_ids is None else _frozen(edge_ids.astype(np.int64, copy=False))
         self._weighting = weighting
         self._origin = None
+        arrays = {"indptr": self._indptr, "indices": self._indices, "data": self._data, "edge_ids": self._edge_ids}
+        self._contents = Contents(arrays)
         self._operands: dict[str, LocalOperand] = {}
         self._device_graph: DeviceGraph | None = None
 
@@ -373,6 +377,20 @@ class Graph:
         True
         """
         return None if self._origin is None else self._origin.digest
+
+    def contents(self) -> dict[str, int]:
+        """Return a number for each array, which tells its contents from others; made on first use and kept.
+
+        The whole graph is read for it once, by all threads. Graphs with equal numbers and one `weighting` give the same
+        samples: `ReplicatedGraph` and `PartitionedGraph.from_graph` compare them between ranks.
+
+        Examples
+        --------
+        >>> graph, other = Graph([0, 1, 2], [1, 0]), Graph([0, 1, 2], [1, 1])
+        >>> [name for name, number in graph.contents().items() if number != other.contents()[name]]
+        ['indices']
+        """
+        return self._contents.numbers()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -513,7 +531,9 @@ class Graph:
         if require_choice("kind", kind, ("row", "sym")) == "sym":
             return self._normalized_sym()
         if self._data is None:  # rows of a "row" graph sum to 1 already
-            return self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row", self._origin)
+            graph = self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row", self._origin)
+            graph._contents = self._contents
+            return graph
         divisor = self._spread(self._row_sums(self._data))
         return self._divided(self._data, divisor)
 

@@ -64,6 +64,8 @@ class LocalGradients:
 class CommunicatorGradients:
     """By one sum over the ranks per step, of a flat buffer: gradients times seeds, loss times seeds, seeds.
 
+    Summed in the order of the ranks: the same bits in every step, over every communicator, fresh or resumed.
+
     Parameters
     ----------
     model
@@ -99,7 +101,11 @@ class CommunicatorGradients:
 
 
 class DistributedGradients:
-    """By torch's DistributedDataParallel, which sums while it goes back through the layers.
+    """By torch's DistributedDataParallel, which sums on the GPUs while it goes back through the layers.
+
+    The order in which NCCL adds up a number depends on its place in DDP's buckets. DDP makes these anew after the first
+    step, unless it looks for unused parameters: then a run that is resumed would add in another order than one that is
+    not. So it is told to look for them, and finds one.
 
     The seeds of all ranks are summed before, since the mean that DDP takes has to be weighted. What DDP sends is added
     to the phase "gradients" of a `spsample.comm.Recorder`, as one sum over all parameters.
@@ -113,7 +119,8 @@ class DistributedGradients:
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
-        self.model: Any = torch.nn.parallel.DistributedDataParallel(model)
+        self.model: Any = torch.nn.parallel.DistributedDataParallel(_OneUnused(model), find_unused_parameters=True)
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._comm = comm
 
     def prepare(self, loss: torch.Tensor) -> None:
@@ -131,8 +138,20 @@ class DistributedGradients:
     def _count(self) -> None:
         """DDP's own sum, which passes the communicator by."""
         if isinstance(self._comm, Recorder):
-            nbytes = sum(p.numel() * p.element_size() for p in self.model.parameters() if p.requires_grad)
+            nbytes = sum(p.numel() * p.element_size() for p in self._parameters)
             self._comm.traffic.add("gradients", _as_ring(self._comm, nbytes))
+
+
+class _OneUnused(torch.nn.Module):
+    """A model and a parameter that it does not use: DDP warns on every rank where it looks for some and finds none."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.unused = torch.nn.Parameter(torch.zeros(1, device=next(model.parameters()).device))
+
+    def forward(self, *arguments: Any) -> Any:
+        return self.model(*arguments)
 
 
 def _as_ring(comm: Communicator, nbytes: int) -> Counts:
@@ -142,18 +161,18 @@ def _as_ring(comm: Communicator, nbytes: int) -> Counts:
 
 
 def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
-    """By DDP where torch.distributed runs on the same ranks, else by the communicator.
+    """By DDP over NCCL, where gradients stay on the GPUs; else by the communicator.
 
     Raises
     ------
     InputError
-        If torch.distributed runs on other ranks.
+        If the communicator is of NCCL, and torch.distributed runs on other ranks.
     """
     if comm.size == 1:
         return LocalGradients(model)
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if comm.name != "nccl":
         return CommunicatorGradients(model, comm)
+    distributed = torch.distributed
     theirs = distributed.get_rank(), distributed.get_world_size()
     if theirs != (comm.rank, comm.size):
         raise InputError(

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import cached_property, partial
 from hashlib import sha256
@@ -22,7 +22,7 @@ from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
-from spsample.sampling.sharing import SharedGraph
+from spsample.sampling.sharing import SharedGraph, require_same_on
 from spsample.sparse import keys
 from spsample.sparse.units import require_bytes
 from spsample.store import Graph
@@ -30,6 +30,7 @@ from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.generator import SharedGenerator
 from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
@@ -59,8 +60,8 @@ class Trainer:
 
     Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
     takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
-    DDP where torch.distributed runs and through the graph's communicator elsewhere. Weights begin as rank 0 drew them.
-    Dropout then depends on the batch, not on the rank. What one rank fails with all raise.
+    DDP over NCCL and through the graph's communicator elsewhere, in the order of the ranks. Weights begin as rank 0
+    drew them. Dropout then depends on the batch, not on the rank. What one rank fails with all raise.
 
     Parameters
     ----------
@@ -111,6 +112,7 @@ class Trainer:
         self.comm = comm_of(dataset.graph)
         self.features = _feature_source(dataset)
         self.dataset = dataset
+        self._require_same_split()
         self.sampler = sampler
         self.config = config
         self.callbacks = list(callbacks)
@@ -247,12 +249,12 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
         while True:
-            with failing_together(self.comm):
+            with failing_together(self.comm, "a training step"):
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
                 break
-            with self._timed("training"):
+            with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
             self._tell(partial(_on_step, self, loss.mean))
@@ -266,20 +268,26 @@ class Trainer:
 
     def _tell(self, call: Callable[[Callback], None]) -> None:
         """Call the callbacks."""
-        with failing_together(self.comm):
+        with failing_together(self.comm, "callbacks of training"):
             for callback in self.callbacks:
                 call(callback)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
-            if self.comm.size > 1 or self.device.type != "cpu":
-                torch.manual_seed(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
             self.optimizer.zero_grad()
-            logits = self.gradients.model(*self.blocks.inputs(batch, self.model))
+            inputs = self.blocks.inputs(batch, self.model)
+            with self._drawing(batch):
+                logits = self.gradients.model(*inputs)
             loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
             self.gradients.prepare(loss)
             return loss, len(batch.seeds)
+
+    def _drawing(self, batch: Batch) -> AbstractContextManager[None]:
+        """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
+        if self.comm.size == 1 and self.device.type == "cpu":
+            return nullcontext()
+        return SharedGenerator.seeded(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
 
     def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
@@ -317,6 +325,15 @@ class Trainer:
             ends = np.cumsum([len(part) for part in ids.values()])[:-1]
             split = np.split(logits, ends)
             return {part: metric(rows, self.dataset.y[ids[part]]) for part, rows in zip(parts, split, strict=True)}
+
+    def _require_same_split(self) -> None:
+        """Refuse vertices or labels that differ between ranks."""
+        if self.comm.size == 1:
+            return
+        ids = {f"{part}_idx": np.asarray(getattr(self.dataset, f"{part}_idx")) for part in ("train", "val", "test")}
+        with failing_together(self.comm, "a look at the labels"):
+            labels = np.asarray(self.dataset.y)[np.concatenate(list(ids.values()))]
+        require_same_on(self.comm, **ids, labels=labels)
 
     def _check_metric(self) -> None:
         """Refuse a metric that the labels do not allow before anything is trained."""

@@ -7,6 +7,7 @@ as threads; `over_processes.py` runs all of them in one job of MPI or torch.dist
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 
@@ -454,6 +455,73 @@ class CommunicatorContract:
             with pytest.raises(CommunicationError):
                 apart.barrier()
         exchanged(comm, np.dtype("i4"), ())
+
+    # --------------------------------------------------------------------------------------------------- out of step
+
+    def case_another_call_on_one_rank(self, comm):
+        """Each pair of calls that differ in what they do, in what they are for, or in what they move."""
+        p = comm.size
+        counts = np.ones(p, np.int64)
+        calls = {
+            "all_to_all": lambda c: c.all_to_all(np.zeros(p), phase="one"),
+            "all_to_all_v": lambda c: c.all_to_all_v(np.zeros(p), counts, counts, phase="one"),
+            "all_gather": lambda c: c.all_gather(np.zeros(p), phase="one"),
+            "all_gather in phase .one. of float32": lambda c: c.all_gather(np.zeros(p, np.float32), phase="one"),
+            "all_gather in phase .two.": lambda c: c.all_gather(np.zeros(p), phase="two"),
+            "all_gather_v": lambda c: c.all_gather_v(np.zeros(1), counts, phase="one"),
+            "all_reduce .sum. in phase .one. of float64 .1,.": lambda c: c.all_reduce(np.zeros(1), phase="one"),
+            "all_reduce .max.": lambda c: c.all_reduce(np.zeros(1), "max", phase="one"),
+            "all_reduce .sum. in phase .one. of float64 .70001,.": lambda c: c.all_reduce(
+                np.zeros(70_001), phase="one"
+            ),
+            "broadcast": lambda c: c.broadcast(np.zeros(3), p - 1, phase="one"),
+            "exchange": lambda c: Channel(c).exchange([Sent(np.zeros(p), counts)], phase="one"),
+            "gather": lambda c: Channel(c).gather([np.zeros(1)], phase="one"),
+            "reduce_max": lambda c: Channel(c).reduce_max(3),
+            "a collective call": lambda c: self.run_together(c, lambda channel: None),
+            "split": lambda c: c.split(0),
+        }
+        names = list(calls)
+        for i, name in enumerate(names):
+            self.out_of_step(comm, calls, name, names[i - 1])
+
+    def out_of_step(self, comm, calls, name, other):
+        """All ranks raise, and say who was where."""
+        if comm.size == 1:
+            return
+        apart, odd = comm.duplicate(), comm.size // 2
+        apart.timeout = 10.0
+        numbers = getattr(apart, "world", range(9))
+        with pytest.raises(CommunicationError, match="the ranks are in different calls") as raised:
+            calls[other if comm.rank == odd else name](apart)
+        said = str(raised.value)
+        assert re.search(rf"rank {numbers[odd]} in {other}", said), said
+        assert re.search(rf"ranks? [^a-z]*\b{numbers[0 if odd else 1]}\b[^a-z]* in {name}", said), said
+
+    def case_a_failure_meets_another_call(self, comm):
+        """One rank fails in a collective call, while the others are in one within it, or after it: all raise that."""
+        if comm.size == 1:
+            return
+        calls = [
+            lambda c: c.all_reduce(np.zeros(1)),
+            lambda c: self.run_together(c, self.step),
+            lambda c: self.run_together(c, lambda channel: None),
+        ]
+        for channels in (0, 1):
+            for call in calls:
+                apart = comm.duplicate()
+                apart.timeout = 10.0
+                with pytest.raises(RankError, match=f"rank {comm.size - 1} failed: ZeroDivisionError: by zero"):
+                    self.failing_last(apart, call, channels)
+                assert apart.all_gather(np.array(comm.rank)).tolist() == list(range(comm.size))
+
+    @staticmethod
+    def failing_last(comm, call, channels):
+        """`call` within a collective call; the last rank fails in that instead."""
+        with together(comm, *[Channel(comm)] * channels):
+            if comm.rank == comm.size - 1:
+                raise ZeroDivisionError("by zero")
+            call(comm)
 
     # -------------------------------------------------------------------------------------------------------- counting
 

@@ -1,8 +1,8 @@
 """A job in which one rank goes wrong: `LAUNCHER python faulty_rank.py BACKEND FAULT`, with seconds to wait at most.
 
 kill: rank 2 is killed while the others are in an all-to-allv; error: it ends with an exception of its own; away: it
-does not come, for longer than the others wait; abort: it ends all; input: it is given what it refuses, in a call that
-fails together.
+does not come, for longer than the others wait; late: it does not even connect in that time; abort: it ends all; input:
+it is given what it refuses, in a call that fails together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ def exchange(comm):
     comm.all_to_all_v(np.zeros(counts.sum()), counts, counts, phase="feature rows")
 
 
+def connect_late(backend, timeout):
+    """One rank starts, but makes no communicator."""
+    if backend == "mpi":
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.Get_rank() == FAULTY:
+            time.sleep(timeout + 15)
+
+
 def main(backend, fault, timeout=20.0):
+    if fault == "late":
+        connect_late(backend, timeout)
     comm = init(backend, timeout)
     for _ in range(10):
         exchange(comm)

@@ -90,3 +90,13 @@ def test_a_thread_level_that_is_too_low():
     assert status == 0, output
     assert output.count("MPI4PY_RC_THREAD_LEVEL=multiple") == 2
     assert output.count("prefetch=0") == 2
+
+
+@needs("mpi")
+def test_a_rank_that_does_not_connect():
+    """MPI itself would wait for ever."""
+    begin = time.monotonic()
+    status, output = run_job("mpi", "faulty_rank.py", "mpi", "late", 4)
+    assert time.monotonic() - begin < 60
+    assert status != 0
+    assert "rank 0 of 4: not all of the others came to connect (4 s)" in output, output

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import weakref
 
 import numpy as np
@@ -12,13 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spsample.comm import Channel, LocalCommunicator, run_threads, together
-from spsample.errors import CommunicationError
+from spsample.errors import CommunicationError, InputError
+
+
+class ThreadContract(CommunicatorContract):
+    names_the_lost = True
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("case", CommunicatorContract.cases())
+@pytest.mark.parametrize("case", ThreadContract.cases())
 def test_threads(case, size):
-    run_threads(size, getattr(CommunicatorContract(), case), timeout=60)
+    run_threads(size, getattr(ThreadContract(), case), timeout=60)
 
 
 @pytest.mark.parametrize("case", CommunicatorContract.cases())
@@ -85,3 +91,74 @@ def test_a_failure_that_nobody_tells_is_an_error():
         CommunicationError, match="rank 0 of a group of 2: another rank said that it failed, and none has"
     ):
         run_threads(2, body)
+
+
+# ------------------------------------------------------------------------------------------------------------- waiting
+
+
+def seconds_of_failing(size, body, message, timeout=None):
+    """How long it takes until what ranks wait in fails, with that message."""
+    begin = time.monotonic()
+    with pytest.raises(CommunicationError, match=message):
+        run_threads(size, body, *([] if timeout is None else [timeout]))
+    return time.monotonic() - begin
+
+
+def test_the_time_out_is_that_of_the_environment(monkeypatch):
+    monkeypatch.setenv("SPSAMPLE_TIMEOUT", "0.3")
+    timed_out = threading.Event()
+
+    def body(comm):
+        assert comm.timeout == 0.3
+        if comm.rank == 1:
+            return timed_out.wait(30)
+        try:
+            return comm.all_gather(np.zeros(1), phase="rows")
+        finally:
+            timed_out.set()
+
+    said = r"rank 0 of a group of 2: all_gather .*'rows'.*time-out 0.3 s.*; nothing was heard of rank 1"
+    assert seconds_of_failing(2, body, said) < 10
+
+
+def test_a_time_out_that_is_none(monkeypatch):
+    for bad in (-1, 0, "soon"):
+        with pytest.raises(InputError, match=r"timeout: got .*a positive number of seconds"):
+            run_threads(2, lambda comm: comm.rank, bad)
+    monkeypatch.setenv("SPSAMPLE_TIMEOUT", "soon")
+    with pytest.raises(InputError, match="SPSAMPLE_TIMEOUT: got 'soon'"):
+        run_threads(2, lambda comm: comm.rank)
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["others wait", "others come later"])
+@pytest.mark.parametrize("group", ["all", "a duplicate", "a part"])
+def test_a_rank_that_returns_wakes_the_others(group, early):
+    """At once, and by name; those who do not need it go on."""
+
+    def body(comm):
+        part = comm.split(int(comm.rank == 3)) if group == "a part" else comm.duplicate()
+        waited_in = comm if group == "all" else part
+        if comm.rank == 1:
+            return time.sleep(0 if early else 0.2)
+        if comm.rank == 3 and group == "a part":
+            return time.sleep(0.5)
+        time.sleep(0.2 if early else 0)
+        return waited_in.all_gather(np.zeros(1), phase="rows")
+
+    assert seconds_of_failing(4, body, "rank 0 of a group of [34]: all_gather .*'rows'.*: rank 1 returned", 30) < 10
+
+
+def test_a_rank_that_returns_holds_up_nobody_who_does_not_need_it():
+    def body(comm):
+        part = comm.split(int(comm.rank == 1))
+        if comm.rank != 1:
+            time.sleep(0.2)
+            return part.all_gather(np.array(comm.rank)).tolist()
+        return None
+
+    assert run_threads(3, body, 30) == [[0, 2], None, [0, 2]]
+
+
+def test_the_last_call_counts_although_a_rank_returns_after_it():
+    for _ in range(200):
+        assert run_threads(3, lambda comm: comm.all_gather(np.array(comm.rank)).tolist(), 30) == [[0, 1, 2]] * 3

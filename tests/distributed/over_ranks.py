@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from hooked import Fault, Hooked
 from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, same_batches
 from test_edge_cases import CASES, WHICH, parts_of
-from test_faults import DAMAGES, FAULTY, LADIES, REFUSED, caught, partitioned, sample
+from test_faults import DAMAGES, FAULTY, LADIES, REFUSED, caught, other_calls, partitioned, sample
 
 import spsample as sp
 from spsample.comm import init
@@ -86,9 +86,13 @@ def faults_in_the_middle(comm, folder):
             right(comm, sample(graph, sampler=LADIES), want)
 
 
+def another_call_on_one_rank(comm, folder):
+    assert "rank 2 in exchange in phase 'features requests'" in other_calls(comm)
+
+
 def main(backend, folder):
     comm = init(backend, 60)
-    for case in (edge_cases, bad_arguments, bad_stores, faults_in_the_middle):
+    for case in (edge_cases, bad_arguments, bad_stores, faults_in_the_middle, another_call_on_one_rank):
         case(comm, Path(folder))
         if comm.rank == 0:
             print(f"{case.__name__}: right", flush=True)

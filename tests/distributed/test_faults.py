@@ -14,6 +14,7 @@ import spsample as sp
 from spsample.comm import Channel, Sent, run_threads, together
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
+from spsample.features import PartitionedFeatures
 
 TIMEOUT = 20  # where ranks wait for each other for ever, a CommunicationError in the end
 P, FAULTY = 4, 2
@@ -133,8 +134,8 @@ LAYOUTS = [
     ({"partition": np.zeros(63, int)}, r"partition: got dtype int64 and shape \(63,\) \(on rank 2\)"),
     ({"partition": np.full(64, 4)}, r"partition: got parts from 4 to 4 \(on rank 2\)"),
     ({"partition": np.arange(64) % 4}, "partition: got something else on rank 2"),
-    ({"graph": "other"}, "graph: got something else on rank 2"),
-    ({"graph": "weighted"}, "graph: got something else on rank 2"),
+    ({"graph": "other"}, "graph: got other contents on rank 2 than on rank 0"),
+    ({"graph": "weighted"}, "graph: got other weighting, dtypes on rank 2 than on rank 0"),
 ]
 
 
@@ -352,8 +353,21 @@ def test_no_memory_in_the_middle_of_an_exchange():
         hooked = (Full if comm.rank == FAULTY else Hooked)(comm, lambda method, phase: None)
         sample(partitioned()(hooked))
 
-    with pytest.raises(CommunicationError, match=r"of an exchange in phase .* no room for what comes|another thread"):
+    with pytest.raises(CommunicationError, match=r"of its exchange in phase .* no room for what comes"):
         run_threads(P, body, TIMEOUT)
+
+
+def other_calls(comm):
+    """What each rank raises where one gathers features while the others sample a bulk, and what calls they were in."""
+    graph, features = partitioned()(comm), PartitionedFeatures.of(np.ones((64, 3)), ProcessGrid(comm))
+    with pytest.raises(CommunicationError, match="the ranks are in different calls") as raised:
+        features.gather([1, 2]) if comm.rank == FAULTY else sample(graph)
+    return str(raised.value).partition("different calls: ")[2].partition(". Every")[0]
+
+
+def test_another_call_on_one_rank():
+    told = "ranks 0, 1, 3 in the end of the checks of bulk_sample; rank 2 in exchange in phase 'features requests'"
+    assert run_threads(P, other_calls, TIMEOUT) == [told] * P
 
 
 def test_wrong_counts_of_one_rank():

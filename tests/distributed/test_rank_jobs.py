@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_edge_cases_and_faults(backend, tmp_path):
     status, output = run_job(backend, HERE / "over_ranks.py", backend, tmp_path)
     assert status == 0, output
-    assert output.count(": right") == 4, output
+    assert output.count(": right") == 5, output
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -153,6 +153,28 @@ def test_a_run_goes_on_on_another_grid_bit_for_bit():
         assert losses == seen.losses[3:]
 
 
+@pytest.mark.parametrize("p", [2, 4])
+def test_a_run_goes_on_from_every_step_bit_for_bit(p):
+    """Of two epochs, with dropout, whose generator the threads share."""
+    model = ModelConfig(hidden=16, dropout=0.2)
+
+    def whole(comm):
+        seen = Seen(save_at="every step")
+        return outcome(trainer_of(on_ranks(comm), [seen], batch_size=16, model=model).fit()), seen
+
+    def rest(comm, state):
+        trainer = trainer_of(on_ranks(comm), [seen := Seen()], batch_size=16, model=model)
+        trainer.load_state_dict(copy.deepcopy(state))
+        return outcome(trainer.fit()), seen.losses
+
+    expected, seen = run_threads(p, whole, TIMEOUT)[0]
+    assert len(seen.states) == 2 * -(-15 // p)
+    for step, state in enumerate(seen.states, 1):
+        for result, losses in run_threads(p, lambda comm, state=state: rest(comm, state), TIMEOUT):
+            assert result == expected
+            assert losses == seen.losses[step:]
+
+
 @pytest.mark.parametrize(("before", "after"), [(4, 1), (1, 3), (2, 4)])
 def test_a_run_goes_on_on_another_number_of_ranks(before, after):
     """The next batches are the ones that are left."""

@@ -71,7 +71,7 @@ def case_one_rank_leaves(comm):
 def case_gradient(comm):
     seen = Seen()
     trainer = trainer_of(on_ranks(comm), [seen], epochs=1)
-    assert type(trainer.gradients) is (CommunicatorGradients if comm.name == "mpi" else DistributedGradients)
+    assert type(trainer.gradients) is CommunicatorGradients  # DDP is for NCCL
     trainer.model.eval()  # no dropout
     trainer.fit()
     alone = trainer_of(DATA)
@@ -96,6 +96,37 @@ def case_resumption(comm):
     again.load_state_dict(seen.state)
     assert again.fit().history == whole.history
     assert rest.losses == seen.losses[2:]
+
+
+def case_resumption_at_every_step(comm):
+    """Of two epochs, bit for bit; `bench/resume_points.py` does so with other samplers and models."""
+    resumed_at_every_step(comm, lambda trainer: None)
+
+
+def case_resumption_of_ddp(comm):
+    """As over NCCL: its buckets must not be rebuilt after the first step."""
+
+    def by_ddp(trainer):
+        trainer.gradients = DistributedGradients(trainer.model, comm)
+
+    if comm.name == "gloo":
+        resumed_at_every_step(comm, by_ddp)
+
+
+def resumed_at_every_step(comm, change):
+    seen = Seen(save_at="every step")
+    trainer = trainer_of(on_ranks(comm), [seen], batch_size=16)
+    change(trainer)
+    whole = trainer.fit()
+    unequal = []
+    for step, state in enumerate(seen.states, 1):
+        again = trainer_of(on_ranks(comm), [rest := Seen()], batch_size=16)
+        change(again)
+        again.load_state_dict(state)
+        if again.fit().history != whole.history or rest.losses != seen.losses[step:]:
+            unequal.append(step)
+    assert len(seen.states) == len(seen.losses) == trainer.progress.step == 2 * -(-15 // comm.size)
+    assert not unequal
 
 
 def case_failure(comm):

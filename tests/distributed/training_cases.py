@@ -12,10 +12,10 @@ DATA = planted(400, degree=5, random_seed=2)
 
 
 class Seen(Callback):
-    """Weights before, losses, the first gradient; optionally a state, or an error, at a step."""
+    """Weights before, losses, the first gradient; optionally a state, or an error, at a step, or all states."""
 
     def __init__(self, save_at=None, fail_at=None):
-        self.losses, self.batches, self.gradient = [], [], None
+        self.losses, self.batches, self.gradient, self.states = [], [], None, []
         self._save_at, self._fail_at = save_at, fail_at
 
     def on_start(self, trainer):
@@ -27,6 +27,8 @@ class Seen(Callback):
             self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
         if trainer.progress.step == self._save_at:
             self.state = copy.deepcopy(trainer.state_dict())
+        if self._save_at == "every step":
+            self.states.append(copy.deepcopy(trainer.state_dict()))
         if trainer.progress.step == self._fail_at:
             raise ZeroDivisionError("no more")
 

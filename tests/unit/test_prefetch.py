@@ -269,3 +269,31 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
     with Pipeline() as pipeline:
         used = pipeline.stage((local.stream for _ in range(2)), ahead=3, name="streams")
         assert list(used) == ["side", "side"]
+
+
+class BadlyClosed:
+    """A source that fails when it is closed."""
+
+    def __init__(self):
+        self._items = iter(range(3))
+
+    def __next__(self):
+        return next(self._items)
+
+    def close(self):
+        raise OSError("no way to close")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_source_that_cannot_be_closed_is_not_waited_for():
+    """The pass ends all the same."""
+
+    def body():
+        with Pipeline() as pipeline:
+            stage = pipeline.stage(BadlyClosed(), ahead=1, name="bad")
+            assert next(stage) == 0
+
+    ending = threading.Thread(target=body, daemon=True)
+    ending.start()
+    ending.join(10)
+    assert not ending.is_alive()

@@ -1,0 +1,214 @@
+"""Headers: a few numbers from each rank to each other one, with a word that says what call the sender is in.
+
+Ranks that are in different calls would read each other's arrays as what they are not. So whatever ranks do together
+begins with a header, one all-to-all of 64 bytes for each pair of ranks, whose first word holds a hash of the call's
+description and whether the sender has failed. Headers are alike for all calls: wherever two ranks meet, both read where
+the other one is. Where that differs, all of them see it in the same header, tell each other their descriptions, and
+raise.
+"""
+
+from __future__ import annotations
+
+import pickle
+from hashlib import sha256
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.communicator import Array, Communicator
+from spsample.errors import CommunicationError, RankError, on_rank, told_by
+
+HEADER_WORDS = 8
+"""Words of a header: the call with the status, and up to seven numbers."""
+
+_STATUS = "status"
+_FAILED = 1  # in the first word: the sender is in a channel, and goes to the end of its call
+_TELLS = 2  # the sender is at the end of its call, and tells an error of so many bytes
+_STATUS_BITS = 2
+_HASH_BYTES = 7
+_DESCRIPTION_BYTES = 256
+
+
+class PeerFailedError(Exception):
+    """Another rank has failed in what all do together; what happened is told at the end of it."""
+
+
+def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = False) -> Int64Array:
+    """Send row q of `numbers` (size, up to 7) to rank q; return those that came, a row from each rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+    numbers : int64 array
+    call : str
+        What this rank does, the same on all ranks: "exchange in phase 'rows'".
+    failed : bool
+        Tell the others that this rank has failed, wherever they are.
+
+    Raises
+    ------
+    PeerFailedError
+        If another rank told so; not on those that did themselves.
+    SpSampleError
+        What a rank that is at an `end` tells.
+    CommunicationError
+        If the ranks are in different calls; on all of them, naming each rank's.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(2, lambda comm: tell(comm, np.array([[3], [4]]) + comm.rank, "an example")[:, 0].tolist())
+    [[3, 4], [4, 5]]
+    >>> run_threads(2, lambda comm: tell(comm, np.zeros((2, 0), np.int64), "ab"[comm.rank]))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.CommunicationError: rank 0 of a group of 2: the ranks are in different calls: rank 0 in a; rank 1 in
+    b. Every rank has to make the same calls in the same order
+    """
+    received = _exchanged(comm, numbers, call, _FAILED if failed else 0)
+    if failed or _are_alike(received):
+        return received[:, 1 : 1 + numbers.shape[1]]
+    if (received[:, 0] & _FAILED).any():
+        raise PeerFailedError
+    _raise_what_is_told(comm, received, call)
+    raise _out_of_step(comm, call)
+
+
+def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
+    """`tell`, in a call that knows of no failures: one who tells of one is in another call, which its next header says.
+
+    Raises
+    ------
+    CommunicationError
+        If the ranks are in different calls; on all of them, naming each rank's.
+    """
+    while True:
+        try:
+            return tell(comm, numbers, call)
+        except PeerFailedError:
+            continue
+
+
+def end(comm: Communicator, call: str, failure: BaseException | None = None) -> None:
+    """At the end of a call: tell the others what this rank failed with, and raise on all ranks what the first one did.
+
+    Ranks that are not at the end of this call but in another one, within it or after it, raise the error, too. Once it
+    is told over a communicator nobody has to tell it again over that one: see `is_told`.
+
+    Raises
+    ------
+    SpSampleError
+        What a rank failed with.
+    CommunicationError
+        If the ranks are in different calls, and none has failed; on all of them, naming each rank's.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(2, lambda comm: end(comm, "an example", None if comm.rank else ZeroDivisionError("by zero")))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.RankError: rank 0 failed: ZeroDivisionError: by zero
+    """
+    told = b"" if failure is None else _pickled(failure, comm.rank)
+    received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
+    while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # on its way to an end
+        received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
+    if told or not _are_alike(received):
+        _raise_what_is_told(comm, received, call, told, failure)
+        raise _out_of_step(comm, f"the end of {call}")
+
+
+def is_told(error: BaseException, comm: Communicator) -> bool:
+    """Whether all ranks of this communicator raise the error, since it was told over it."""
+    return getattr(error, "told_over", None) == id(comm)
+
+
+def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
+    """A call of a communicator: what it does with what, and for what.
+
+    Parameters
+    ----------
+    name, phase : str
+    array : array
+    rows_only : bool
+        Whether ranks may have different numbers of rows along the first axis.
+
+    Examples
+    --------
+    >>> describe("all_gather", "rows", np.zeros((2, 3), np.int8), rows_only=False)
+    "all_gather in phase 'rows' of int8 (2, 3)"
+    >>> describe("all_gather_v", "rows", np.zeros((2, 3), np.int8), rows_only=True)
+    "all_gather_v in phase 'rows' of rows of int8 (3,)"
+    """
+    shape = array.shape[1:] if rows_only else array.shape
+    return f"{name} in phase {phase!r} of {'rows of ' if rows_only else ''}{array.dtype} {shape}"
+
+
+def _exchanged(comm: Communicator, numbers: Int64Array, call: str, status: int) -> Int64Array:
+    """The header of each rank."""
+    header = np.zeros((comm.size, HEADER_WORDS), np.int64)
+    header[:, 0] = _word_of(call) | status
+    header[:, 1 : 1 + numbers.shape[1]] = numbers
+    with comm.agreed(call):
+        return comm.all_to_all(header, phase=_STATUS)
+
+
+def _word_of(call: str) -> int:
+    return int.from_bytes(sha256(call.encode()).digest()[:_HASH_BYTES], "little") << _STATUS_BITS
+
+
+def _are_alike(received: Int64Array) -> bool:
+    """Whether all first words are the same: that of this rank, which has not failed, or of all that tell an error."""
+    words: list[int] = received[:, 0].tolist()
+    return words.count(words[0]) == len(words)
+
+
+def _raise_what_is_told(
+    comm: Communicator, received: Int64Array, call: str, told: bytes = b"", failure: BaseException | None = None
+) -> None:
+    """Take the errors that ranks at an end tell, if any; raise the first one's."""
+    sizes = np.where(received[:, 0] & _TELLS, received[:, 1], 0)
+    if not sizes.any():
+        return
+    with comm.agreed(f"errors in {call}"):
+        everyone = comm.all_gather_v(np.frombuffer(told, np.uint8), sizes, phase=_STATUS)
+    ends = np.cumsum(sizes)
+    errors = {
+        rank: pickle.loads(everyone[end - size : end].tobytes())
+        for rank, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True))
+        if size
+    }
+    rank, first = min(errors.items())
+    everywhere = len(errors) == comm.size and len({str(error) for error in errors.values()}) == 1
+    error = told_by(first if everywhere else on_rank(first, rank), rank)
+    error.told_over = id(comm)  # type: ignore[attr-defined]
+    raise error from failure
+
+
+def _pickled(error: BaseException, rank: int) -> bytes:
+    """The error as others can read it; one that cannot be pickled is told in words."""
+    try:
+        told = pickle.dumps(error)
+        pickle.loads(told)
+    except Exception:
+        return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
+    return told
+
+
+def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
+    """All ranks have seen that they are in different calls, and tell each other in which."""
+    told = np.frombuffer(call.encode()[:_DESCRIPTION_BYTES].ljust(_DESCRIPTION_BYTES), np.uint8)
+    with comm.agreed(call):
+        everyone = comm.all_gather(told, phase=_STATUS)
+    ranks_in: dict[str, list[int]] = {}
+    for rank, text in enumerate(everyone):
+        ranks_in.setdefault(text.tobytes().decode(errors="replace").strip(), []).append(rank)
+    where = "; ".join(f"{comm.named(ranks)} in {one}" for one, ranks in ranks_in.items())
+    return CommunicationError(
+        f"{comm.named([comm.rank])} of a group of {comm.size}: the ranks are in different calls: {where}. "
+        "Every rank has to make the same calls in the same order"
+    )
+
+
+__all__ = ["HEADER_WORDS", "PeerFailedError", "agree", "describe", "end", "is_told", "tell"]

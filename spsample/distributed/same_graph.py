@@ -1,0 +1,54 @@
+"""That all ranks have the same graph, by its contents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spsample.comm import Communicator, together
+from spsample.comm.headers import agree
+from spsample.distributed.blocks import RowSource
+from spsample.errors import InputError
+from spsample.sampling.sharing import differing
+
+_ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}
+
+
+def require_same_graph(comm: Communicator, rows: RowSource) -> None:
+    """Refuse graphs that differ between ranks; collective.
+
+    Graphs of stores are compared by the checksums that their stores keep; nothing is read. Where a rank has its graph
+    in memory, all compare contents: each reads its graph once, and keeps what it found.
+
+    Raises
+    ------
+    InputError
+        On every rank, naming what differs, and where.
+    """
+    facts: dict[str, Any] = {
+        "numbers of vertices": rows.num_nodes,
+        "numbers of edges": rows.num_edges,
+        "weighting": rows.weighting,
+        "dtypes": (str(rows.index_dtype), str(rows.data_dtype)),
+    }
+    _require(differing(comm, **facts))
+    told = np.full((comm.size, 1), int(rows.digest is not None))
+    if agree(comm, told, "comparison of graphs").all():
+        _require(differing(comm, contents=rows.digest))
+        return
+    with together(comm, call="reading of graphs"):
+        contents = {_ARRAYS[name]: number for name, number in rows.contents().items()}
+    _require(differing(comm, **contents))
+
+
+def _require(found: dict[str, str]) -> None:
+    if found:
+        where = [f"{name} on {ranks}" for name, ranks in found.items()]
+        if len(set(found.values())) == 1:
+            where = [f"{', '.join(found)} on {next(iter(found.values()))}"]
+        expected = "the same graph on every rank"
+        raise InputError(argument="graph", given=f"other {'; other '.join(where)}", expected=expected)
+
+
+__all__ = ["require_same_graph"]
