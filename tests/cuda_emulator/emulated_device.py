@@ -186,11 +186,11 @@ class EmulatedDevice:
             len(values),
             self._order,
         )
-        where = f"{kernel.source}.{kernel.name}"
+        name = f"{kernel.source}.{kernel.name}"
         if error:
-            raise AssertionError(f"{where}: {error.decode()}")
-        if races.watched() and (report := races.new_reports()):
-            raise AssertionError(f"{where}: threads race\n{report}")
+            raise AssertionError(f"{name}: {error.decode()}")
+        if races.watched():
+            races.watch().launched(name, kernel.blocks(work))
 
     def _argument(self, argument: Any) -> int:
         if argument is None:
