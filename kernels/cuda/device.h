@@ -69,6 +69,17 @@ __device__ inline uint64_t atomic_cas(uint64_t* address, uint64_t expected, uint
                      static_cast<unsigned long long>(value));
 }
 
+// A number that other threads may read or write at the same time, without an order to anything else. PTX: volatile accesses are relaxed
+// ones of system scope.
+template <class Number>
+__device__ inline Number load_relaxed(const Number* address) {
+    return *static_cast<const volatile Number*>(address);
+}
+template <class Number>
+__device__ inline void store_relaxed(Number* address, Number value) {
+    *static_cast<volatile Number*>(address) = value;
+}
+
 // --- A and Q as parameters ------------------------------------------------------------------------------------------------
 
 // A's rows. Where a row lies apart from the others (a cached row of a graph in host memory), `places` holds the address of each row's

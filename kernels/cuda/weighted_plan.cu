@@ -63,7 +63,8 @@ __device__ int64_t count_positive(const Team& team, const Real* weights, int64_t
     return positive;
 }
 
-// What the first pass finds of selected rows and where it writes it. rules may be null.
+// What the first pass finds of selected rows and where it writes it. rules may be null; other blocks may write the same rule there
+// while it is read, so that both are atomic.
 struct RowPlans {
     int64_t size;
     bool replace;
@@ -73,7 +74,7 @@ struct RowPlans {
 
     __device__ int rule(int64_t row, int64_t degree) const {
         if (degree == 0) return kNoPositive;
-        return rules ? rules[row] : kUnknownRule;
+        return rules ? load_relaxed(rules + row) : kUnknownRule;
     }
 
     // Whether weights are to be read for a row: its rule is not known, or its weights of 0 are not counted.
@@ -88,7 +89,7 @@ struct RowPlans {
         if (*rule != kUnknownRule) return count_positive(team, weights, degree, size);
         int64_t positive = 0;
         *rule = find_rule(team, weights, degree, &positive);
-        if (rules && team.thread() == 0) rules[row] = static_cast<int16_t>(*rule);
+        if (rules && team.thread() == 0) store_relaxed(rules + row, static_cast<int16_t>(*rule));
         return positive;
     }
 
@@ -152,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(BlockTeam::kThreads, 1)
     const int64_t count = static_cast<int64_t>(*long_count);
     for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
         const int64_t r = long_rows[i], row = Q.vertices[r], degree = A.degree(row);
-        // One thread reads the rule: another block may write it meanwhile.
+        // One thread reads the rule: another block may write it meanwhile, and all threads must go the same way.
         int rule = static_cast<int>(team.from_first_warp(team.thread() == 0 ? found.rule(row, degree) : 0));
         const int64_t positive = found.must_read(rule) ? found.read(team, weights.row(A, row), row, degree, &rule) : degree;
         if (team.thread() == 0) found.write(r, rule, positive);
