@@ -187,10 +187,10 @@ class EmulatedDevice:
             self._order,
         )
         name = f"{kernel.source}.{kernel.name}"
+        if races.watched():  # first: threads that wait for ever may do so because of a race
+            races.watch().launched(name, kernel.blocks(work))
         if error:
             raise AssertionError(f"{name}: {error.decode()}")
-        if races.watched():
-            races.watch().launched(name, kernel.blocks(work))
 
     def _argument(self, argument: Any) -> int:
         if argument is None:
@@ -217,6 +217,8 @@ def load(source, variant):
 @cache
 def emulator():
     """The library that runs kernels. It keeps the GIL: one kernel runs at a time."""
+    if races.watched():
+        races.watch()  # from here on
     library = ctypes.PyDLL(str(_emulator()))
     library.emulator_launch.restype = ctypes.c_char_p
     integer64, pointer = ctypes.c_uint64, ctypes.c_void_p

@@ -17,8 +17,9 @@ BLOCKS = 3
 OPTIONS = ["-fsanitize=thread", "--param=tsan-distinguish-volatile=1"]
 """Of the compiler; the second tells volatile accesses, which are relaxed atomic ones to a GPU, from others."""
 
-SETTINGS = 'atexit_sleep_ms=0 history_size=4 stack_trace_format="    #%n %f %S (%m+%o)"'
-"""Of ThreadSanitizer: `%m` is the whole path of a library."""
+SETTINGS = 'atexit_sleep_ms=0 history_size=4 suppress_equal_addresses=0 stack_trace_format="    #%n %f %S (%m+%o)"'
+"""Of ThreadSanitizer: a race is told though one was told of the same address, where another array is by now; `%m` is
+the whole path of a library."""
 
 NO_RANDOM_ADDRESSES = 0x0040000
 """Of the system call `personality`: ThreadSanitizer wants memory at fixed addresses."""
@@ -33,10 +34,10 @@ class Watch:
     """What ThreadSanitizer reports of this process, and `widest`: the most blocks' work that each kernel was given."""
 
     def __init__(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="spsample-races-"))
-        set_path = getattr(ctypes.CDLL(None), "__sanitizer_set_report_path")  # noqa: B009 - a name to mangle
-        set_path(bytes(folder / "report"))
-        self._path = folder / f"report.{os.getpid()}"
+        self._folder = tempfile.TemporaryDirectory(prefix="spsample-races-")
+        set_path = getattr(ctypes.CDLL(None), "__sanitizer_set_report_path")
+        set_path(os.path.join(self._folder.name, "report").encode())
+        self._path = Path(self._folder.name) / f"report.{os.getpid()}"
         self._read = 0
         self.widest: dict[str, int] = {}
 
@@ -70,11 +71,13 @@ def readable(report: str) -> str:
 def _line(library: str, address: str) -> str:
     command = ["addr2line", "-pfCi", "-e", library, address]
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
-    return done.stdout.strip() or f"{library}+{address}"
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=clean).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"{library}+{address}"
 
 
-# --- the process --------------------------------------------------------------------------------------------------------
+# --- the process ------------------------------------------------------------------------------------------------------
 
 
 def library() -> str | None:
