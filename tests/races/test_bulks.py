@@ -38,15 +38,15 @@ def test_bulk(emulated, sampler, form, index):
     check(graph_of(form, index), np.random.default_rng(0).integers(0, 300, 5 * 24), sampler, 24, times)
 
 
-ONE_LAYER = [
+SMALL = [
     sp.GraphSAGE([3]),
-    sp.LADIES([8]),
+    sp.LADIES([8, 8]),  # more than 2,048 rows in the second
     sp.LADIES([8], replace=True, normalize_rows=True),
     sp.LADIES([8], law="squared_count", values="reference"),
     sp.FastGCN([8], include_targets=False),
 ]
 
 
-@pytest.mark.parametrize("sampler", ONE_LAYER, ids=str)
+@pytest.mark.parametrize("sampler", SMALL, ids=str)
 def test_more_batches_than_threads_of_a_block(emulated, sampler):
     check(small_graph("row"), np.random.default_rng(0).integers(0, 300, 260), sampler, 1)
