@@ -6,6 +6,7 @@
 #   make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu           torch without CUDA, on Linux
 #   make test PYTEST_ARGS="tests/unit -k row"                            some of the tests
 #   make bench BENCH_ARGS="sampling --help"                              the options of a measurement
+#   make cuda-races RACES=tests/races                                   what CI runs of it
 #   make gpu-test GPU_PYTHON=python3                                     a Python that has all that is needed, not .venv
 #   make gpu-test SPSAMPLE_DATA=../graphs                                also on the real graphs in that folder
 #
@@ -17,6 +18,7 @@ TORCH_INDEX    ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
 GPU_PYTHON     ?=
+RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
 BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
 
 BIN   := $(VENV)/bin
@@ -37,7 +39,7 @@ export OMP_WAIT_POLICY ?= passive
 export NO_MKDOCS_2_WARNING ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs docs-serve sanitize package build clean cuda-check gpu-test gpu-sanitize gpu-bench
+.PHONY: help demo test lint bench docs docs-serve sanitize package build clean cuda-check cuda-races gpu-test gpu-sanitize gpu-bench
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +74,9 @@ package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh 
 cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90 without spills, by NVRTC and nvcc; no GPU needed
 	$(PY) -m pytest -n $(PYTEST_WORKERS) tests/cuda/test_compiles.py
 	$(PY) bench/gpu/registers.py --arch sm_90 --compiler nvrtc
+
+cuda-races: $(STAMP)/dev  ## ThreadSanitizer over the CUDA sources: races between the threads of a kernel; no GPU needed
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-sanitize} $(PY) tests/cuda_emulator/races.py -m pytest -n $(PYTEST_WORKERS) $(RACES) $(PYTEST_ARGS)
 
 # On a machine with a GPU. With GPU_PYTHON nothing is installed: that Python has CuPy, and spsample's core built in place.
 GPU := $(if $(GPU_PYTHON),$(GPU_PYTHON),$(PY))

@@ -119,7 +119,7 @@ struct DrawState {
     __device__ uint64_t& total(int64_t batch) const { return reinterpret_cast<uint64_t*>(words)[batches + batch]; }
     __device__ int64_t& whole(int64_t batch) const { return words[2 * batches + batch]; }
     __device__ int64_t& entries(int64_t batch) const { return words[3 * batches + batch]; }
-    __device__ void refuse(int64_t error) const { words[4 * batches] = error; }
+    __device__ void refuse(int64_t error) const { store_relaxed(words + 4 * batches, error); }
 };
 
 constexpr int64_t kNoDrawNumbers = 1;  // the next round would pass the last draw number

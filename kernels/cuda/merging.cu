@@ -25,7 +25,7 @@ extern "C" __global__ void mark_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGH
             const int64_t r = tile.row_of(entry), row = Q.vertices[r], offset = entry - ends[r];
             const int64_t column = A.columns(row)[offset];
             if (static_cast<uint64_t>(column) >= static_cast<uint64_t>(columns)) {
-                *refused = 1;
+                store_relaxed(refused, int64_t(1));
             } else if (numerators.counts(A, row, offset)) {
                 sets.mark_found(tile.batch_of(r), column);
             }

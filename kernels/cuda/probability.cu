@@ -44,7 +44,7 @@ extern "C" __global__ void add_columns(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHT
         for (int64_t entry = tile.begin + lane_index(); entry < tile.end; entry += kWarp) {
             const int64_t row = tile.row_of(entry), offset = entry - A.begin(row), column = A.columns(row)[offset];
             if (static_cast<uint64_t>(column) >= static_cast<uint64_t>(columns)) {
-                *refused = 1;
+                store_relaxed(refused, int64_t(1));
                 continue;
             }
             const uint64_t numerator = numerators(A, row, offset, 0);

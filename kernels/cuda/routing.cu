@@ -16,10 +16,10 @@ extern "C" __global__ void find_parts(const int64_t* batch_ptr, const Index* ver
         if (r < rows) {
             int64_t at = vertices[r];
             const bool is_vertex = at >= 0 && at < n;
-            if (!is_vertex) bad[0] = 1;
+            if (!is_vertex) store_relaxed(bad, int64_t(1));
             if (is_vertex && position) {
                 at = position[at];
-                if (at < 0 || at >= n) bad[1] = 1;
+                if (at < 0 || at >= n) store_relaxed(bad + 1, int64_t(1));
             }
             const int64_t part = at >= 0 && at < n ? part_of(bounds, parts, at) : 0;
             if (key_bytes == 1) {
@@ -58,7 +58,7 @@ extern "C" __global__ void widen_lengths(
             length = static_cast<const int64_t*>(lengths)[r];
         }
         if (length < 0 || length > most) {
-            bad[0] = 1;
+            store_relaxed(bad, int64_t(1));
             length = 0;
         }
         wide[r] = length;
@@ -72,7 +72,7 @@ extern "C" __global__ void find_rows(
     for (int64_t r = thread_index(); r < rows; r += thread_count()) {
         const int64_t place = places[r];
         const bool is_row = place >= 0 && place < rows;
-        if (!is_row) bad[1] = 1;
+        if (!is_row) store_relaxed(bad + 1, int64_t(1));
         lengths[r] = is_row ? ends[place + 1] - ends[place] : 0;
         begins[r] = is_row ? ends[place] : 0;
         if (r == 0) bad[2] = ends[rows];

@@ -57,7 +57,6 @@ def run(tmp_path, monkeypatch):
     path = tmp_path / "planted.cu"
     path.write_text(SOURCE)
     monkeypatch.setattr(emulated_device, "source_path", lambda _: path)
-    monkeypatch.setattr(emulated_device.tempfile, "gettempdir", lambda: str(tmp_path))
     emulated_device.load.cache_clear()
     device = EmulatedDevice()
 

@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+import races
 from emulated_streams import Memory, Timeline
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from parameters import only_read
@@ -24,21 +26,17 @@ from spsample.backends.cuda.sources import include_options, kernel_folder, sourc
 from spsample.backends.cuda.streams import Streams
 
 HERE = Path(__file__).resolve().parent
-OPTIONS = [
-    "-std=c++17",
-    "-O1",
-    "-g1",
-    "-fPIC",
-    "-shared",
-    "-x",
-    "c++",
-    "-ffp-contract=off",
-    "-fvisibility=hidden",
-    "-w",
-]
+OPTIONS = ["-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-w", f"-I{HERE}"]
+KERNEL_OPTIONS = ["-ffp-contract=off", "-fvisibility=hidden", "-DSPSAMPLE_EMULATED"]
 
-# Under the address sanitizer the kernels' accesses to arrays are checked, too; not those to the stacks of fibers.
-CHECKED = ["-fsanitize=address", "--param", "asan-stack=0"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
+
+def checks() -> list[str]:
+    """Under a sanitizer the kernels' accesses to arrays are checked, too; not those to the stacks of fibers."""
+    if races.watched():
+        return races.OPTIONS
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return ["-fsanitize=address", "--param", "asan-stack=0"]
+    return []
 
 
 class EmulatedArray(NDArrayOperatorsMixin):
@@ -265,17 +263,28 @@ class EmulatedDevice:
     def launch(self, kernel, variant, work, arguments):
         if work <= 0:
             return
-        library = load(kernel.source, variant)
+        libraries = load(kernel.source, variant)
         self._touched(kernel, arguments)
         values = (ctypes.c_uint64 * len(arguments))(*map(self._argument, arguments))
-        blocks = min(kernel.blocks(work), 64)  # kernels walk with a grid stride
-        function = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p)
+        functions = [ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p) for library in libraries]
+        blocks = min(kernel.blocks(work), races.BLOCKS if races.watched() else 64)  # kernels walk with a grid stride
         self.launches += 1
         self.kernels.add(kernel.name)
         self._order += 1
-        error = library.emulator_launch(function, blocks, kernel.block, values, len(values), self._order)
+        error = emulator().emulator_launch(
+            (ctypes.c_void_p * len(functions))(*functions),
+            len(functions),
+            blocks,
+            kernel.block,
+            values,
+            len(values),
+            self._order,
+        )
+        name = f"{kernel.source}.{kernel.name}"
+        if races.watched():  # first: threads that wait for ever may do so because of a race
+            races.watch().launched(name, kernel.blocks(work))
         if error:
-            raise AssertionError(f"{kernel.source}.{kernel.name}: {error.decode()}")
+            raise AssertionError(f"{name}: {error.decode()}")
 
     def _touched(self, kernel, arguments):
         pairs = list(zip(arguments, only_read(source_path(kernel.source), kernel.name), strict=True))
@@ -295,40 +304,69 @@ class EmulatedDevice:
 
 @cache
 def load(source, variant):
-    """The library of a source: compiled once for its content."""
-    path = _library(source, variant)
-    library = ctypes.PyDLL(str(path))  # keeps the GIL: shared memory is static
+    """The library of a source, compiled once for its content: a copy for each block that runs beside others.
+
+    Shared memory is static, so that blocks of one library have the same.
+    """
+    options = [*OPTIONS, *KERNEL_OPTIONS, *checks(), *variant.macros, *include_options()]
+    path = _compiled(source_path(source), [*options, "-x", "c++"], ["-x", "none", str(_emulator())])
+    copies = [path, *(_copy(path, number) for number in range(1, races.BLOCKS if races.watched() else 1))]
+    return [ctypes.PyDLL(str(copy)) for copy in copies]
+
+
+@cache
+def emulator():
+    """The library that runs kernels. It keeps the GIL: one kernel runs at a time."""
+    if races.watched():
+        races.watch()  # from here on
+    library = ctypes.PyDLL(str(_emulator()))
     library.emulator_launch.restype = ctypes.c_char_p
-    library.emulator_launch.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p] + [
-        ctypes.c_uint64
-    ] * 2
+    integer64, pointer = ctypes.c_uint64, ctypes.c_void_p
+    library.emulator_launch.argtypes = [pointer, integer64, integer64, integer64, pointer, integer64, integer64]
     return library
 
 
-def _library(source, variant):
-    command = [
-        os.environ.get("CXX", "g++"),
-        *OPTIONS,
-        *CHECKED,
-        "-DSPSAMPLE_EMULATED",
-        *variant.macros,
-        *include_options(),
-    ]
-    digest = hashlib.sha256(repr((command, source, _digest())).encode()).hexdigest()[:24]
-    folder = Path(tempfile.gettempdir()) / f"spsample-emulated-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{source}-{digest}.so"
-    with open(folder / f"{source}-{digest}.lock", "w") as lock:  # tests run in several processes
+def _emulator():
+    macros = ["-DEMULATOR_RACES"] if races.watched() else []
+    return _compiled(HERE / "emulator.cpp", [*OPTIONS, "-O2", *macros])
+
+
+def _compiled(source, options, linked=()):
+    """The library of a file, kept under a name that is a hash of all that is compiled."""
+    command = [os.environ.get("CXX", "g++"), *options, str(source), *linked]
+    digest = hashlib.sha256(repr((command, source.read_bytes(), _digest())).encode()).hexdigest()[:24]
+    path = _folder() / f"{source.stem}-{digest}.so"
+
+    def compile_to(partial):
+        clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        subprocess.run([*command, "-o", str(partial)], check=True, env=clean)
+
+    return _made(path, compile_to)
+
+
+def _copy(path, number):
+    return _made(path.with_suffix(f".{number}.so"), lambda partial: shutil.copyfile(path, partial))
+
+
+def _made(path, make):
+    """The file, made where it is missing: tests run in several processes."""
+    with open(path.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             partial = path.with_suffix(f".{os.getpid()}")
-            clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-            subprocess.run([*command, f"-I{HERE}", str(source_path(source)), "-o", str(partial)], check=True, env=clean)
+            make(partial)
             partial.rename(path)
     return path
 
 
+def _folder():
+    folder = Path(tempfile.gettempdir()) / f"spsample-emulated-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @cache
 def _digest():
-    files = [*(kernel_folder() / "cuda").iterdir(), *(kernel_folder() / "include").rglob("*.h"), HERE / "emulator.h"]
+    kernels = kernel_folder()
+    files = [*(kernels / "cuda").iterdir(), *(kernels / "include").rglob("*.h"), *HERE.glob("emulator.*")]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(files))).hexdigest()
