@@ -17,6 +17,7 @@ from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import RowSelector, derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.store.device_graph import DeviceGraph
+from spsample.store.validation import require_choice
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Block:
 def mean_block(adj: Any) -> Block:
     """Block that takes the mean over each row's entries (weighted by ``adj.data`` where there is one).
 
-    For GraphSAGE. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
+    For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
     if not isinstance(adj.indices, np.ndarray):
         return _block(adj, _means_on_device(adj))
@@ -125,7 +126,7 @@ def mean_block(adj: Any) -> Block:
 
 
 def value_block(adj: Any) -> Block:
-    """Block that sums with the values the sampler gave: LADIES' and FastGCN's estimate of ``A h``."""
+    """Block that sums with the values the sampler gave: a layer-wise sampler's estimate of ``A h``."""
     if adj.data is None:
         return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
     return _block(adj, adj.data)
@@ -153,7 +154,7 @@ class BlockMaker:
     graph
         The graph whose neighbourhoods the layers sample, before any normalisation.
     sampler
-        Decides how its layers are read, see `aggregation_for`.
+        Says how its layers are read: `Sampler.aggregation`.
 
     Examples
     --------
@@ -193,11 +194,14 @@ class BlockMaker:
 
 
 def aggregation_for(sampler: Sampler) -> str:
-    """Return how a model aggregates what ``sampler`` gives: the ``"mean"``, or by the ``"values"``.
+    """Return how a model aggregates what ``sampler`` gives, as it states: the ``"mean"``, or by the ``"values"``.
 
-    Layer-wise samplers give values that estimate the mean, where the graph is row-normalised.
+    Raises
+    ------
+    InputError, DTypeError
+        If it states anything else.
     """
-    return "mean" if isinstance(sampler, GraphSAGE) else "values"
+    return require_choice("sampler.aggregation", sampler.aggregation, tuple(_MAKERS))
 
 
 def row_totals(graph: Graph | DeviceGraph) -> NDArray[np.float32]:

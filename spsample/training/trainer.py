@@ -54,8 +54,9 @@ __all__ = ["Trainer"]
 class Trainer:
     """Train one model on one data set with one sampler.
 
-    Layer-wise samplers work on the row-normalised graph, so that their values estimate the mean over the
-    neighbours, which GraphSAGE takes of the entries it sampled.
+    A sampler whose layers are aggregated by their values (``sampler.aggregation``: layer-wise ones) works on the
+    row-normalised graph, so that the values estimate the mean over the neighbours, which is taken of the entries
+    sampled where a sampler states the mean.
 
     Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
     takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
