@@ -11,9 +11,10 @@ from weakref import WeakSet
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root, check_threads
 from spsample.comm.communicator import DEFAULT_TIMEOUT, Array, Communicator, Reduction
 from spsample.comm.reduction import check_reduction, reduce_in_order
+from spsample.comm.waiting import timeout_or_default
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads
 
@@ -145,7 +146,8 @@ def run_threads(size: int, body: Callable[[Communicator], T], timeout: float = D
     >>> run_threads(2, lambda comm: comm.rank)
     [0, 1]
     """
-    room = _Room(size, timeout)
+    check_threads(size, body)
+    room = _Room(size, timeout_or_default(timeout))
     threads = get_num_threads()
 
     def rank_body(rank: int) -> T:

@@ -10,6 +10,7 @@ import numpy as np
 from spsample.data.dataset import Dataset, random_split
 from spsample.data.philox import PhiloxStream
 from spsample.errors import InputError
+from spsample.sparse.checks import require_type
 from spsample.store import Graph
 from spsample.store.validation import INT32_NODES, require_int
 
@@ -114,6 +115,7 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     >>> bool((np.sort(control.graph.indices) == np.sort(dataset.graph.indices)).all())
     True
     """
+    require_type("dataset", dataset, Dataset, "a data set")
     graph = dataset.graph
     order = PhiloxStream(random_seed, purpose=_REWIRING).permutation(graph.num_edges)
     shuffled = Graph(graph.indptr, graph.indices[order], graph.data)

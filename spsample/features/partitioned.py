@@ -15,6 +15,7 @@ from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
 from spsample.sampling.sharing import require_same_on
+from spsample.sparse.checks import require_type
 from spsample.store import GraphStore
 from spsample.store.validation import require_choice, validate_seeds
 
@@ -111,6 +112,7 @@ class PartitionedFeatures:
         InputError, DataError
             On every rank, if the store or the partition cannot be used on one.
         """
+        _require_grid(grid)
         with together(grid.comm):
             x = GraphStore.read(path, lambda stored: stored.features(name))
         return cls.of(x, grid, partition=partition, dtype=dtype)
@@ -118,6 +120,7 @@ class PartitionedFeatures:
     @classmethod
     def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: str | None = None) -> PartitionedFeatures:
         """Keep a block of rows that every rank can read, in memory or as a memory map. Collective."""
+        _require_grid(grid)
         with together(grid.comm):
             rows = as_rows(x)
             placement = _placement(partition, rows.shape[0], grid.num_blocks)
@@ -278,6 +281,10 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
     size, longer = divmod(num_rows, num_blocks)
     blocks = np.arange(num_blocks + 1)
     return Placement(size * blocks + np.minimum(blocks, longer))
+
+
+def _require_grid(grid: object) -> None:
+    require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
 
 
 def _channel(grid: ProcessGrid) -> Channel:

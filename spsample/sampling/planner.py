@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.errors import CapacityError
+from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.available import available_memory, most_memory
 from spsample.sampling.bounds import most_bytes, most_counts
@@ -23,6 +23,7 @@ from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts, scratch_of
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import get_num_threads, keys
+from spsample.sparse.checks import require_type, short
 from spsample.sparse.units import format_bytes, require_bytes
 from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph
@@ -41,6 +42,7 @@ CALL_BYTES = 8 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
 ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
 MOST_BATCHES = 1 << 24
+MOST_ASKED = 1 << 62
 FEATURE_MARGIN = 1.1
 CALL_PILOTS = 4  # batches of a call that may not fit
 NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
@@ -112,11 +114,13 @@ class BulkPlan:
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Beside the arrays, while a bulk of so many batches is made."""
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         margin = 1 + self._deviation(bulk_size)
         return scratch_of(self.graph, self.counts.scaled(bulk_size, margin), self.threads)
 
     def result_bytes(self, bulk_size: int) -> int:
         """Of the arrays of such a bulk, margin included."""
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self._itemsize)
 
     def peak(self, bulk_size: int) -> int:
@@ -124,6 +128,7 @@ class BulkPlan:
 
         Each bulk of an epoch is made while the `held` ones before it exist, wherever the pass before it ended.
         """
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
     def _peak(self, made: int, held: int) -> int:
@@ -148,6 +153,7 @@ class BulkPlan:
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
+        require_int("most", most, minimum=0, maximum=MOST_ASKED)
         return self._largest(most, self.peak)
 
     def _largest(self, most: int, peak: Callable[[int], int]) -> int:
@@ -163,6 +169,7 @@ class BulkPlan:
         As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
+        require_int("batches", batches, minimum=0, maximum=MOST_ASKED)
         fitting = self._repeatable
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
@@ -181,6 +188,7 @@ class BulkPlan:
         CapacityError
             It names the largest one that does.
         """
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         peak = self.peak(bulk_size)
         if bulk_size == 0 or peak <= self.memory_budget:
             return
@@ -271,6 +279,8 @@ def plan_bulk(
     (16, True)
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    batch_size = min(batch_size, max(len(ids), 1))
+    features = _checked_features(features)
     budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
     prefetch = require_int("prefetch", prefetch, minimum=0)
     num_batches = -(-len(ids) // batch_size)
@@ -295,6 +305,15 @@ def plan_bulk(
     )
     plan.require(min(1, num_batches))
     return plan
+
+
+def _checked_features(features: Any) -> tuple[int, int]:
+    expected = "two integers: how many batches hold features, and the bytes of a vertex's"
+    require_type("features", features, tuple, expected)
+    if len(features) != 2:
+        raise InputError(argument="features", given=short(features), expected=expected)
+    batches, row_bytes = features
+    return require_int("features[0]", batches, minimum=0), require_int("features[1]", row_bytes, minimum=0)
 
 
 def plan_of(
@@ -355,12 +374,13 @@ def plan_given(loader: Any, bulk_size: int) -> BulkPlan | None:
     if not isinstance(loader.graph, Graph):
         return None
     available = available_memory()
+    batch_size = min(loader.batch_size, max(len(loader.seeds), 1))
     largest = plan_of(
         loader.graph,
-        most_counts(loader.graph, loader.sampler, loader.batch_size, loader.edge_ids),
+        most_counts(loader.graph, loader.sampler, batch_size, loader.edge_ids),
         memory_budget=available,
         num_batches=len(loader),
-        batch_size=loader.batch_size,
+        batch_size=batch_size,
         prefetch=loader.prefetch,
         features=_features_of(loader),
     )
@@ -399,13 +419,13 @@ def require_room(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, **optio
 
 def _plan_of_call(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]) -> BulkPlan | None:
     """The plan of one bulk, against the memory that is available; None where it surely fits."""
-    size = options["batch_size"]
+    size = min(options["batch_size"], max(len(ids), 1))
     batches = -(-len(ids) // size)
-    roughly = _roughly(graph, sampler, min(size, len(ids)), batches)
+    roughly = _roughly(graph, sampler, size, batches)
     if roughly <= most_memory() // SURELY_SHARE or roughly <= (available := available_memory()):
         return None
     pilots = _spaced_seeds(ids, size, min(CALL_PILOTS, len(ids) // size))
-    key = ("pilots", type(sampler), repr(sampler), min(size, len(ids)), options["edge_ids"])
+    key = ("pilots", type(sampler), repr(sampler), size, options["edge_ids"])
     counts, spread = graph.known(key, lambda: _counts_of_pilots(graph, pilots, sampler, options, available))
     return plan_of(graph, counts, memory_budget=available, num_batches=batches, batch_size=size, spread=spread)
 

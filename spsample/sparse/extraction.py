@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.errors import DTypeError
+from spsample.sparse.checks import require_draw, require_type, short
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
@@ -42,12 +44,19 @@ class Extraction:
     include_targets: bool = True
     edge_ids: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("include_targets", "edge_ids"):
+            require_type(f"want.{name}", getattr(self, name), (bool, np.bool_), "True or False")
+
 
 def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
     """EXTRACT for node-wise samplers: the sampled rows without empty columns.
 
     Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
     """
+    require_type("P", P, RowView, "a lazy product `Q @ A`")
+    require_type("sample", sample, RowSample, "what its_sample gives of P")
+    require_type("want", want, Extraction, "an Extraction")
     entries, sources = sample.compact(known or P.Q, want.include_targets)
     drawn = entries.rows
     rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
@@ -93,6 +102,9 @@ class UnbiasedWeights:
 
     normalize: bool = False
 
+    def __post_init__(self) -> None:
+        require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
+
     def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
         if draw.replace:
@@ -105,6 +117,9 @@ class ReferenceWeights:
     """`1 / (s p_v)` for every column and normalised rows, as the authors of LADIES compute them; biased."""
 
     normalize: bool = True
+
+    def __post_init__(self) -> None:
+        require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
 
     def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
@@ -119,6 +134,12 @@ def extract_columns(
     Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
     instead, in many small products (section 4.2.4).
     """
+    require_type("P", P, (BatchProduct, ColumnNorms), "a lazy product `Q.per_batch() @ A`, or column_norms")
+    require_draw(draw)
+    require_type("sample", sample, ColumnSample, "what its_sample gives of P")
+    require_type("want", want, Extraction, "an Extraction")
+    if not hasattr(weights, "normalize"):
+        raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
     A, Q = P.A, P.Q
     sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets, A.num_vertices)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)

@@ -12,10 +12,13 @@ import torch
 from torch.nn import functional
 
 from spsample.errors import InputError
-from spsample.sampling import GraphSAGE
+from spsample.sampling import Adjacency, GraphSAGE
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import RowSelector, derive_key
+from spsample.sparse.checks import require_type
 from spsample.sparse.keys import SAMPLING
+from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph
 from spsample.store.validation import require_choice
 from spsample.training.tensors import as_tensor
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
     from spsample.loading import Batch
     from spsample.sampling import Sampler
-    from spsample.store import Graph
 
 __all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "row_totals", "value_block"]
 
@@ -168,6 +170,8 @@ class BlockMaker:
     """
 
     def __init__(self, graph: Any, sampler: Sampler) -> None:
+        require_sampler(sampler)
+        require_type("graph", graph, (Graph, DeviceGraph, SharedGraph), "a Graph, on a device or on ranks too")
         self._degrees = row_totals_on_ranks(graph) if isinstance(graph, SharedGraph) else row_totals(graph)
         self._placed: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
@@ -180,6 +184,7 @@ class BlockMaker:
 
     def __call__(self, layer: Any) -> Block:
         """Return the block of one of ``minibatch.layers``, where its arrays are."""
+        require_type("layer", getattr(layer, "adj", None), Adjacency, "one of minibatch.layers")
         block = self._make(layer.adj)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))

@@ -17,18 +17,22 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.data import Dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.distributed.ranks import comm_of, failing_together
-from spsample.errors import InputError
+from spsample.errors import InputError, SpSampleError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
+from spsample.sparse.checks import require_type
 from spsample.sparse.units import require_bytes
 from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
+from spsample.training.callbacks import Callback
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
@@ -38,15 +42,13 @@ from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.settings import TrainConfig
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.data import Dataset
     from spsample.sampling import Sampler
-    from spsample.training.callbacks import Callback
-    from spsample.training.settings import TrainConfig
 
 __all__ = ["Trainer"]
 
@@ -107,7 +109,13 @@ class Trainer:
         config: TrainConfig,
         callbacks: Sequence[Callback] = (),
     ) -> None:
+        require_type("dataset", dataset, Dataset, "a data set")
         _check_sampler(sampler)
+        require_type("model", model, ModelConfig, "a ModelConfig")
+        require_type("config", config, TrainConfig, "a TrainConfig")
+        require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
+        for number, callback in enumerate(callbacks):
+            require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
         require_choice("metric", dataset.metric, sorted(METRICS))
         self.comm = comm_of(dataset.graph)
         self.features = _feature_source(dataset)
@@ -179,7 +187,8 @@ class Trainer:
         kind
             ``"full"`` or ``"sampled"``; what the settings say where None.
         """
-        return self._scores(("val", "test"), kind or _kind(self.config))
+        kind = _kind(self.config) if kind is None else require_choice("kind", kind, ("full", "sampled"))
+        return self._scores(("val", "test"), kind)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a run needs to go on as if it had not been interrupted: plain values and tensors.
@@ -210,16 +219,19 @@ class Trainer:
         InputError
             If ``state`` is of a run with other settings, which are named, or of another version of the law.
         """
-        _check_state(state, self.settings)
-        self.loader.load_state_dict(state["loader"])
-        self.progress = Progress.from_state(state["progress"])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.schedule.load_state_dict(state["schedule"])
-        self._rng_state = state["rng"]
-        self._seconds = dict(state["seconds"])
-        for name, callback in self._named_callbacks():
-            callback.load_state_dict(state["callbacks"].get(name, {}))
+        with _of_a_trainer():
+            _check_state(state, self.settings)
+            self.loader.load_state_dict(state["loader"])
+            self.progress = Progress.from_state(state["progress"])
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.schedule.load_state_dict(state["schedule"])
+            if state["rng"] is not None:
+                require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
+            self._rng_state = state["rng"]
+            self._seconds = dict(state["seconds"])
+            for name, callback in self._named_callbacks():
+                callback.load_state_dict(state["callbacks"].get(name, {}))
 
     def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
         """Callbacks with the names of their types; of several of one type, those after the first are numbered."""
@@ -434,11 +446,24 @@ class Trainer:
         self._seconds[phase] += time.perf_counter() - start
 
 
+@contextmanager
+def _of_a_trainer() -> Iterator[None]:
+    """Around the reading of a state, of which torch checks parts in words of its own."""
+    try:
+        yield
+    except SpSampleError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        given = f"one that cannot be read ({type(error).__name__}: {error})"
+        raise InputError(argument="state", given=given, expected="what Trainer.state_dict gave, unchanged") from error
+
+
 def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
     callback.on_step(trainer, loss)
 
 
 def _check_sampler(sampler: Sampler) -> None:
+    require_sampler(sampler)
     if not sampler.include_targets:
         raise InputError(
             argument="sampler",
