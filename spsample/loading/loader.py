@@ -21,7 +21,7 @@ from spsample.loading.rank_plan import RankPlan, plan_ranks
 from spsample.loading.ranks import Share, Threads
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.epoch_bulks import ramp_of
-from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
+from spsample.sampling.planner import MOST_AHEAD, BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.sampling.sharing import SharedGraph, checking, require_same
 from spsample.sparse.units import require_bytes
@@ -43,9 +43,6 @@ FEATURES_AHEAD = 2
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
-
-MOST_AHEAD = 64
-"""Bulks: each is kept in memory."""
 
 _Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 

@@ -21,7 +21,7 @@ from spsample.sampling.capped import CappedGraph, TooManyEntriesError
 from spsample.sampling.device_memory import available_for, index_dtype
 from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts, scratch_of
-from spsample.sampling.sampler import Sampler
+from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sparse import get_num_threads, keys
 from spsample.sparse.checks import require_type, short
 from spsample.sparse.units import format_bytes, require_bytes
@@ -43,6 +43,7 @@ SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and 
 ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
 MOST_BATCHES = 1 << 24
 MOST_ASKED = 1 << 62
+MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 FEATURE_MARGIN = 1.1
 CALL_PILOTS = 4  # batches of a call that may not fit
 NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
@@ -282,7 +283,9 @@ def plan_bulk(
     batch_size = min(batch_size, max(len(ids), 1))
     features = _checked_features(features)
     budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
-    prefetch = require_int("prefetch", prefetch, minimum=0)
+    prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+    shuffle = require_bool("shuffle", shuffle)
+    edge_ids = require_bool("edge_ids", edge_ids)
     num_batches = -(-len(ids) // batch_size)
     start = time.perf_counter()
     options: dict[str, Any] = {"batch_size": batch_size, "edge_ids": edge_ids, "backend": backend}

@@ -203,6 +203,6 @@ def split(stacked: IntArray, ptr: Int64Array) -> list[IntArray]:
     >>> [part.tolist() for part in split(np.array([3, 1, 2]), np.array([0, 2, 3]))]
     [[3, 1], [2]]
     """
-    require_type("stacked", stacked, np.ndarray, "a NumPy array")
+    require_array("stacked", stacked, ("i", "u"), "integers")
     require_array("ptr", ptr, ("i", "u"), "integers")
     return [stacked[lo:hi] for lo, hi in pairwise(ptr)]

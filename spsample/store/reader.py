@@ -159,6 +159,7 @@ class GraphStore:
         DataError
             If its file is not the one that was there when the store was opened.
         """
+        require_type("name", name, str, "the name of an array")
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
         require_choice("access", access, ACCESS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.errors import DataError, DTypeError, InputError
+from spsample.errors import CapacityError, DataError, DTypeError, InputError
 from spsample.sparse.checks import require_path, require_type, short
 from spsample.store.checksums import checksums
 from spsample.store.files import sync_file
@@ -31,6 +32,7 @@ from spsample.store.validation import require_int
 
 __all__ = ["StoreWriter"]
 
+_MOST_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
 
 
@@ -146,6 +148,9 @@ class StoreWriter:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
         parts = shape if isinstance(shape, (tuple, list)) else (shape,)
         lengths = tuple(require_int("shape", length, minimum=0) for length in parts)
+        if prod(lengths) * kind.itemsize > _MOST_BYTES:
+            expected = "at most 2**62 bytes"
+            raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = create_map(folder.path / array_file(name), kind, lengths)
         return self._arrays[name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spsample.errors import InputError
 from spsample.features import FeatureSource
 from spsample.loading import BulkLoader
 from spsample.sampling import GraphSAGE, bulk_sample
@@ -133,6 +134,8 @@ def sampled_logits(
         random_seed=random_seed,
         backend=backend,
     )
+    if len(loader) == 0:
+        raise InputError(argument="ids", given="none", expected="at least one vertex")
     parts = []
     with evaluating(model):
         for batch in loader:

@@ -10,6 +10,7 @@ import numpy as np
 
 from spsample.errors import InputError, require_module
 from spsample.sparse.checks import require_path, require_type
+from spsample.store.folder import system_errors
 from spsample.training.results import TrainResult
 
 __all__ = ["METRIC_NAMES", "plot_curves", "plot_phases"]
@@ -121,4 +122,9 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
 
 def _save(figure: Any, title: str, path: str | Path) -> None:
     figure.suptitle(title, fontsize=10, color=_GREY)
-    figure.savefig(Path(path), dpi=150)
+    path = Path(path)
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")
+    with system_errors(path, "a file that can be written"):
+        figure.savefig(path, dpi=150)

@@ -24,8 +24,10 @@ def fuzz_run_threads(make, folder):
     size = make.either(lambda: make.integer(1, 4), 0.2)
     if isinstance(size, (int, np.integer)) and size > 8:
         return
-    right = lambda: lambda ranks: ranks.rank  # noqa: E731
-    run_threads(size, make.either(right, 0.2), make.either(lambda: TIMEOUT, 0.2))
+    body = make.either(lambda: lambda ranks: ranks.rank, 0.2)
+    if callable(body) and body in (int, len):  # which fail by themselves
+        return
+    run_threads(size, body, make.either(lambda: TIMEOUT, 0.2))
 
 
 def exchange(make, ranks):
