@@ -20,7 +20,7 @@ from torch.nn import functional
 from spsample.data import Dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.distributed.ranks import comm_of, failing_together
-from spsample.errors import InputError, SpSampleError
+from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
@@ -43,6 +43,7 @@ from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logi
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.settings import TrainConfig
+from spsample.training.states import reading_state
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ class Trainer:
             "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
         }
 
+    @reading_state()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let `fit` go on where ``state`` was taken.
 
@@ -219,19 +221,18 @@ class Trainer:
         InputError
             If ``state`` is of a run with other settings, which are named, or of another version of the law.
         """
-        with _of_a_trainer():
-            _check_state(state, self.settings)
-            self.loader.load_state_dict(state["loader"])
-            self.progress = Progress.from_state(state["progress"])
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            self.schedule.load_state_dict(state["schedule"])
-            if state["rng"] is not None:
-                require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
-            self._rng_state = state["rng"]
-            self._seconds = dict(state["seconds"])
-            for name, callback in self._named_callbacks():
-                callback.load_state_dict(state["callbacks"].get(name, {}))
+        _check_state(state, self.settings)
+        self.loader.load_state_dict(state["loader"])
+        self.progress = Progress.from_state(state["progress"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        if state["rng"] is not None:
+            require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
+        self._rng_state = state["rng"]
+        self._seconds = dict(state["seconds"])
+        for name, callback in self._named_callbacks():
+            callback.load_state_dict(state["callbacks"].get(name, {}))
 
     def _named_callbacks(self) -> Iterator[tuple[str, Callback]]:
         """Callbacks with the names of their types; of several of one type, those after the first are numbered."""
@@ -444,18 +445,6 @@ class Trainer:
         start = time.perf_counter()
         yield
         self._seconds[phase] += time.perf_counter() - start
-
-
-@contextmanager
-def _of_a_trainer() -> Iterator[None]:
-    """Around the reading of a state, of which torch checks parts in words of its own."""
-    try:
-        yield
-    except SpSampleError:
-        raise
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        given = f"one that cannot be read ({type(error).__name__}: {error})"
-        raise InputError(argument="state", given=given, expected="what Trainer.state_dict gave, unchanged") from error
 
 
 def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
