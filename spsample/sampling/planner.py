@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.backends import get_backend
 from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.available import available_memory, most_memory
@@ -284,6 +285,7 @@ def plan_bulk(
     features = _checked_features(features)
     budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
     prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+    backend = None if backend is None else get_backend(backend).name
     shuffle = require_bool("shuffle", shuffle)
     edge_ids = require_bool("edge_ids", edge_ids)
     num_batches = -(-len(ids) // batch_size)
