@@ -12,7 +12,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.probability import row_numerators
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import check_draw, check_range, require_array, require_draw, require_type
+from spsample.sparse.checks import check_draw, check_range, require_array, require_type
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.intake import as_array
 from spsample.sparse.operand import GraphOperand
@@ -145,8 +145,7 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
     """
-    require_draw(draw)
-    if "edge_ids" in options:
+    if type(options.get("edge_ids", False)) is not bool:
         require_type("edge_ids", options["edge_ids"], (bool, np.bool_), "True or False")
     if isinstance(P, RowView):
         return RowSample(P, draw, **options)

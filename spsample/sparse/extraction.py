@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.errors import DTypeError
-from spsample.sparse.checks import require_draw, require_type, short
+from spsample.sparse.checks import require_type, short
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
@@ -44,9 +44,14 @@ class Extraction:
     include_targets: bool = True
     edge_ids: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("include_targets", "edge_ids"):
-            require_type(f"want.{name}", getattr(self, name), (bool, np.bool_), "True or False")
+
+def _check(P: Any, laws: Any, sample: Any, kind: type[Any], want: Any) -> None:
+    """Refuse what cannot be extracted from."""
+    if isinstance(P, laws) and isinstance(sample, kind) and isinstance(want, Extraction):
+        return
+    require_type("P", P, laws, "what normalize_rows returns of a lazy product of this kind")
+    require_type("sample", sample, kind, "what its_sample gives of P")
+    require_type("want", want, Extraction, "an Extraction")
 
 
 def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
@@ -54,9 +59,7 @@ def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSele
 
     Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
     """
-    require_type("P", P, RowView, "a lazy product `Q @ A`")
-    require_type("sample", sample, RowSample, "what its_sample gives of P")
-    require_type("want", want, Extraction, "an Extraction")
+    _check(P, RowView, sample, RowSample, want)
     entries, sources = sample.compact(known or P.Q, want.include_targets)
     drawn = entries.rows
     rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
@@ -126,6 +129,9 @@ class ReferenceWeights:
         return kernels.reference_weights(sample, sources.columns, sources.numerators)
 
 
+_COLUMN_LAWS = (BatchProduct, ColumnNorms)
+
+
 def extract_columns(
     P: BatchProduct | ColumnNorms, draw: Draw, sample: ColumnSample, want: Extraction, weights: SourceWeights
 ) -> StackedLayer:
@@ -134,10 +140,7 @@ def extract_columns(
     Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
     instead, in many small products (section 4.2.4).
     """
-    require_type("P", P, (BatchProduct, ColumnNorms), "a lazy product `Q.per_batch() @ A`, or column_norms")
-    require_draw(draw)
-    require_type("sample", sample, ColumnSample, "what its_sample gives of P")
-    require_type("want", want, Extraction, "an Extraction")
+    _check(P, _COLUMN_LAWS, sample, ColumnSample, want)
     if not hasattr(weights, "normalize"):
         raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
     A, Q = P.A, P.Q

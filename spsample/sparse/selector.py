@@ -48,7 +48,8 @@ class RowSelector(StackedSelector):
     def __matmul__(self, A: GraphOperand | Pattern) -> RowView:
         if isinstance(A, Pattern):
             return RowView(self, A.operand, "uniform")
-        _require_operand(A)
+        if not hasattr(A, "weighting"):
+            _require_operand(A)
         return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
 
 
@@ -60,7 +61,8 @@ class BatchSelector(NamedTuple):
     def __matmul__(self, A: GraphOperand | Squared) -> BatchProduct:
         if isinstance(A, Squared):
             return BatchProduct(self.rows, A.operand, power=2)
-        _require_operand(A)
+        if not hasattr(A, "weighting"):
+            _require_operand(A)
         return BatchProduct(self.rows, A)
 
 

@@ -15,7 +15,7 @@ from spsample.data.convert import ConvertOptions, convert
 from spsample.errors import DTypeError, InputError, SpSampleError
 from spsample.features import FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
-from spsample.sparse import Draw, derive_key, its_sample, pattern, split, square, stack
+from spsample.sparse import derive_key, pattern, split, square, stack
 from spsample.store import GraphStore, StoreWriter
 
 GRAPH = sp.Graph([0, 2, 3, 4], [1, 2, 0, 1])
@@ -146,8 +146,7 @@ def test_partitions() -> None:
 
 
 def test_words_of_the_algebra() -> None:
-    A, Q = GRAPH.operand(), stack([np.array([0, 1])])
-    key = derive_key(0, 0, 0)
+    Q = stack([np.array([0, 1])])
     refused("A", lambda: Q @ 3)
     refused("A", lambda: Q.per_batch() @ None)
     refused("A", pattern, 3)
@@ -156,9 +155,6 @@ def test_words_of_the_algebra() -> None:
     refused("batches[0]", stack, [[1, 2]])
     refused("stacked", split, [1], np.array([0, 1]))
     refused("purpose", derive_key, 0, 0, "x")
-    refused("draw.key", its_sample, Q @ A, Draw((1,), 0, 2))
-    refused("draw.size", its_sample, Q @ A, Draw(key, 0, "2"))
-    refused("draw", its_sample, Q @ A, 3)
 
 
 def test_other_objects() -> None:

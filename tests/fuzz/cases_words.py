@@ -20,8 +20,9 @@ def operand_and_selector(make):
 
 
 def draw(make, sizes=(1, 6)):
+    """As `Sampler.run` makes it: a layer gets it, and hands it on."""
     key = sparse.derive_key(make.integer(0, 99), 0, 0)
-    return Draw(make.either(lambda: key, 0.03), make.either(lambda: 0, 0.03), make.either(lambda: make.integer(*sizes)))
+    return Draw(key, make.integer(0, 9), make.integer(*sizes), make.chance(0.3))
 
 
 def fuzz_words(make, folder):
