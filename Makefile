@@ -19,6 +19,7 @@ PYTEST_WORKERS ?= 2
 PYTEST_ARGS    ?=
 GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
+FUZZ_ARGS      ?=
 BENCH_ARGS     ?= sampling --graph rmat:18,16 --batches 64 --rounds 3
 
 BIN   := $(VENV)/bin
@@ -39,7 +40,7 @@ export OMP_WAIT_POLICY ?= passive
 export NO_MKDOCS_2_WARNING ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs docs-serve sanitize package build clean cuda-check cuda-races gpu-test gpu-sanitize gpu-bench
+.PHONY: help demo test lint fuzz bench docs docs-serve sanitize package build clean cuda-check cuda-races gpu-test gpu-sanitize gpu-bench
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,9 @@ lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(STAMP)/dev  ## junk and nearly valid arguments for everything that is public, for a minute, the same ones every time
+	OMP_NUM_THREADS=2 $(PY) tests/fuzz/fuzz_entry_points.py --minutes 1 $(FUZZ_ARGS)
 
 bench: $(STAMP)/dev  ## sampling against peers and the limits of memory, into bench/results/ (some minutes; bench/README.md)
 	$(PY) bench/run.py $(BENCH_ARGS)

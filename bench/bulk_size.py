@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import spsample as sp
+from figures import pyplot
 from graphs import draw_seeds, graph_folder
 from machine_facts import machine_facts
 from spsample import _core
@@ -148,10 +149,9 @@ def _epoch(graph: sp.Graph, work: Workload, seeds: NDArray[np.int64], k: int, bu
 
 def plot(points: list[Point], path: Path) -> None:
     """Time per batch over that of k = 1: a panel for each graph, a line for each workload."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    plt = pyplot()
+    if plt is None:
+        return
 
     graphs = list(dict.fromkeys(p.graph for p in points))
     figure, panels = plt.subplots(
@@ -216,8 +216,8 @@ def bulk_size(
     records = [{"kind": "machine", **machine_facts(_core.get_num_threads())}]
     records += [{"kind": "point", **asdict(p)} for p in points]
     (out / "bulk_size.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
-    plot(points, out / "bulk_size.png")
     console.print(table(points))
+    plot(points, out / "bulk_size.png")
 
 
 def _load(folder: Path) -> sp.Graph:

@@ -12,6 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
+from figures import pyplot
+
 ALLOWED_OVER_OUTPUT = 1.15  # peak memory of a call over the bytes of its result, scratch apart
 
 Figures = dict[str, float]
@@ -143,12 +145,8 @@ def peak_over_limit(result: Result) -> float | None:
 
 def plot(results: list[Result], title: str, path: Path) -> None:
     """A panel of horizontal bars for each case: time per batch, with the spread; the limit as a line across."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    if not results:
+    plt = pyplot() if results else None
+    if plt is None:
         return
     by_case = {case: [r for r in results if r.case == case] for case in dict.fromkeys(r.case for r in results)}
     heights = [len(sides) + 1.2 for sides in by_case.values()]

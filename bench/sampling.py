@@ -48,10 +48,10 @@ def sampling(
                 results += results_of(peers, one, graph, measured(peers, one, rounds, options))
     out.mkdir(parents=True, exist_ok=True)
     write_lines(out / "sampling.jsonl", machine_facts(threads), results, peers.missing)
-    plot(results, f"{graph}, {batches} batches of {batch_size}, {threads} threads", out / "sampling.png")
     console.print(table(results))
     for text in peers.missing:
         console.print(text, markup=False)
+    plot(results, f"{graph}, {batches} batches of {batch_size}, {threads} threads", out / "sampling.png")
 
 
 def _settings(batches: int, batch_size: int, few_batches: int) -> Settings:

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from figures import pyplot
 from graphs import graph_folder
 from machine_facts import machine_facts
 from traffic_cells import SAMPLERS, VARIANTS, Cell
@@ -197,12 +198,9 @@ def plot(lines: list[Line], path: Path) -> None:
     """Of each graph and sampler a panel: MiB received per rank over k, a line for each variant and c."""
     found = by_cell(lines, "recorded")
     panels = [panel for panel, ks in _bulk_sizes(found).items() if len(ks) > 1] or list(_bulk_sizes(found))
-    if not panels:
+    plt = pyplot() if panels else None
+    if plt is None:
         return
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
     rows = -(-len(panels) // 2)

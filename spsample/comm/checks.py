@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import InputError
+from spsample.errors import DTypeError, InputError
+from spsample.sparse.checks import require_array, require_int, short
+from spsample.sparse.runtime import MOST_THREADS
 
 
 def check_blocks(comm: Communicator, send: Array) -> None:
@@ -18,6 +22,7 @@ def check_blocks(comm: Communicator, send: Array) -> None:
 def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, recv_counts: Int64Array) -> None:
     """Refuse counts that do not fit the ranks or the array."""
     for name, counts in (("send_counts", send_counts), ("recv_counts", recv_counts)):
+        _require_counts(name, counts)
         if counts.shape != (comm.size,) or counts.min() < 0:
             expected = f"{comm.size} numbers of at least 0, one per rank"
             raise InputError(argument=name, given=str(counts.tolist()), expected=expected)
@@ -31,6 +36,7 @@ def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, rec
 
 def check_gather(comm: Communicator, send: Array, recv_counts: Int64Array) -> None:
     """Refuse counts that do not fit the ranks or this rank's rows."""
+    _require_counts("recv_counts", recv_counts)
     if recv_counts.shape != (comm.size,) or recv_counts.min() < 0:
         expected = f"{comm.size} numbers of at least 0, one per rank"
         raise InputError(argument="recv_counts", given=str(recv_counts.tolist()), expected=expected)
@@ -39,10 +45,21 @@ def check_gather(comm: Communicator, send: Array, recv_counts: Int64Array) -> No
         raise InputError(argument="send", given=given, expected="as many rows as are to be sent")
 
 
+def _require_counts(name: str, counts: object) -> None:
+    require_array(name, counts, ("i", "u"), "integers")
+
+
 def check_root(comm: Communicator, root: int) -> None:
     """Refuse what is no rank."""
-    if not 0 <= root < comm.size:
+    if require_int("root", root) not in range(comm.size):
         raise InputError(argument="root", given=str(root), expected=f"a rank in [0, {comm.size})")
 
 
-__all__ = ["check_blocks", "check_exchange", "check_gather", "check_root"]
+def check_threads(size: Any, body: Any) -> None:
+    """Refuse what is no number of threads, and what is no function for them."""
+    require_int("size", size, minimum=1, maximum=MOST_THREADS)
+    if not callable(body):
+        raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
+
+
+__all__ = ["check_blocks", "check_exchange", "check_gather", "check_root", "check_threads"]

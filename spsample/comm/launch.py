@@ -20,6 +20,7 @@ from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.waiting import end_soon, timeout_or_default
 from spsample.errors import CommunicationError, InputError, MissingDependencyError, require_module
+from spsample.sparse.checks import require_choice
 
 if TYPE_CHECKING:
     from spsample.comm.messages import MessageCommunicator
@@ -127,9 +128,7 @@ def init(backend: str = "auto", timeout: float | None = None) -> Communicator:
     >>> init("local")
     LocalCommunicator(rank=0, size=1)
     """
-    if backend not in BACKENDS:
-        expected = ", ".join(repr(name) for name in BACKENDS)
-        raise InputError(argument="backend", given=repr(backend), expected=expected)
+    require_choice("backend", backend, BACKENDS)
     seconds = timeout_or_default(timeout)
     launch = detect()
     chosen = choose(launch) if backend == "auto" else backend

@@ -16,6 +16,7 @@ from spsample.comm.communicator import Array
 from spsample.comm.messages import MessageCommunicator, Part, Pending
 from spsample.comm.waiting import Activity, end_soon, timeout_or_default, wait_for
 from spsample.errors import BackendError, CommunicationError, require_module
+from spsample.sparse.checks import require_type
 
 MESSAGE_LIMIT = 2**31 - 1
 """Bytes of one message: before its version 4 MPI counts them in 32 bits, and most installations are older."""
@@ -76,6 +77,7 @@ class MPICommunicator(MessageCommunicator):
     ) -> None:
         MPI = _mpi()
         comm = MPI.COMM_WORLD if comm is None else comm
+        require_type("comm", comm, MPI.Comm, "a communicator of mpi4py")
         seconds = timeout_or_default(timeout)
         everyone = range(comm.Get_size())
         world = MPI.Group.Translate_ranks(comm.Get_group(), list(everyone), MPI.COMM_WORLD.Get_group())

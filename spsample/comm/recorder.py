@@ -10,6 +10,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.sparse.checks import require_type
 
 
 @dataclass
@@ -90,6 +91,9 @@ class Recorder(Communicator):
     """
 
     def __init__(self, comm: Communicator, traffic: Traffic | None = None) -> None:
+        require_type("comm", comm, Communicator, "an spsample Communicator")
+        if traffic is not None:
+            require_type("traffic", traffic, Traffic, "a Traffic")
         self._comm = comm
         self.traffic = Traffic() if traffic is None else traffic
         self.name, self.rank, self.size, self.timeout = comm.name, comm.rank, comm.size, comm.timeout

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from spsample.comm.buffers import namespace
 from spsample.comm.communicator import Array, Reduction
-from spsample.errors import InputError
+from spsample.sparse.checks import require_choice
 
 _NAMES: dict[Reduction, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 
 
 def check_reduction(op: str) -> None:
     """Refuse what is no reduction."""
-    if op not in _NAMES:
-        raise InputError(argument="op", given=repr(op), expected=", ".join(repr(name) for name in _NAMES))
+    require_choice("op", op, tuple(_NAMES))
 
 
 def reduce_in_order(parts: Sequence[Array] | Array, op: Reduction) -> Array:

@@ -13,7 +13,7 @@ from weakref import WeakSet
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root, check_threads
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import agree, describe
 from spsample.comm.reduction import check_reduction, reduce_in_order
@@ -243,6 +243,7 @@ def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | N
     >>> run_threads(2, lambda comm: comm.rank)
     [0, 1]
     """
+    check_threads(size, body)
     room = _Room(range(size), timeout_or_default(timeout))
     threads = get_num_threads()
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from spsample.comm.communicator import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
 from spsample.errors import InputError
+from spsample.sparse.checks import short
 
 _AT_EXIT = 10
 _BUSY = 1e-3
@@ -30,10 +31,10 @@ def timeout_or_default(timeout: float | None) -> float:
     argument = TIMEOUT_VARIABLE if timeout is None else "timeout"
     try:
         seconds = float(given)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         seconds = -1.0
     if not seconds > 0:
-        raise InputError(argument=argument, given=repr(given), expected="a positive number of seconds")
+        raise InputError(argument=argument, given=short(given), expected="a positive number of seconds")
     return seconds
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 import numpy as np
 
 from spsample.errors import InputError
+from spsample.sparse.checks import require_int, require_type
+from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +70,7 @@ class Dataset:
         InputError
             If features, labels or one of the three index sets are missing.
         """
+        self._check_labels()
         if self.x is None:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
@@ -81,6 +84,17 @@ class Dataset:
                 at = int(np.argmax((labels < 0).any(axis=1)))
                 raise self._refusal(f"vertex {ids[at]} without a label in {part}", "labels from 0 on")
         return self.x
+
+    def _check_labels(self) -> None:
+        """Labels of each vertex, and ids of vertices in each part: what a data set of one's own may lack."""
+        n = require_int("graph.num_nodes", getattr(self.graph, "num_nodes", None), minimum=0)
+        require_int("num_classes", self.num_classes, minimum=0)
+        require_type("y", self.y, np.ndarray, "an array of labels")
+        if self.y.ndim not in (1, 2) or len(self.y) != n:
+            expected = f"a label, or a row of labels, for each of {n} vertices"
+            raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
+        for part in ("train_idx", "val_idx", "test_idx"):
+            validate_seeds(getattr(self, part), n, part)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the data set as a graph store, as `save_dataset` does.

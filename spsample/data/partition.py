@@ -145,7 +145,7 @@ def partition_quality(graph: Graph, parts: NDArray[np.integer], num_parts: int) 
     PartitionQuality(largest=1.0, cut=0.25, empty=0)
     """
     _require_graph(graph)
-    num_parts = require_int("num_parts", num_parts, minimum=1)
+    num_parts = require_int("num_parts", num_parts, minimum=1, maximum=2**31 - 1)
     parts = require_parts(parts, graph.num_nodes, num_parts)
     degrees = np.asarray(np.diff(graph.indptr), np.int64)
     load = np.bincount(parts, weights=degrees + 1, minlength=num_parts)

@@ -9,7 +9,7 @@ import numpy as np
 
 from spsample.data.dataset import Dataset, random_split
 from spsample.data.philox import PhiloxStream
-from spsample.errors import InputError
+from spsample.sparse.checks import require_number, require_type
 from spsample.store import Graph
 from spsample.store.validation import INT32_NODES, require_int
 
@@ -114,6 +114,7 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
     >>> bool((np.sort(control.graph.indices) == np.sort(dataset.graph.indices)).all())
     True
     """
+    require_type("dataset", dataset, Dataset, "a data set")
     graph = dataset.graph
     order = PhiloxStream(random_seed, purpose=_REWIRING).permutation(graph.num_edges)
     shuffled = Graph(graph.indptr, graph.indices[order], graph.data)
@@ -162,8 +163,7 @@ def _check(num_nodes: int, degree: int, num_classes: int, noise: float) -> None:
     require_int("degree", degree, minimum=1)
     require_int("num_nodes", num_nodes, minimum=degree + 1, maximum=INT32_NODES)
     require_int("num_classes", num_classes, minimum=2)
-    if not 0.0 <= noise <= 1.0:
-        raise InputError(argument="noise", given=str(noise), expected="a probability in [0, 1]")
+    require_number("noise", noise, lambda x: 0.0 <= x <= 1.0, "a probability in [0, 1]")
 
 
 def _distinct_neighbours(num_nodes: int, degree: int, stream: PhiloxStream) -> NDArray[np.int64]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from spsample.data.dataset import Dataset
 from spsample.errors import InputError
+from spsample.sparse.checks import require_choice, require_type
 
 if TYPE_CHECKING:
     from spsample.data.dataset import Dataset, Features
@@ -71,6 +73,6 @@ def scale_features(dataset: Dataset, scaling: str) -> Dataset:
     InputError
         If ``scaling`` is none of these, or the data set has no features.
     """
-    if scaling not in SCALINGS:
-        raise InputError(argument="scaling", given=repr(scaling), expected="one of " + ", ".join(sorted(SCALINGS)))
+    require_type("dataset", dataset, Dataset, "a data set")
+    require_choice("scaling", scaling, sorted(SCALINGS))
     return replace(dataset, x=SCALINGS[scaling](dataset.require_training_data()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy import sparse
 from spsample.data.dataset import Dataset, Split
 from spsample.data.splits import PARTS, SPLIT_IDS, repeated
 from spsample.errors import DataError, InputError
+from spsample.sparse.checks import require_type
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids, require_int
@@ -24,7 +24,7 @@ _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_clas
 
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
-    return Path(path, META_FILE).is_file()
+    return os.path.isfile(os.path.join(path, META_FILE))  # also where no file can have such a name
 
 
 def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -54,6 +54,7 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
     Dataset('planted', 60 vertices, 180 edges, 2 features, 2 classes, split 36/12/12)
     >>> folder.cleanup()
     """
+    require_type("dataset", dataset, Dataset, "a data set")
     with StoreWriter(path, overwrite=overwrite) as writer:
         writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
         dataset.graph.write_to(writer)

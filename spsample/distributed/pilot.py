@@ -29,7 +29,7 @@ from spsample.distributed.tallies import (
 )
 from spsample.distributed.visits import BlockVisits
 from spsample.errors import InputError
-from spsample.sampling import BulkSample, GraphSAGE, LayerwiseSampler, Sampler, bulk_sample
+from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, LayerwiseSampler, Sampler, bulk_sample
 from spsample.sampling.arguments import check_arguments
 from spsample.sparse import keys
 from spsample.sparse.checks import require_int
@@ -354,7 +354,8 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
 
 
 def _require_known(sampler: Sampler) -> None:
-    if not isinstance(sampler, (GraphSAGE, LayerwiseSampler)):
+    """Refuse a sampler of which is not known which law draws."""
+    if not isinstance(sampler, (GraphSAGE, LADIES, FastGCN)):
         raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
 
 

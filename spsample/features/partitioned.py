@@ -16,6 +16,7 @@ from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
 from spsample.sampling.sharing import require_same_on
+from spsample.sparse.checks import require_type
 from spsample.sparse.contents import contents_of, is_mapped
 from spsample.store import GraphStore
 from spsample.store.validation import require_choice, validate_seeds
@@ -115,6 +116,7 @@ class PartitionedFeatures:
         InputError, DataError
             On every rank, if the store or the partition cannot be used on one.
         """
+        _require_grid(grid)
         with together(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
         require_same_on(grid.comm, **{name: checksums})
@@ -126,6 +128,7 @@ class PartitionedFeatures:
 
         What the ranks have in memory is compared by its contents; maps are not read for it.
         """
+        _require_grid(grid)
         with together(grid.comm):
             rows = as_rows(x)
             placement = _placement(partition, rows.shape[0], grid.num_blocks)
@@ -317,6 +320,10 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
     size, longer = divmod(num_rows, num_blocks)
     blocks = np.arange(num_blocks + 1)
     return Placement(size * blocks + np.minimum(blocks, longer))
+
+
+def _require_grid(grid: object) -> None:
+    require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
 
 
 def _channel(grid: ProcessGrid) -> Channel:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.errors import DataError, require_module
+from spsample.sparse.checks import require_choice, require_path, require_type
 from spsample.store.archives import read_npz
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
@@ -47,6 +48,7 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     >>> arrays["dst_1"].tolist(), arrays["dst_ptr_1"].tolist()
     ([0, 1, 3], [0, 2, 3])
     """
+    _require_bulk(bulk)
     bulk = bulk.to_host()
     arrays: dict[str, NDArray[Any]] = {"batch_ids": bulk.batch_ids}
     for number in range(1, len(bulk.layers) + 1):
@@ -63,6 +65,12 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
         lengths = {"src": columns["src"], "dst": columns["dst"], "entry": columns["indices"]}
         arrays |= {f"{name}_ptr_{number}": _pointers(each) for name, each in lengths.items()}
     return arrays
+
+
+def _require_bulk(bulk: object) -> None:
+    from spsample.sampling import BulkSample
+
+    require_type("bulk", bulk, BulkSample, "a BulkSample")
 
 
 def _is_there(parts: list[Any]) -> bool:
@@ -113,7 +121,9 @@ class BulkFiles:
     """
 
     def __init__(self, folder: str | Path, facts: dict[str, Any], form: str = "npz") -> None:
-        self.folder = Path(folder)
+        self.folder = require_path("folder", folder)
+        require_type("facts", facts, dict, "a dict of facts")
+        require_choice("form", form, BULK_FORMATS)
         self.form = form
         self._write = {"npz": _write_npz, "arrow": _write_arrow}[form]
         if form == "arrow":
@@ -127,6 +137,7 @@ class BulkFiles:
 
     def write(self, bulk: BulkSample) -> Path:
         """Write a bulk and its checksum, which is there first; return its path."""
+        _require_bulk(bulk)
         path = self.path(int(bulk.batch_ids[0]))
         with system_errors(path, _WRITABLE, "the files before this one are whole"), whole_file(path) as file:
             self._write(file, bulk_arrays(bulk))
@@ -221,7 +232,7 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     >>> load_bulk(path)["dst_1"].tolist()
     [0, 1, 3]
     """
-    path = Path(path)
+    path = require_path("path", path)
     read = _read_arrow if path.suffix == ".arrow" else _read_npz
     if read is _read_arrow:
         _require_arrow()

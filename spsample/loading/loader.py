@@ -21,9 +21,10 @@ from spsample.loading.rank_plan import RankPlan, plan_ranks
 from spsample.loading.ranks import Share, Threads
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.epoch_bulks import ramp_of
-from spsample.sampling.planner import BulkPlan, plan_for, plan_given, sample_within
+from spsample.sampling.planner import MOST_AHEAD, BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.sampling.sharing import SharedGraph, checking, require_same
+from spsample.sparse.units import require_bytes
 from spsample.store.device_graph import placed_graph
 from spsample.store.validation import require_int
 
@@ -42,9 +43,6 @@ FEATURES_AHEAD = 2
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
-
-MOST_AHEAD = 64
-"""Bulks: each is kept in memory."""
 
 _Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
@@ -168,8 +166,10 @@ class BulkLoader:
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = placed_graph(graph, self.backend)
             self.completion = Completion(features, labels, self.graph)
-            if bulk_size != "auto":
+            if not _is_auto(bulk_size):
                 require_int("bulk_size", bulk_size, minimum=1)
+            if memory_budget is not None:
+                require_bytes("memory_budget", memory_budget)
             self._check_ranks()
         require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
         order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
@@ -406,7 +406,7 @@ class BulkLoader:
         """The bulk size, after a plan where there is a budget."""
         if isinstance(self.graph, SharedGraph):
             return self._planned_on_ranks(bulk_size, memory_budget)
-        if bulk_size == "auto":
+        if _is_auto(bulk_size):
             self.plan = plan_for(self, memory_budget)
             most = self.plan.bulk_size
             return most if self.prefetch == 0 else min(most, max(-(-len(self) // BULKS_PER_EPOCH), 1))
@@ -419,7 +419,7 @@ class BulkLoader:
 
     def _planned_on_ranks(self, bulk_size: Any, memory_budget: Any) -> int:
         """The bulk size of all ranks, in whole steps."""
-        is_auto = bulk_size == "auto"
+        is_auto = _is_auto(bulk_size)
         if is_auto or memory_budget is not None:
             self.plan = plan_ranks(self, memory_budget, self.comm)
             self.plan.require(1)
@@ -436,6 +436,10 @@ class BulkLoader:
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
+
+
+def _is_auto(bulk_size: object) -> bool:
+    return isinstance(bulk_size, str) and bulk_size == "auto"
 
 
 class _Part(NamedTuple):

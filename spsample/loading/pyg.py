@@ -9,6 +9,7 @@ from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.adapters import as_tensor
 from spsample.sampling.graphsage import makes_subgraphs
+from spsample.sparse.checks import require_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,9 @@ class PygLoader:
     """
 
     def __init__(self, loader: BulkLoader) -> None:
+        from spsample.loading.loader import BulkLoader
+
+        require_type("loader", loader, BulkLoader, "a BulkLoader")
         if not makes_subgraphs(loader.sampler):
             raise InputError(
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"

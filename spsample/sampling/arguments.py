@@ -35,12 +35,7 @@ def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tu
     InputError
         If a seed or the batch size is out of range.
     """
-    if not isinstance(sampler, Sampler):
-        raise DTypeError(
-            argument="sampler",
-            given=reprlib.repr(sampler),
-            expected="a Sampler such as spsample.GraphSAGE([15, 10])",
-        )
+    require_sampler(sampler)
     if isinstance(graph, type) or not hasattr(graph, "num_nodes") or not callable(getattr(graph, "operand", None)):
         raise DTypeError(
             argument="graph",
@@ -50,6 +45,24 @@ def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tu
         )
     ids = validate_seeds(seeds, require_int("graph.num_nodes", graph.num_nodes, minimum=0))
     return ids, require_int("batch_size", batch_size, minimum=1)
+
+
+def require_sampler(sampler: Any) -> None:
+    """Refuse what is no sampler.
+
+    Examples
+    --------
+    >>> require_sampler(3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: sampler: got 3; expected a Sampler such as spsample.GraphSAGE([15, 10])
+    """
+    if not isinstance(sampler, Sampler):
+        raise DTypeError(
+            argument="sampler",
+            given=reprlib.repr(sampler),
+            expected="a Sampler such as spsample.GraphSAGE([15, 10])",
+        )
 
 
 def require_word(argument: str, value: Any) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 FALLBACK = 4 << 30  # where the system does not say
+UNLIMITED = 1 << 60  # version 1 says "no limit" by a number as large as this
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> int:
@@ -25,6 +27,25 @@ def available_memory(proc: Path = Path("/proc"), cgroups: Path = CGROUPS) -> int
     return max(min(limits), 0) if limits else FALLBACK
 
 
+@cache
+def most_memory() -> int:
+    """Bytes that this process could ever have: of the machine, or the least limit of its control groups; read once.
+
+    Examples
+    --------
+    >>> most_memory() >= available_memory()
+    True
+    """
+    groups = (_limit(folder, version) for folder, version in _folders(Path("/proc"), CGROUPS))
+    return min([_whole_machine(), *(limit for limit in groups if limit is not None)])
+
+
+def _whole_machine() -> int:
+    if {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", ())):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return FALLBACK
+
+
 def _machine(proc: Path) -> Iterator[int]:
     try:
         match = re.search(r"^MemAvailable:\s+(\d+) kB$", (proc / "meminfo").read_text(), re.MULTILINE)
@@ -32,37 +53,40 @@ def _machine(proc: Path) -> Iterator[int]:
         match = None
     if match:
         yield int(match[1]) << 10
-    elif hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
-        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    elif (whole := _whole_machine()) != FALLBACK:
+        yield whole
 
 
 def _groups(proc: Path, cgroups: Path) -> Iterator[int]:
     """What is left in each control group with a limit."""
-    try:
-        text = (proc / "self" / "cgroup").read_text()
-    except OSError:
-        return
-    for folder, version in control_groups(text, "memory", cgroups):
-        yield from _left(folder, *(_V1 if version == 1 else _V2))
+    for folder, version in _folders(proc, cgroups):
+        limit = _limit(folder, version)
+        if limit is not None:
+            yield limit - _used(folder, version)
+
+
+def _folders(proc: Path, cgroups: Path) -> Iterator[tuple[Path, int]]:
+    return control_groups(_text(proc / "self" / "cgroup"), "memory", cgroups)
 
 
 def control_groups(text: str, controller: str, cgroups: Path = CGROUPS) -> Iterator[tuple[Path, int]]:
     """Yield the folders of a process's control groups, and their version (1 or 2).
 
-    Of each hierarchy that has the controller: from the process's own group up to the root. ``text`` is what
-    ``/proc/self/cgroup`` says; other lines are passed over.
+    Of each hierarchy that has the controller: from the process's own group up to the root, which in a container is the
+    container's own group, whatever its path is called outside. ``text`` is what ``/proc/self/cgroup`` says; other lines
+    are passed over.
 
     Examples
     --------
-    >>> [(str(folder), version) for folder, version in control_groups("0::/job", "memory")]
-    [('/sys/fs/cgroup/job', 2), ('/sys/fs/cgroup', 2)]
+    >>> [(str(folder), version) for folder, version in control_groups("4:memory:/job", "memory")]
+    [('/sys/fs/cgroup/memory/job', 1), ('/sys/fs/cgroup/memory', 1)]
     """
     for line in text.splitlines():
         _, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
         if not colon or (controllers and controller not in controllers.split(",")):
             continue
-        root = _root(controllers, controller, cgroups) if controllers else cgroups
+        root = _root(controllers, controller, cgroups) if controllers else _unified(cgroups)
         own = root / path.lstrip("/")
         for folder in (own, *own.parents):
             yield folder, 1 if controllers else 2
@@ -76,16 +100,35 @@ def _root(controllers: str, controller: str, cgroups: Path) -> Path:
     return together if together.exists() else cgroups / controller
 
 
-_V2 = ("memory.max", "memory.current", "inactive_file")
-_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+def _unified(cgroups: Path) -> Path:
+    """Where the hierarchy of version 2 is mounted: by itself, or beside those of version 1."""
+    beside = cgroups / "unified"
+    return beside if beside.exists() else cgroups
 
 
-def _left(folder: Path, limit: str, usage: str, reclaimable: str) -> Iterator[int]:
-    """Limit minus usage, where there is a limit."""
+_LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
+_USAGE = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_RECLAIMABLE = {1: "total_inactive_file", 2: "inactive_file"}
+
+
+def _limit(folder: Path, version: int) -> int | None:
+    """Bytes that a group may have; None where it has no limit."""
+    limit = _number(_text(folder / _LIMIT[version]))
+    return None if limit is None or limit >= UNLIMITED else limit
+
+
+def _used(folder: Path, version: int) -> int:
+    """Bytes that a group has, without files that can be read again; what cannot be read counts as nothing."""
+    files = re.search(rf"^{_RECLAIMABLE[version]} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+    return (_number(_text(folder / _USAGE[version])) or 0) - (int(files[1]) if files else 0)
+
+
+def _text(path: Path) -> str:
     try:
-        most, used = (folder / limit).read_text().strip(), int((folder / usage).read_text())
-        files = re.search(rf"^{reclaimable} (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):
-        return
-    if most != "max":
-        yield int(most) - used + (int(files[1]) if files else 0)
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.strip().isdecimal() else None

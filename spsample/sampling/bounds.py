@@ -12,10 +12,13 @@ from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
 
 VALUE_BYTES, ID_BYTES = 8, 8
+ENTRY_BYTES = 8 + VALUE_BYTES + ID_BYTES
 
 
-def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool) -> BulkCounts | None:
-    """Counts that no batch of so many seeds passes; None of a sampler that this module does not know. O(layers).
+def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool) -> BulkCounts:
+    """Counts that no batch of so many seeds passes. O(layers).
+
+    A sampler that is not the library's own may draw s entries from each row, or keep all edges of its frontier.
 
     Examples
     --------
@@ -24,9 +27,7 @@ def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool)
     >>> [layer.entries for layer in most_counts(graph, sp.GraphSAGE([5, 2]), 32, False).layers]
     [384, 160]
     """
-    if not isinstance(sampler, (GraphSAGE, LayerwiseSampler)):
-        return None
-    has_values = isinstance(sampler, LayerwiseSampler) or graph.weighting != "unweighted"
+    has_values = not isinstance(sampler, GraphSAGE) or graph.weighting != "unweighted"
     hops = list(_hops(graph, sampler, batch_size))
     if makes_subgraphs(sampler):  # layer 1 holds the edges of all hops
         hops[-1] = (*hops[-1][:2], sum(entries for _, _, entries in hops))
@@ -37,14 +38,30 @@ def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool)
     return BulkCounts(sampler, 1, layers)
 
 
+def most_bytes(graph: Graph, sampler: Sampler, batch_size: int) -> int:
+    """The bytes of its arrays that no batch of so many seeds passes, with values and edge ids. O(layers).
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> most_bytes(sp.load_dataset("rmat:10,8").graph, sp.GraphSAGE([5, 2]), 32)
+    20992
+    """
+    hops = _hops(graph, sampler, batch_size)
+    return sum(ENTRY_BYTES * entries + 8 * (rows + sources) for rows, sources, entries in hops)
+
+
 def _hops(graph: Graph, sampler: Sampler, batch_size: int) -> Iterator[tuple[int, int, int]]:
     """Rows, sources and entries, from the seeds outwards."""
+    draws_from_rows = not isinstance(sampler, LayerwiseSampler)
+    keeps_edges = not isinstance(sampler, GraphSAGE)
     rows = batch_size
     for s in sampler.sizes:
-        entries = graph.num_edges if isinstance(sampler, LayerwiseSampler) or s == WHOLE else s * rows
+        drawn = s * rows if draws_from_rows and s != WHOLE else 0
         if not sampler.replace:
-            entries = min(entries, graph.num_edges)
-        new = s if isinstance(sampler, LayerwiseSampler) else entries
+            drawn = min(drawn, graph.num_edges)
+        entries = max(drawn, graph.num_edges) if keeps_edges or s == WHOLE else drawn
+        new = entries if draws_from_rows else s
         sources = min(rows + new, graph.num_nodes)
         yield rows, sources, entries
         rows = sources

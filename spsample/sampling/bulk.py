@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from operator import index
 from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, overload
@@ -27,11 +28,14 @@ from spsample.sampling.seeds import SeedBatches, make_batches
 from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
 from spsample.sparse import LAW_VERSION, derive_key
 from spsample.sparse.keys import SAMPLING
+from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph, placed_graph
 from spsample.store.validation import require_choice, require_int
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+FEW_ENTRIES = 1 << 20  # some megabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +337,8 @@ def bulk_sample(  # the public face: design, section 5
     InputError, DTypeError
         If an argument cannot be used; the message names it and the first bad entry.
     CapacityError
-        If the bulk does not fit in memory, or a value of a layer-wise sample is too large for its type.
+        If the bulk does not fit in memory (it then says how many of its batches do), or a value of a layer-wise sample
+        is too large for its type.
 
     Examples
     --------
@@ -352,6 +357,8 @@ def bulk_sample(  # the public face: design, section 5
         edge_ids = require_bool("edge_ids", edge_ids)
         backend = None if backend is None else get_backend(backend).name
         graph = placed_graph(graph, backend)
+    if isinstance(graph, Graph) and not _is_small(graph, len(ids), num_batches, sampler):
+        _require_room(graph, ids, sampler, batch_size=batch_size, edge_ids=edge_ids, backend=backend)
     options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
     require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
     A = graph.operand(backend)
@@ -379,6 +386,22 @@ def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> Bulk
         return bulk
     here, own = graph.sampled_here(num_batches), graph.own(num_batches)
     return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
+
+
+def _is_small(graph: Graph, seeds: int, batches: int, sampler: Sampler) -> bool:
+    """Whether a bulk surely has few entries, told in a microsecond: a call for one small batch takes a hundred."""
+    sizes = sampler.sizes
+    most = batches * len(sizes) * graph.num_edges
+    if sampler.aggregation == "mean" and min(sizes) > 0:
+        most = min(most, len(sizes) * seeds * prod([size + 1 for size in sizes]))
+    return most <= FEW_ENTRIES
+
+
+def _require_room(graph: Graph, ids: Int64Array, sampler: Sampler, **options: Any) -> None:
+    """Refuse a bulk that does not fit in memory; the system may kill a process that takes more than there is."""
+    from spsample.sampling.planner import require_room
+
+    require_room(graph, ids, sampler, **options)
 
 
 def _no_memory_for(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> CapacityError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from spsample.errors import InputError
-from spsample.sampling.sampler import Sampler, require_bool, require_sizes
+from spsample.sampling.sampler import Aggregation, Sampler, require_bool, require_sizes
 from spsample.sparse import ReferenceWeights, UnbiasedWeights
 from spsample.store.validation import require_choice
 
@@ -30,6 +30,8 @@ class LayerwiseSampler(Sampler):
     include_targets : bool
         Put each layer's dst vertices first among its src vertices and keep the edges between them.
     """
+
+    aggregation: ClassVar[Aggregation] = "values"
 
     def __init__(
         self,

@@ -10,7 +10,8 @@ from typing import Any
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.device_memory import POINTER_BYTES, WHOLE, device_scratch, index_dtype
-from spsample.sampling.graphsage import makes_subgraphs
+from spsample.sampling.fastgcn import FastGCN
+from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.sampler import Sampler
@@ -133,25 +134,34 @@ def scratch_of(graph: Any, counts: BulkCounts, threads: int) -> int:
 
 
 def _per_call(graph: Any, counts: BulkCounts) -> int:
-    return _layerwise(graph, counts) if isinstance(counts.sampler, LayerwiseSampler) else _node_wise(graph, counts)
+    """A sampler that is not the library's own may do either."""
+    node_wise = 0 if isinstance(counts.sampler, LayerwiseSampler) else _node_wise(graph, counts)
+    return max(node_wise, 0 if isinstance(counts.sampler, GraphSAGE) else _layerwise(graph, counts))
 
 
 def _per_thread(graph: Any, counts: BulkCounts) -> int:
     """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
     layers = counts.layers
-    dense = _dense_row(graph, layers, counts.sampler.law) if isinstance(counts.sampler, LADIES) else 0
+    dense = 0 if isinstance(counts.sampler, (GraphSAGE, FastGCN)) else _dense_row(graph, layers, counts.sampler)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
     bytes_ += graph.num_nodes // 2 + 5 * max((one.largest_sources for one in layers), default=0)
     bytes_ += dense * graph.num_nodes
     if graph.weighting == "weighted":
-        bytes_ += graph.num_nodes + 5 * int(graph.in_degrees().max(initial=0))
+        bytes_ += graph.num_nodes + 5 * _longest_row(graph)
         bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)
     return int(bytes_)
 
 
-def _dense_row(graph: Any, layers: Sequence[LayerCounts], law: str) -> int:
-    """Bytes a vertex of the sums by column that LADIES draws from under the column law, those of blocks included."""
-    if law == "norm" and graph.weighting != "weighted":
+def _longest_row(graph: Any) -> int:
+    def find() -> int:
+        return int(graph.in_degrees().max(initial=0))
+
+    return graph.known("longest row", find) if isinstance(graph, Graph) else find()
+
+
+def _dense_row(graph: Any, layers: Sequence[LayerCounts], sampler: Sampler) -> int:
+    """Bytes a vertex of the sums by column that are drawn from under the column law, those of blocks included."""
+    if isinstance(sampler, LADIES) and sampler.law == "norm" and graph.weighting != "weighted":
         return 0  # the entry law sums nothing
     largest = max((one.largest_rows for one in layers), default=0)
     return 3 if graph.weighting == "unweighted" and largest < MOST_COUNTED else 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import sqrt
@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.errors import CapacityError
+from spsample.backends import get_backend
+from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments
-from spsample.sampling.available import available_memory
-from spsample.sampling.bounds import most_counts
+from spsample.sampling.available import available_memory, most_memory
+from spsample.sampling.bounds import most_bytes, most_counts
 from spsample.sampling.bulk import BulkSample, bulk_sample
 from spsample.sampling.capped import CappedGraph, TooManyEntriesError
 from spsample.sampling.device_memory import available_for, index_dtype
 from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
 from spsample.sampling.memory import BulkCounts, scratch_of
-from spsample.sampling.sampler import Sampler
+from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sparse import get_num_threads, keys
+from spsample.sparse.checks import require_type, short
 from spsample.sparse.units import format_bytes, require_bytes
 from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph
@@ -41,6 +43,13 @@ CALL_BYTES = 8 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
 ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
 MOST_BATCHES = 1 << 24
+MOST_ASKED = 1 << 62
+MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
+FEATURE_MARGIN = 1.1
+CALL_PILOTS = 4  # batches of a call that may not fit
+NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
+ROUGHLY, ROUGHLY_A_VERTEX = 4, 32  # bytes of a peak for a byte of a result, and for a vertex on each thread
+SURELY_SHARE = 16  # of all memory: what takes less is not held against what is available
 
 
 @dataclass(frozen=True)
@@ -107,11 +116,13 @@ class BulkPlan:
 
     def scratch_bytes(self, bulk_size: int) -> int:
         """Beside the arrays, while a bulk of so many batches is made."""
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         margin = 1 + self._deviation(bulk_size)
         return scratch_of(self.graph, self.counts.scaled(bulk_size, margin), self.threads)
 
     def result_bytes(self, bulk_size: int) -> int:
         """Of the arrays of such a bulk, margin included."""
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self._itemsize)
 
     def peak(self, bulk_size: int) -> int:
@@ -119,6 +130,7 @@ class BulkPlan:
 
         Each bulk of an epoch is made while the `held` ones before it exist, wherever the pass before it ended.
         """
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         return max(self._peak(made, held) for made, held in self._steps(bulk_size))
 
     def _peak(self, made: int, held: int) -> int:
@@ -143,6 +155,7 @@ class BulkPlan:
 
     def largest(self, most: int) -> int:
         """The largest k up to `most` whose peak is within the budget; 0 where there is none."""
+        require_int("most", most, minimum=0, maximum=MOST_ASKED)
         return self._largest(most, self.peak)
 
     def _largest(self, most: int, peak: Callable[[int], int]) -> int:
@@ -158,6 +171,7 @@ class BulkPlan:
         As many as the largest bulk of which `held` more fit beside it. In an epoch of few bulks, the first of which are
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
+        require_int("batches", batches, minimum=0, maximum=MOST_ASKED)
         fitting = self._repeatable
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
@@ -176,6 +190,7 @@ class BulkPlan:
         CapacityError
             It names the largest one that does.
         """
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_ASKED)
         peak = self.peak(bulk_size)
         if bulk_size == 0 or peak <= self.memory_budget:
             return
@@ -266,38 +281,75 @@ def plan_bulk(
     (16, True)
     """
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    batch_size = min(batch_size, max(len(ids), 1))
+    features = _checked_features(features)
     budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
-    prefetch = require_int("prefetch", prefetch, minimum=0)
+    prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
+    backend = None if backend is None else get_backend(backend).name
+    shuffle = require_bool("shuffle", shuffle)
+    edge_ids = require_bool("edge_ids", edge_ids)
     num_batches = -(-len(ids) // batch_size)
     start = time.perf_counter()
-    pilot = bulk_sample(
-        graph,
-        _pilot_seeds(ids, batch_size, shuffle),
-        sampler,
-        batch_size=batch_size,
-        edge_ids=edge_ids,
-        backend=backend,
-    )
+    options: dict[str, Any] = {"batch_size": batch_size, "edge_ids": edge_ids, "backend": backend}
+    pilots = _pilot_seeds(ids, batch_size, shuffle)
+    room = _plan_of_call(graph, pilots, sampler, options) if isinstance(graph, Graph) and backend != "cuda" else None
+    if room is not None:
+        pilots = pilots[: max(room.largest(room.num_batches), 1) * batch_size]
+    pilot = bulk_sample(graph, pilots, sampler, **options)
     seconds = time.perf_counter() - start
-    batches, row_bytes = features
-    counts = BulkCounts.of(pilot).of_edges()
-    largest = max((layer.largest_sources for layer in counts.layers), default=0)
-    plan = BulkPlan(
+    plan = plan_of(
+        graph,
+        BulkCounts.of(pilot).of_edges(),
         memory_budget=budget,
         num_batches=num_batches,
         batch_size=batch_size,
-        counts=counts,
+        prefetch=prefetch,
+        features=features,
         spread=_spread(pilot),
-        held=max(prefetch, 1),
-        ramp=ramp_of(prefetch),
-        feature_bytes=int(1.1 * batches * row_bytes * largest),
-        kept_bytes=int(getattr(graph, "kept_nbytes", 0)),
         pilot_seconds=seconds,
-        graph=graph,
-        threads=get_num_threads(),
     )
     plan.require(min(1, num_batches))
     return plan
+
+
+def _checked_features(features: Any) -> tuple[int, int]:
+    expected = "two integers: how many batches hold features, and the bytes of a vertex's"
+    require_type("features", features, tuple, expected)
+    if len(features) != 2:
+        raise InputError(argument="features", given=short(features), expected=expected)
+    batches, row_bytes = features
+    return require_int("features[0]", batches, minimum=0), require_int("features[1]", row_bytes, minimum=0)
+
+
+def plan_of(
+    graph: Any,
+    counts: BulkCounts,
+    *,
+    memory_budget: int,
+    num_batches: int,
+    batch_size: int,
+    prefetch: int | None = None,
+    features: tuple[int, int] = (0, 0),
+    spread: float = 0.0,
+    pilot_seconds: float = 0.0,
+) -> BulkPlan:
+    """The plan for batches of these counts. ``prefetch`` is None for one bulk that is made while no other exists."""
+    batches, row_bytes = features
+    largest = max((layer.largest_sources for layer in counts.layers), default=0)
+    return BulkPlan(
+        memory_budget=memory_budget,
+        num_batches=num_batches,
+        batch_size=batch_size,
+        counts=counts,
+        spread=spread,
+        held=0 if prefetch is None else max(prefetch, 1),
+        ramp=1 if prefetch is None else ramp_of(prefetch),
+        feature_bytes=int(FEATURE_MARGIN * batches * row_bytes * largest),
+        kept_bytes=int(getattr(graph, "kept_nbytes", 0)),
+        pilot_seconds=pilot_seconds,
+        graph=graph,
+        threads=get_num_threads(),
+    )
 
 
 def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
@@ -319,33 +371,92 @@ def plan_for(loader: Any, memory_budget: int | str | None) -> BulkPlan:
 def plan_given(loader: Any, bulk_size: int) -> BulkPlan | None:
     """The plan of a loader with a bulk size and no budget, against all memory that is available.
 
-    None where none is needed: the largest bulk that its sampler could ever draw fits. Nor is there one for a sampler or
-    a graph that is not the library's own, of which that largest bulk is not known. On a device there always is one.
+    None where none is needed: the largest bulk that its sampler could ever draw fits. Nor is there one for a graph that
+    is not the library's own, of which that largest bulk is not known. On a device there always is one.
     """
     if isinstance(loader.graph, DeviceGraph):
         return plan_for(loader, loader.graph.free_bytes())
-    counts = None
-    if isinstance(loader.graph, Graph):
-        counts = most_counts(loader.graph, loader.sampler, loader.batch_size, loader.edge_ids)
-    if counts is None:
+    if not isinstance(loader.graph, Graph):
         return None
-    batches, row_bytes = _features_of(loader)
     available = available_memory()
-    largest = BulkPlan(
+    batch_size = min(loader.batch_size, max(len(loader.seeds), 1))
+    largest = plan_of(
+        loader.graph,
+        most_counts(loader.graph, loader.sampler, batch_size, loader.edge_ids),
         memory_budget=available,
         num_batches=len(loader),
-        batch_size=loader.batch_size,
-        counts=counts,
-        spread=0.0,
-        held=max(loader.prefetch, 1),
-        ramp=ramp_of(loader.prefetch),
-        feature_bytes=batches * row_bytes * max(layer.sources for layer in counts.layers),
-        kept_bytes=loader.graph.kept_nbytes,
-        pilot_seconds=0.0,
-        graph=loader.graph,
-        threads=get_num_threads(),
+        batch_size=batch_size,
+        prefetch=loader.prefetch,
+        features=_features_of(loader),
     )
     return None if largest.peak(bulk_size) <= available else plan_for(loader, available)
+
+
+def require_room(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, **options: Any) -> None:
+    """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
+
+    A bulk that is surely small beside the machine costs no look at its memory. One that may not fit is predicted from
+    four pilot batches, sampled once for a graph, a sampler and a batch size.
+
+    Parameters
+    ----------
+    graph, ids, sampler, options
+        As of `bulk_sample`, checked; in ``options`` the batch size, whether there are edge ids, and the backend.
+
+    Raises
+    ------
+    CapacityError
+        It names how many of the batches fit.
+    """
+    plan = _plan_of_call(graph, ids, sampler, options)
+    if plan is None or plan.peak(plan.num_batches) <= plan.memory_budget:
+        return
+    available, named = format_bytes(plan.memory_budget), int(NAMED_SHARE * plan.memory_budget)
+    fitting = replace(plan, memory_budget=named).largest(plan.num_batches)
+    peak = format_bytes(plan.peak(plan.num_batches))
+    raise CapacityError(
+        argument="seeds",
+        given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {sampler!r}, which take {peak}",
+        expected=f"at most {fitting} of these batches within the {available} that are available",
+        hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
+    )
+
+
+def _plan_of_call(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]) -> BulkPlan | None:
+    """The plan of one bulk, against the memory that is available; None where it surely fits."""
+    size = min(options["batch_size"], max(len(ids), 1))
+    batches = -(-len(ids) // size)
+    roughly = _roughly(graph, sampler, size, batches)
+    if roughly <= most_memory() // SURELY_SHARE or roughly <= (available := available_memory()):
+        return None
+    pilots = _spaced_seeds(ids, size, min(CALL_PILOTS, len(ids) // size))
+    key = ("pilots", type(sampler), repr(sampler), size, options["edge_ids"])
+    counts, spread = graph.known(key, lambda: _counts_of_pilots(graph, pilots, sampler, options, available))
+    return plan_of(graph, counts, memory_budget=available, num_batches=batches, batch_size=size, spread=spread)
+
+
+def _counts_of_pilots(
+    graph: Graph, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any], available: int
+) -> tuple[BulkCounts, float]:
+    """What pilot batches hold, and their spread; no more entries are drawn than ids of them fit."""
+    most = available // index_dtype(graph).itemsize
+    try:
+        pilot = bulk_sample(CappedGraph(graph, most), seeds, sampler, **options)
+    except TooManyEntriesError:
+        size = options["batch_size"]
+        raise CapacityError(
+            argument="batch_size",
+            given=f"{-(-len(seeds) // size)} batches of up to {size} seeds, with more than {most} sampled edges",
+            expected=f"batches that fit in the {format_bytes(available)} that are available",
+            hint="Use smaller batches, fanouts or layer sizes.",
+        ) from None
+    return BulkCounts.of(pilot), _spread(pilot)
+
+
+def _roughly(graph: Graph, sampler: Sampler, batch_size: int, batches: int) -> int:
+    """More than any bulk of so many batches can take, told in some microseconds."""
+    result = batches * most_bytes(graph, sampler, batch_size)
+    return ROUGHLY * result + ROUGHLY_A_VERTEX * get_num_threads() * graph.num_nodes
 
 
 def _features_of(loader: Any) -> tuple[int, int]:
@@ -411,10 +522,16 @@ def _pilot_seeds(ids: NDArray[np.int64], batch_size: int, shuffle: bool) -> NDAr
     """Seeds of the pilot batches, one after the other."""
     full = len(ids) // batch_size
     pilots = min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS, full)
+    if shuffle and pilots:
+        return ids[keys.shuffle(len(ids), 0, 0)[: pilots * batch_size]]
+    return _spaced_seeds(ids, batch_size, pilots)
+
+
+def _spaced_seeds(ids: NDArray[np.int64], batch_size: int, pilots: int) -> NDArray[np.int64]:
+    """Of so many full batches, evenly spaced; all seeds where there is not one."""
+    full = len(ids) // batch_size
     if pilots == 0:
         return ids
-    if shuffle:
-        return ids[keys.shuffle(len(ids), 0, 0)[: pilots * batch_size]]
     first = np.linspace(0, full - 1, pilots).astype(np.int64) * batch_size
     chosen: NDArray[np.int64] = ids[(first[:, None] + np.arange(batch_size)).ravel()]
     return chosen

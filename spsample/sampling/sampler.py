@@ -6,7 +6,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
 from spsample.store.validation import require_int
 
+Aggregation = Literal["mean", "values"]
 MAX_LAYERS = 255
 MAX_SIZE = 2**29
 
@@ -35,13 +36,24 @@ class Sampler(ABC):
     include_targets : bool
         Put each layer's dst vertices first among its src vertices, which self connections need.
 
+    Attributes
+    ----------
+    aggregation : {"mean", "values"}
+        How a model reads a layer, stated by the class. "mean", of node-wise samplers: the mean over the entries of a
+        row, weighted by `adj.data` where there are weights. "values", of layer-wise samplers: the sum of
+        `adj.data` times what comes in, which estimates the mean where the graph is row-normalised.
+
     Examples
     --------
     >>> import spsample
     >>> sampler = spsample.GraphSAGE([15, 10], replace=True)
     >>> sampler, sampler == spsample.GraphSAGE((15, 10)), sampler.sizes
     (GraphSAGE([15, 10], replace=True), False, (15, 10))
+    >>> sampler.aggregation, spsample.LADIES([8]).aggregation
+    ('mean', 'values')
     """
+
+    aggregation: ClassVar[Aggregation] = "mean"
 
     def __init__(self, sizes: Sequence[int], *, replace: bool = False, include_targets: bool = True) -> None:
         self.sizes = require_sizes("sizes", sizes, whole_rows=True)

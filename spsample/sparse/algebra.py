@@ -12,7 +12,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.probability import row_numerators
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import check_draw, check_range, require_array
+from spsample.sparse.checks import check_draw, check_range, require_array, require_type
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.intake import as_array
 from spsample.sparse.operand import GraphOperand
@@ -30,16 +30,20 @@ def square(matrix: GraphOperand | BatchProduct) -> Squared | BatchProduct:
     """Entrywise square, lazily: `Q @ square(A)` is the law of LADIES, `square(Q @ A)` that of the paper's text."""
     if isinstance(matrix, BatchProduct):
         return BatchProduct(matrix.Q, matrix.A, matrix.power, 2)
+    require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
     return Squared(matrix)
 
 
 def pattern(A: GraphOperand) -> Pattern:
     """A's entries counted as 1, lazily: `Q @ pattern(A)` draws uniformly whatever the weights."""
+    require_type("A", A, GraphOperand, "a graph's operand")
     return Pattern(A)
 
 
 def column_norms(Q: RowSelector, A: GraphOperand) -> ColumnNorms:
     """Squared norms of A's columns as one row of weights for each batch of Q (FastGCN), lazily."""
+    require_type("Q", Q, RowSelector, "a RowSelector")
+    require_type("A", A, GraphOperand, "a graph's operand")
     return ColumnNorms(Q, A)
 
 
@@ -141,6 +145,8 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
     """
+    if type(options.get("edge_ids", False)) is not bool:
+        require_type("edge_ids", options["edge_ids"], (bool, np.bool_), "True or False")
     if isinstance(P, RowView):
         return RowSample(P, draw, **options)
     if isinstance(P, (BatchProduct, ColumnNorms)):

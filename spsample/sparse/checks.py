@@ -6,8 +6,11 @@ position, and raises an exception of `spsample.errors`. Nothing is clipped, reor
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,10 @@ _UNSIGNED: dict[int, np.dtype[Any]] = {
 }
 _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
 """By the bytes of an integer: how many values the signed type has that are not negative."""
+
+
+_LONGEST_NAME = 255
+"""Bytes, between two separators: of the usual file systems."""
 
 
 def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
@@ -60,7 +67,7 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
         raise DTypeError(argument=argument, given=given, expected=_expected_int(minimum, maximum))
     number = int(value)
     if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
-        raise InputError(argument=argument, given=str(number), expected=_expected_int(minimum, maximum))
+        raise InputError(argument=argument, given=short(number), expected=_expected_int(minimum, maximum))
     return number
 
 
@@ -72,6 +79,85 @@ def _expected_int(minimum: int | None, maximum: int | None) -> str:
     if maximum is not None:
         return f"an integer of at most {maximum}"
     return "an integer"
+
+
+def require_type(argument: str, value: Any, types: type[Any] | tuple[type[Any], ...], expected: str) -> None:
+    """Refuse what is an instance of none of `types`.
+
+    Raises
+    ------
+    DTypeError
+        The message says what was `expected`.
+
+    Examples
+    --------
+    >>> require_type("graph", 3, dict, "a mapping")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: graph: got 3 of type int; expected a mapping
+    """
+    if not isinstance(value, types):
+        raise DTypeError(argument=argument, given=f"{short(value)} of type {type(value).__name__}", expected=expected)
+
+
+def require_number(argument: str, value: Any, is_right: Callable[[float], bool], expected: str) -> float:
+    """Return `value` as a float that is finite and `is_right`; a bool or a text is no number.
+
+    Raises
+    ------
+    DTypeError
+        If it is no number.
+    InputError
+        If it is not right; the message says what was `expected`.
+
+    Examples
+    --------
+    >>> require_number("learning_rate", 1, lambda x: x > 0, "a positive number")
+    1.0
+    >>> require_number("learning_rate", float("nan"), lambda x: x > 0, "a positive number")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: learning_rate: got nan; expected a positive number
+    """
+    if isinstance(value, (bool, np.bool_)):
+        raise DTypeError(argument=argument, given=str(value), expected=expected)
+    require_type(argument, value, (int, float, np.integer, np.floating), expected)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or not is_right(number):
+        raise InputError(argument=argument, given=short(value), expected=expected)
+    return number
+
+
+def require_path(argument: str, value: Any) -> Path:
+    """Return `value` as a path: a text that is not empty, or anything that stands for a path.
+
+    Raises
+    ------
+    DTypeError
+        If it is nothing of the kind.
+    InputError
+        If no file can have that name.
+
+    Examples
+    --------
+    >>> require_path("path", "graphs/cora").name
+    'cora'
+    >>> require_path("path", 3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: path: got 3 of type int; expected a path
+    """
+    require_type(argument, value, (str, os.PathLike), "a path")
+    name = os.fspath(value)
+    require_type(argument, name, str, "a path as text")
+    longest = max((len(os.fsencode(part)) for part in name.split(os.sep)), default=0)
+    if not name or "\0" in name or longest > _LONGEST_NAME:
+        expected = f"the name of a file or a folder, of at most {_LONGEST_NAME} bytes"
+        raise InputError(argument=argument, given=short(name), expected=expected)
+    return Path(name)
 
 
 def require_share(argument: str, value: Any, expected: str) -> float:
@@ -123,7 +209,10 @@ def require_choice(argument: str, value: Any, choices: Sequence[str]) -> str:
 
 def short(value: Any) -> str:
     """Return the start of repr(value)."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # of an integer of more digits than Python prints
+        text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -205,11 +294,25 @@ def check_indptr(argument: str, indptr: NDArray[Any], num_entries: int) -> None:
         raise InputError(argument=argument, given=f"{indptr[-1]} at position {last}", expected=expected)
 
 
-def check_draw(draw: Draw, batch_ids: Int64Array, rows: int) -> None:
-    """Refuse a draw whose fields, or whose batch ids, do not fit the counter (law, section 1)."""
+def require_draw(draw: Any) -> None:
+    """Refuse what is no `Draw`, or one that no sampler could have made: key, hop and size as the counter has them."""
+    require_type("draw", draw, Draw, "a Draw")
+    expected = "two words, as derive_key gives them"
+    require_type("draw.key", draw.key, tuple, expected)
+    if len(draw.key) != 2:
+        raise InputError(argument="draw.key", given=short(draw.key), expected=expected)
     for word in draw.key:
         require_int("draw.key", word, 0, 2**32 - 1)
     require_int("draw.hop", draw.hop, 0, 2**8 - 1)
+    require_int("draw.size", draw.size, -1, 2**30 - 1)
+    require_type("draw.replace", draw.replace, (bool, np.bool_), "True or False")
+    if draw.size == 0:
+        raise InputError(argument="draw.size", given="0", expected="at least 1, or -1 for whole rows")
+
+
+def check_draw(draw: Draw, batch_ids: Int64Array, rows: int) -> None:
+    """Refuse a draw whose fields, or whose batch ids, do not fit the counter (law, section 1)."""
+    require_draw(draw)
     require_int("draw.size", draw.size, 1, 2**30 - 1)
     require_array("batch_ids", batch_ids, ("i", "u"), "integers")
     check_length("batch_ids", batch_ids, rows, "row of P")

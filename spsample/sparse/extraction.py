@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.errors import DTypeError
+from spsample.sparse.checks import require_type, short
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
@@ -43,11 +45,21 @@ class Extraction:
     edge_ids: bool = False
 
 
+def _check(P: Any, laws: Any, sample: Any, kind: type[Any], want: Any) -> None:
+    """Refuse what cannot be extracted from."""
+    if isinstance(P, laws) and isinstance(sample, kind) and isinstance(want, Extraction):
+        return
+    require_type("P", P, laws, "what normalize_rows returns of a lazy product of this kind")
+    require_type("sample", sample, kind, "what its_sample gives of P")
+    require_type("want", want, Extraction, "an Extraction")
+
+
 def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
     """EXTRACT for node-wise samplers: the sampled rows without empty columns.
 
     Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
     """
+    _check(P, RowView, sample, RowSample, want)
     entries, sources = sample.compact(known or P.Q, want.include_targets)
     drawn = entries.rows
     rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
@@ -93,6 +105,9 @@ class UnbiasedWeights:
 
     normalize: bool = False
 
+    def __post_init__(self) -> None:
+        require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
+
     def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
         if draw.replace:
@@ -106,9 +121,15 @@ class ReferenceWeights:
 
     normalize: bool = True
 
+    def __post_init__(self) -> None:
+        require_type("normalize", self.normalize, (bool, np.bool_), "True or False")
+
     def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
         return kernels.reference_weights(sample, sources.columns, sources.numerators)
+
+
+_COLUMN_LAWS = (BatchProduct, ColumnNorms)
 
 
 def extract_columns(
@@ -119,6 +140,9 @@ def extract_columns(
     Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
     instead, in many small products (section 4.2.4).
     """
+    _check(P, _COLUMN_LAWS, sample, ColumnSample, want)
+    if not hasattr(weights, "normalize"):
+        raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
     A, Q = P.A, P.Q
     sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets, A.num_vertices)
     entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)

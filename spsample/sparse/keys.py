@@ -24,7 +24,7 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """
     random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
     epoch = require_int("epoch", epoch, 0, 2**64 - 1)
-    return _key(random_seed, epoch, purpose)
+    return _key(random_seed, epoch, require_int("purpose", purpose, 0, 2**32 - 1))
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.sparse.checks import require_array, require_int, require_type
 from spsample.sparse.lazily import lazily
 from spsample.sparse.operand import Entries, FrontierTotals, GraphOperand, Numbering, RowRule, RowTotals
 from spsample.sparse.probability import batch_totals, frontier_rule
@@ -47,6 +48,8 @@ class RowSelector(StackedSelector):
     def __matmul__(self, A: GraphOperand | Pattern) -> RowView:
         if isinstance(A, Pattern):
             return RowView(self, A.operand, "uniform")
+        if not hasattr(A, "weighting"):
+            _require_operand(A)
         return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
 
 
@@ -58,7 +61,13 @@ class BatchSelector(NamedTuple):
     def __matmul__(self, A: GraphOperand | Squared) -> BatchProduct:
         if isinstance(A, Squared):
             return BatchProduct(self.rows, A.operand, power=2)
+        if not hasattr(A, "weighting"):
+            _require_operand(A)
         return BatchProduct(self.rows, A)
+
+
+def _require_operand(A: object) -> None:
+    require_type("A", A, GraphOperand, "what `graph.operand()` returns, or its pattern or square")
 
 
 class Squared(NamedTuple):
@@ -179,6 +188,10 @@ def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:
     >>> stack([np.array([3, 1]), np.array([2])]).batch_ptr.tolist()
     [0, 2, 3]
     """
+    require_type("batches", batches, (list, tuple), "a list of arrays of vertex ids")
+    for number, batch in enumerate(batches):
+        require_array(f"batches[{number}]", batch, ("i", "u"), "integers")
+    first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32)
     ptr = np.concatenate([[0], np.cumsum([len(b) for b in batches])]).astype(np.int64)
     vertices = np.concatenate(batches) if batches else np.zeros(0, np.int32)
     return RowSelector(ptr, vertices, first_batch + np.arange(len(batches), dtype=np.int64))
@@ -192,4 +205,6 @@ def split(stacked: IntArray, ptr: Int64Array) -> list[IntArray]:
     >>> [part.tolist() for part in split(np.array([3, 1, 2]), np.array([0, 2, 3]))]
     [[3, 1], [2]]
     """
+    require_array("stacked", stacked, ("i", "u"), "integers")
+    require_array("ptr", ptr, ("i", "u"), "integers")
     return [stacked[lo:hi] for lo, hi in pairwise(ptr)]

@@ -9,6 +9,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.sparse.checks import require_type
 from spsample.store import validation
 from spsample.store.sorting import is_identity, rows_sorted, sort_entries, targets
 
@@ -24,6 +25,7 @@ class Parts(NamedTuple):
 
 def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = "") -> Parts:
     """Return the four arrays of a CSR matrix, checked and in order; `prefix` goes before their names."""
+    require_type("validate", validate, (bool, np.bool_), "True or False")
     starts = validation.as_id_vector(f"{prefix}indptr", indptr)
     columns = validation.as_id_vector(f"{prefix}indices", indices)
     weights = None if data is None else validation.as_weights(f"{prefix}data", data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -28,6 +29,8 @@ __all__ = ["Graph", "StoreOrigin", "Weighting"]
 
 Weighting = Literal["unweighted", "row", "weighted"]
 """What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
+
+_Known = TypeVar("_Known")
 
 
 class StoreOrigin(NamedTuple):
@@ -92,6 +95,7 @@ class Graph:
         "_edge_ids",
         "_indices",
         "_indptr",
+        "_known",
         "_operands",
         "_origin",
         "_weighting",
@@ -320,6 +324,7 @@ class Graph:
         arrays = {"indptr": self._indptr, "indices": self._indices, "data": self._data, "edge_ids": self._edge_ids}
         self._contents = Contents(arrays)
         self._operands: dict[str, LocalOperand] = {}
+        self._known: dict[Hashable, Any] = {}
         self._device_graph: DeviceGraph | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -451,6 +456,20 @@ class Graph:
             matrix = Matrix(self._indptr, self._indices, self._data, self._weighting == "row")
             self._operands[chosen.name] = LocalOperand(matrix, self._edge_ids, chosen)
         return self._operands[chosen.name]
+
+    def known(self, key: Hashable, find: Callable[[], _Known]) -> _Known:
+        """Return what ``find`` gives: something small about this graph, found out once for a key and kept.
+
+        Examples
+        --------
+        >>> graph = Graph(indptr=[0, 2, 2], indices=[0, 1])
+        >>> graph.known("longest row", lambda: int(graph.in_degrees().max()))
+        2
+        """
+        if key not in self._known:
+            self._known[key] = find()
+        found: _Known = self._known[key]
+        return found
 
     def on_device(self) -> DeviceGraph:
         """Return the graph on the GPU: a `DeviceGraph` with ``entries="auto"``, made once and kept.

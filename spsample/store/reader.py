@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.errors import DataError, InputError
+from spsample.sparse.checks import require_path, require_type
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
@@ -91,7 +92,7 @@ class GraphStore:
         [[0, 1, 2], [1, 0]]
         >>> folder.cleanup()
         """
-        folder = Path(os.path.abspath(path))
+        folder = Path(os.path.abspath(require_path("path", path)))
         for _ in range(_MOST_TRIES):
             before = _identity(folder / META_FILE)
             try:
@@ -160,6 +161,7 @@ class GraphStore:
         DataError
             If its file is not the one that was there when the store was opened.
         """
+        require_type("name", name, str, "the name of an array")
         if name not in self._specs:
             raise InputError(argument="name", given=repr(name), expected="one of " + ", ".join(self._specs))
         require_choice("access", access, ACCESS)
@@ -185,6 +187,7 @@ class GraphStore:
         DataError
             As `array`, and if a sparse matrix is broken.
         """
+        require_type("name", name, str, "the name of an array")
         if name not in self.feature_names:
             have = ", ".join(map(repr, self.feature_names))
             expected = f"one of {have}" if have else "a store with features, which this one has not"

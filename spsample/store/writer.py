@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.errors import DataError, DTypeError, InputError
+from spsample.errors import CapacityError, DataError, DTypeError, InputError
+from spsample.sparse.checks import require_path, require_type, short
 from spsample.store.checksums import checksums
 from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
@@ -32,6 +34,7 @@ from spsample.store.validation import require_int
 
 __all__ = ["StoreWriter"]
 
+_MOST_BYTES = 2**62
 _WRITABLE = "a folder that can be written to"
 
 
@@ -73,7 +76,8 @@ class StoreWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        self.path = Path(path)
+        self.path = require_path("path", path)
+        require_type("overwrite", overwrite, (bool, np.bool_), "True or False")
         self._overwrite = overwrite
         self._folder: PartialFolder | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
@@ -132,12 +136,13 @@ class StoreWriter:
             If the disk is full.
         """
         folder = self._open_folder()
+        require_type("name", name, str, "the name of an array")
         if ARRAY_NAME.fullmatch(name) is None:
             expected = "letters, digits and _, a letter first, at most 100"
             raise InputError(argument="name", given=repr(name), expected=expected)
         if name in self._arrays:
             raise InputError(argument="name", given=repr(name), expected="a name that is not in use yet")
-        kind = np.dtype(dtype).newbyteorder("=")
+        kind = _as_dtype(dtype).newbyteorder("=")
         if kind.kind not in "biuf" or kind.itemsize > 8:
             given = f"dtype {kind} for {name}"
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
@@ -145,6 +150,9 @@ class StoreWriter:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
         parts = shape if isinstance(shape, (tuple, list)) else (shape,)
         lengths = tuple(require_int("shape", length, minimum=0) for length in parts)
+        if prod(lengths) * kind.itemsize > _MOST_BYTES:
+            expected = "at most 2**62 bytes"
+            raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
         with system_errors(self.path, _WRITABLE):
             self._arrays[name] = create_map(folder.path / array_file(name), kind, lengths)
         return self._arrays[name]
@@ -179,6 +187,7 @@ class StoreWriter:
             (self._open_folder().path / array_file(name)).unlink()
 
     def _made(self, name: str) -> NDArray[Any]:
+        require_type("name", name, str, "the name of an array")
         if name not in self._arrays:
             raise InputError(argument="name", given=repr(name), expected="an array that was created")
         return self._arrays[name]
@@ -270,6 +279,14 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
     hint = "Pass overwrite=True (on the command line --overwrite) to replace it." if is_store else ""
     expected = "a path that does not exist, or an empty folder"
     raise DataError(argument=str(path), given=f"{given} there already", expected=expected, hint=hint)
+
+
+def _as_dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+        return kind
+    except (TypeError, ValueError) as error:
+        raise DTypeError(argument="dtype", given=short(dtype), expected="the dtype of an array") from error
 
 
 def _plain(value: Any) -> Any:

@@ -12,11 +12,15 @@ import torch
 from torch.nn import functional
 
 from spsample.errors import InputError
-from spsample.sampling import GraphSAGE
+from spsample.sampling import Adjacency, GraphSAGE
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import RowSelector, derive_key
+from spsample.sparse.checks import require_type
 from spsample.sparse.keys import SAMPLING
+from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph
+from spsample.store.validation import require_choice
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
 
     from spsample.loading import Batch
     from spsample.sampling import Sampler
-    from spsample.store import Graph
 
 __all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "row_totals", "value_block"]
 
@@ -111,7 +114,7 @@ class Block:
 def mean_block(adj: Any) -> Block:
     """Block that takes the mean over each row's entries (weighted by ``adj.data`` where there is one).
 
-    For GraphSAGE. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
+    For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
     if not isinstance(adj.indices, np.ndarray):
         return _block(adj, _means_on_device(adj))
@@ -125,7 +128,7 @@ def mean_block(adj: Any) -> Block:
 
 
 def value_block(adj: Any) -> Block:
-    """Block that sums with the values the sampler gave: LADIES' and FastGCN's estimate of ``A h``."""
+    """Block that sums with the values the sampler gave: a layer-wise sampler's estimate of ``A h``."""
     if adj.data is None:
         return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
     return _block(adj, adj.data)
@@ -153,7 +156,7 @@ class BlockMaker:
     graph
         The graph whose neighbourhoods the layers sample, before any normalisation.
     sampler
-        Decides how its layers are read, see `aggregation_for`.
+        Says how its layers are read: `Sampler.aggregation`.
 
     Examples
     --------
@@ -167,6 +170,8 @@ class BlockMaker:
     """
 
     def __init__(self, graph: Any, sampler: Sampler) -> None:
+        require_sampler(sampler)
+        require_type("graph", graph, (Graph, DeviceGraph, SharedGraph), "a Graph, on a device or on ranks too")
         self._degrees = row_totals_on_ranks(graph) if isinstance(graph, SharedGraph) else row_totals(graph)
         self._placed: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
@@ -179,6 +184,7 @@ class BlockMaker:
 
     def __call__(self, layer: Any) -> Block:
         """Return the block of one of ``minibatch.layers``, where its arrays are."""
+        require_type("layer", getattr(layer, "adj", None), Adjacency, "one of minibatch.layers")
         block = self._make(layer.adj)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
@@ -193,11 +199,14 @@ class BlockMaker:
 
 
 def aggregation_for(sampler: Sampler) -> str:
-    """Return how a model aggregates what ``sampler`` gives: the ``"mean"``, or by the ``"values"``.
+    """Return how a model aggregates what ``sampler`` gives, as it states: the ``"mean"``, or by the ``"values"``.
 
-    Layer-wise samplers give values that estimate the mean, where the graph is row-normalised.
+    Raises
+    ------
+    InputError, DTypeError
+        If it states anything else.
     """
-    return "mean" if isinstance(sampler, GraphSAGE) else "values"
+    return require_choice("sampler.aggregation", sampler.aggregation, tuple(_MAKERS))
 
 
 def row_totals(graph: Graph | DeviceGraph) -> NDArray[np.float32]:

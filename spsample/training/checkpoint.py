@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spsample.errors import DataError, DTypeError, InputError
+from spsample.errors import DataError, DTypeError
+from spsample.sparse.checks import require_number, require_path
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
 from spsample.store.validation import require_int
@@ -48,7 +49,7 @@ def write_checkpoint(path: str | Path, state: dict[str, Any]) -> None:
     >>> read_checkpoint(path)
     {'weights': tensor([0, 1]), 'epoch': 3}
     """
-    path = Path(path)
+    path = require_path("path", path)
     _require_plain("state", state)
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -66,7 +67,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     DataError
         If there is no such file, it is no checkpoint of this library, or it is damaged.
     """
-    path = Path(path)
+    path = require_path("path", path)
     expected = "a checkpoint that spsample wrote"
     if not path.is_file():
         raise DataError(argument=str(path), given="no such file", expected=expected)
@@ -112,12 +113,11 @@ class Checkpointer(Callback):
         every_batches: int | None = None,
         every_epochs: int | None = 1,
     ) -> None:
-        if not (every_minutes or 0) >= 0:
-            raise InputError(argument="every_minutes", given=str(every_minutes), expected="a number of at least 0")
-        self.path = Path(path)
-        self._minutes = every_minutes
-        self._batches = require_int("every_batches", every_batches or 0, minimum=0)
-        self._epochs = require_int("every_epochs", every_epochs or 0, minimum=0)
+        self.path = require_path("path", path)
+        minutes, batches, epochs = (0 if n is None else n for n in (every_minutes, every_batches, every_epochs))
+        self._minutes = require_number("every_minutes", minutes, lambda x: x >= 0, "a number of at least 0")
+        self._batches = require_int("every_batches", batches, minimum=0)
+        self._epochs = require_int("every_epochs", epochs, minimum=0)
         self._written = time.monotonic()
 
     def on_step(self, trainer: Trainer, loss: float) -> None:

@@ -19,11 +19,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spsample.errors import InputError
+from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from spsample.training.blocks import Block
 
 __all__ = ["GATConv", "GCNConv", "SAGEConv"]
+
+
+def _check_dims(in_dim: int, out_dim: int) -> None:
+    require_int("in_dim", in_dim, minimum=1)
+    require_int("out_dim", out_dim, minimum=1)
 
 
 class SAGEConv(nn.Module):
@@ -43,6 +49,7 @@ class SAGEConv(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
+        _check_dims(in_dim, out_dim)
         self.root = nn.Linear(in_dim, out_dim)
         self.neighbours = nn.Linear(in_dim, out_dim, bias=False)
         self.narrows = out_dim < in_dim
@@ -74,6 +81,7 @@ class GCNConv(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
+        _check_dims(in_dim, out_dim)
         self.linear = nn.Linear(in_dim, out_dim, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_dim))
         self.narrows = out_dim < in_dim
@@ -114,6 +122,8 @@ class GATConv(nn.Module):
 
     def __init__(self, in_dim: int, out_dim: int, heads: int) -> None:
         super().__init__()
+        _check_dims(in_dim, out_dim)
+        require_int("heads", heads)
         if heads < 1 or out_dim % heads:
             raise InputError(
                 argument="heads", given=f"{heads} for a width of {out_dim}", expected="a divisor of that width"

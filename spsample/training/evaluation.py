@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spsample.errors import InputError
+from spsample.features import FeatureSource
 from spsample.loading import BulkLoader
 from spsample.sampling import GraphSAGE, bulk_sample
+from spsample.sparse.checks import require_type
 from spsample.sparse.units import require_bytes
+from spsample.store import Graph
 from spsample.training.blocks import BlockMaker
+from spsample.training.models import GNN
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
-    from spsample.features import FeatureSource
     from spsample.sampling import Sampler
-    from spsample.store import Graph
-    from spsample.training.models import GNN
 
 __all__ = ["bytes_per_edge", "evaluating", "full_logits", "sampled_logits"]
 
@@ -77,6 +79,8 @@ def full_logits(
     >>> full_logits(model, data.graph, FeatureStore(data.x), memory_budget="1MiB").shape
     (300, 4)
     """
+    _check(model, features)
+    require_type("graph", graph, Graph, "a Graph")
     budget = require_bytes("memory_budget", memory_budget)
     with evaluating(model), _activations(activations) as new:
         return _layer_by_layer(model, graph, features, budget, new)
@@ -118,6 +122,8 @@ def sampled_logits(
     ndarray
         float32, one row per vertex of ``ids``.
     """
+    _check(model, features)
+    require_type("blocks", blocks, BlockMaker, "a BlockMaker")
     loader = BulkLoader(
         graph,
         ids,
@@ -128,12 +134,19 @@ def sampled_logits(
         random_seed=random_seed,
         backend=backend,
     )
+    if len(loader) == 0:
+        raise InputError(argument="ids", given="none", expected="at least one vertex")
     parts = []
     with evaluating(model):
         for batch in loader:
             logits = model(*blocks.inputs(batch, model))
             parts.append(logits.cpu().numpy()[batch.minibatch.seed_inverse])
     return np.concatenate(parts)
+
+
+def _check(model: GNN, features: FeatureSource) -> None:
+    require_type("model", model, GNN, "a GNN, as build_model makes it")
+    require_type("features", features, FeatureSource, "a FeatureSource")
 
 
 @contextmanager

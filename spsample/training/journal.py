@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spsample.errors import require_module
+from spsample.sparse.checks import require_path
 from spsample.store.folder import system_errors
 from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
@@ -38,7 +39,7 @@ class Journal(Callback):
     """
 
     def __init__(self, path: str | Path, *, every_batches: int = 0) -> None:
-        self.path = Path(path)
+        self.path = require_path("path", path)
         self._every = require_int("every_batches", every_batches, minimum=0)
         self._losses: list[float] = []
         self._size = 0
@@ -107,7 +108,8 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._writer: Any = require_tensorboard().SummaryWriter(str(folder))
+        path = require_path("folder", folder)
+        self._writer: Any = require_tensorboard().SummaryWriter(str(path))
 
     def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
         """See `Callback`."""

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 from torch import Tensor, nn
 
 from spsample.errors import InputError
-from spsample.store.validation import require_int
+from spsample.sparse.checks import require_number, require_type
+from spsample.store.validation import require_choice, require_int
 from spsample.training.blocks import Block
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 
@@ -60,14 +62,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Refuse what no model can have."""
-        if self.architecture not in _MODELS:
-            raise InputError(
-                argument="architecture", given=repr(self.architecture), expected="one of " + ", ".join(model_names())
-            )
+        require_choice("architecture", self.architecture, model_names())
         require_int("hidden", self.hidden, minimum=1)
         require_int("heads", self.heads, minimum=1)
-        if not 0 <= self.dropout < 1:
-            raise InputError(argument="dropout", given=str(self.dropout), expected="a probability in [0, 1)")
+        require_number("dropout", self.dropout, lambda x: 0 <= x < 1, "a probability in [0, 1)")
+        for name in ("residual", "layer_norm"):
+            require_type(name, getattr(self, name), (bool, np.bool_), "True or False")
 
 
 class GNN(nn.Module):
@@ -135,6 +135,7 @@ def register_model(name: str) -> Callable[[Architecture], Architecture]:
     ...     return stack(SumConv, in_dim, out_dim, num_layers, config)
     >>> model = build_model(8, 3, 2, ModelConfig("sum", hidden=16))
     """
+    require_type("name", name, str, "a name that no model has yet")
     if name in _MODELS:
         raise InputError(argument="name", given=repr(name), expected="a name that no model has yet")
 
@@ -165,6 +166,9 @@ def build_model(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig)
     >>> sum(p.numel() for p in model.parameters())
     371
     """
+    require_type("config", config, ModelConfig, "a ModelConfig")
+    for name, size in (("in_dim", in_dim), ("out_dim", out_dim), ("num_layers", num_layers)):
+        require_int(name, size, minimum=1)
     return _MODELS[config.architecture](in_dim, out_dim, num_layers, config)
 
 

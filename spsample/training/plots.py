@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from spsample.errors import require_module
-
-if TYPE_CHECKING:
-    from spsample.training.results import TrainResult
+from spsample.errors import InputError, require_module
+from spsample.sparse.checks import require_path, require_type
+from spsample.store.folder import system_errors
+from spsample.training.results import TrainResult
 
 __all__ = ["METRIC_NAMES", "plot_curves", "plot_phases"]
 
@@ -41,6 +41,7 @@ def plot_curves(results: Sequence[TrainResult], path: str | Path) -> None:
     MissingDependencyError
         If matplotlib is not installed.
     """
+    path = _checked(results, path)
     figure, axes = _figure(1, 2, (9.0, 3.4))
     first = results[0]
     metric = METRIC_NAMES.get(first.metric, first.metric)
@@ -63,6 +64,7 @@ def plot_curves(results: Sequence[TrainResult], path: str | Path) -> None:
 
 def plot_phases(results: Sequence[TrainResult], path: str | Path) -> None:
     """Draw the seconds per phase, summed over the runs; parameters and errors as in `plot_curves`."""
+    path = _checked(results, path)
     phases = list(results[0].seconds)
     seconds = np.array([sum(result.seconds[phase] for result in results) for phase in phases])
     total = max(float(seconds.sum()), 1e-12)
@@ -74,6 +76,16 @@ def plot_phases(results: Sequence[TrainResult], path: str | Path) -> None:
     axis.set(xlabel="seconds", xlim=(0, 1.3 * max(float(seconds.max()), 1e-12)))
     axis.grid(visible=False, axis="y")
     _save(figure, f"Time per phase: {total:.1f} s in all", path)
+
+
+def _checked(results: Sequence[TrainResult], path: str | Path) -> Path:
+    """The path, once there are results to draw."""
+    require_type("results", results, (list, tuple), "a list of results")
+    if not results:
+        raise InputError(argument="results", given="none", expected="at least one result")
+    for number, result in enumerate(results):
+        require_type(f"results[{number}]", result, TrainResult, "a TrainResult")
+    return require_path("path", path)
 
 
 def _lines(axis: Any, curves: Sequence[Sequence[tuple[int, float]]], color: str) -> None:
@@ -110,4 +122,9 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
 
 def _save(figure: Any, title: str, path: str | Path) -> None:
     figure.suptitle(title, fontsize=10, color=_GREY)
-    figure.savefig(Path(path), dpi=150)
+    path = Path(path)
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")
+    with system_errors(path, "a file that can be written"):
+        figure.savefig(path, dpi=150)

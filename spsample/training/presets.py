@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spsample.sparse.checks import require_type
 from spsample.training.models import ModelConfig
 from spsample.training.settings import TrainConfig
 
@@ -70,4 +71,5 @@ def preset_for(name: str) -> Preset:
     >>> preset_for("tolokers").model.architecture
     'residual'
     """
+    require_type("name", name, str, "the name of a data set")
     return PRESETS.get(name.removesuffix("-rewired"), Preset())

@@ -8,6 +8,7 @@ from typing import Any
 
 from spsample.comm import Communicator, Traffic
 from spsample.distributed.ranks import of_all
+from spsample.sparse.checks import require_number, require_type
 
 __all__ = ["RankSummary", "rank_summary"]
 
@@ -61,6 +62,10 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
     >>> summary.seconds, summary.traffic["example"]["bytes_sent"]
     ({'training': {'max': 2.0, 'mean': 1.5}}, {'max': 1.0, 'mean': 1.0})
     """
+    require_type("comm", comm, Communicator, "an spsample Communicator")
+    require_type("seconds", seconds, Mapping, "seconds by phase")
+    for phase, value in seconds.items():
+        require_number(f"seconds[{phase!r}]", value, lambda x: x >= 0, "seconds")
     traffic: Traffic | None = getattr(comm, "traffic", None)
     counted = {} if traffic is None else {phase: asdict(counts) for phase, counts in traffic.phases.items()}
     everyone = of_all(comm, (dict(seconds), counted))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spsample.errors import InputError
+from spsample.sampling.sampler import require_sizes
+from spsample.sparse.checks import require_number, require_type
 from spsample.sparse.units import require_bytes
 from spsample.store.validation import require_choice, require_int
 from spsample.training.optimisation import OPTIMIZERS, SCHEDULES
@@ -101,22 +101,31 @@ class TrainConfig:
         require_choice("evaluation", self.evaluation, EVALUATIONS)
         require_bytes("evaluation_memory", self.evaluation_memory)
         self._check_numbers()
+        self._check_sizes()
 
     def _check_numbers(self) -> None:
-        _require("learning_rate", self.learning_rate, self.learning_rate > 0, "a positive number")
-        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number of at least 0")
-        _require("momentum", self.momentum, 0 <= self.momentum < 1, "a number in [0, 1)")
-        _require("decay_factor", self.decay_factor, 0 < self.decay_factor < 1, "a number between 0 and 1")
+        require_number("learning_rate", self.learning_rate, lambda x: x > 0, "a positive number")
+        require_number("weight_decay", self.weight_decay, lambda x: x >= 0, "a number of at least 0")
+        require_number("momentum", self.momentum, lambda x: 0 <= x < 1, "a number in [0, 1)")
+        require_number("decay_factor", self.decay_factor, lambda x: 0 < x < 1, "a number between 0 and 1")
         if self.clip_norm is not None:
-            _require("clip_norm", self.clip_norm, self.clip_norm > 0, "a positive number")
+            require_number("clip_norm", self.clip_norm, lambda x: x > 0, "a positive number")
+
+    def _check_sizes(self) -> None:
+        """Of the loader, and of the sampler in evaluation."""
+        require_int("batch_size", self.batch_size, minimum=1)
+        require_int("prefetch", self.prefetch, minimum=0)
+        if not (isinstance(self.bulk_size, str) and self.bulk_size == "auto"):
+            require_int("bulk_size", self.bulk_size, minimum=1)
+        if self.memory_budget is not None:
+            require_bytes("memory_budget", self.memory_budget)
+        if self.test_sizes is not None:
+            require_sizes("test_sizes", self.test_sizes, whole_rows=True)
+        if self.backend is not None:
+            require_type("backend", self.backend, str, "the name of a backend, or None")
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values; the others change its speed alone."""
         known = asdict(self)
         known["test_sizes"] = None if self.test_sizes is None else list(self.test_sizes)
         return {name: value for name, value in known.items() if name not in _WITHOUT_EFFECT}
-
-
-def _require(argument: str, value: float, is_right: bool, expected: str) -> None:
-    if not is_right or not math.isfinite(value):
-        raise InputError(argument=argument, given=str(value), expected=expected)

@@ -17,18 +17,22 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.data import Dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
+from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph, require_same_on
 from spsample.sparse import keys
+from spsample.sparse.checks import require_type
 from spsample.sparse.units import require_bytes
 from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
 from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
+from spsample.training.callbacks import Callback
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.generator import SharedGenerator
 from spsample.training.gradients import StepLoss, gradients_for
@@ -39,15 +43,14 @@ from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
+from spsample.training.settings import TrainConfig
+from spsample.training.states import reading_state
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.data import Dataset
     from spsample.sampling import Sampler
-    from spsample.training.callbacks import Callback
-    from spsample.training.settings import TrainConfig
 
 __all__ = ["Trainer"]
 
@@ -55,8 +58,9 @@ __all__ = ["Trainer"]
 class Trainer:
     """Train one model on one data set with one sampler.
 
-    Layer-wise samplers work on the row-normalised graph, so that their values estimate the mean over the
-    neighbours, which GraphSAGE takes of the entries it sampled.
+    A sampler whose layers are aggregated by their values (``sampler.aggregation``: layer-wise ones) works on the
+    row-normalised graph, so that the values estimate the mean over the neighbours, which is taken of the entries
+    sampled where a sampler states the mean.
 
     Where the data set's graph is a distributed one, all ranks train one model, and every call is collective: a step
     takes one batch of each rank, and its gradient is that of the mean loss over the seeds of all of them, by torch's
@@ -107,7 +111,13 @@ class Trainer:
         config: TrainConfig,
         callbacks: Sequence[Callback] = (),
     ) -> None:
+        require_type("dataset", dataset, Dataset, "a data set")
         _check_sampler(sampler)
+        require_type("model", model, ModelConfig, "a ModelConfig")
+        require_type("config", config, TrainConfig, "a TrainConfig")
+        require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
+        for number, callback in enumerate(callbacks):
+            require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
         require_choice("metric", dataset.metric, sorted(METRICS))
         self.comm = comm_of(dataset.graph)
         self.features = _feature_source(dataset)
@@ -186,7 +196,8 @@ class Trainer:
         kind
             ``"full"`` or ``"sampled"``; what the settings say where None.
         """
-        return self._scores(("val", "test"), kind or _kind(self.config))
+        kind = _kind(self.config) if kind is None else require_choice("kind", kind, ("full", "sampled"))
+        return self._scores(("val", "test"), kind)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a run needs to go on as if it had not been interrupted: plain values and tensors.
@@ -206,6 +217,7 @@ class Trainer:
             "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
         }
 
+    @reading_state()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let `fit` go on where ``state`` was taken.
 
@@ -228,6 +240,8 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
+        if state["rng"] is not None:
+            require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._rng_state = state["rng"]
         self._seconds = dict(state["seconds"])
         for name, callback in self._named_callbacks():
@@ -472,6 +486,7 @@ def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
 
 
 def _check_sampler(sampler: Sampler) -> None:
+    require_sampler(sampler)
     if not sampler.include_targets:
         raise InputError(
             argument="sampler",

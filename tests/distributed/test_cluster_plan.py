@@ -23,6 +23,7 @@ from spsample.distributed.pilot import GraphProfile, sample_pilot
 from spsample.distributed.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.distributed.shape import GridShape
 from spsample.errors import CapacityError, InputError
+from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
 PILOT = sample_pilot(GRAPH, np.arange(4096), sp.GraphSAGE([6, 4]), batch_size=16, feature_bytes=400)
@@ -114,12 +115,19 @@ def test_huge_clusters_are_planned_where_the_table_is_small_enough():
         plan_cluster(PILOT, replace(CLUSTER, ranks=4096), replication=1)
 
 
-def test_samplers_of_ones_own_are_refused():
-    class Own(sp.Sampler):
-        layer = sp.GraphSAGE.layer
+class OwnNodeWise(sp.Sampler):
+    layer = sp.GraphSAGE.layer
 
+
+class OwnLayerwise(LayerwiseSampler):
+    layer = sp.FastGCN.layer
+
+
+@pytest.mark.parametrize("own", [OwnNodeWise, OwnLayerwise])
+def test_samplers_of_ones_own_are_refused(own):
+    """Which law draws is not known of them, and it decides what is exchanged."""
     with pytest.raises(InputError, match=r"sampler: got .*; expected GraphSAGE, LADIES or FastGCN"):
-        sample_pilot(GRAPH, range(10), Own([3]), batch_size=2)
+        sample_pilot(GRAPH, range(10), own([3]), batch_size=2)
 
 
 # --------------------------------------------------------------------------------------------------------- the command

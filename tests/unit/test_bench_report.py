@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from bulk_size import WORKLOADS, Cost, _point
 from bulk_size import table as bulk_size_table
 from lines import Lines, indices_lines, indptr_lines
 from machine_facts import beyond_caches, cache_sizes, machine_facts
 from report import Result, Turn, peak_over_output, plot, ratios, summary, table, write_lines
+from run import app
 
 GRAPH_ROW = np.array([0, 3])
 """The ends of one row that drew three entries."""
@@ -155,3 +159,32 @@ def test_machine_facts_are_json() -> None:
     facts = machine_facts(threads=2)
     assert facts["threads"] == 2
     assert json.loads(json.dumps(facts)) == facts
+
+
+SMALL = ["--batch-size", "8", "--replication", "1", "--variant", "column", "--no-model"]
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("bulk-size", ["--graph", "rmat:8,8", "--workload", "ladies-small", "--batches", "2", "--budget", "0.01"]),
+        ("sampling", ["--graph", "rmat:8,8", "--case", "small-call", "--batches", "2", "--batch-size", "8"]),
+        ("traffic", ["--graph", "rmat:8,8", "--sampler", "GraphSAGE", "--k", "4", "--ranks", "2", *SMALL]),
+    ],
+)
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_table_is_printed(tmp_path: Path, command: str, options: list[str]) -> None:
+    rounds = [] if command == "traffic" else ["--rounds", "1"]
+    done = CliRunner().invoke(app, [command, *options, *rounds, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.exception
+    assert "┃" in done.stdout
+    assert "no plot without matplotlib" in done.output
+    assert list(tmp_path.glob("*.jsonl"))
+    assert not list(tmp_path.glob("*.png"))

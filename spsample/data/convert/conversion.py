@@ -26,6 +26,7 @@ from spsample.data.convert.sources import Origin, open_origin
 from spsample.data.convert.spill import Layout, Spill
 from spsample.data.convert.staging import StagedEdges
 from spsample.errors import DataError
+from spsample.sparse.checks import require_type
 from spsample.sparse.runtime import clear_pool
 from spsample.store import StoreWriter
 from spsample.store.validation import INT32_NODES, MAX_NODES
@@ -116,7 +117,8 @@ def convert(
     ([0, 2, 3, 3], [1, 2, 0], [2, 0, 1])
     >>> folder.cleanup()
     """
-    chosen = options or ConvertOptions()
+    chosen = ConvertOptions() if options is None else options
+    require_type("options", chosen, ConvertOptions, "ConvertOptions")
     threads = chosen.threads or int(core().get_num_threads())
     sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
     with StoreWriter(path, overwrite=chosen.overwrite) as writer:

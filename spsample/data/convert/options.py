@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from spsample.errors import InputError
-from spsample.sparse.checks import require_choice, require_int
+from spsample.sparse.checks import require_choice, require_int, require_path, require_type
 from spsample.sparse.runtime import MOST_THREADS
 from spsample.sparse.units import require_bytes
 from spsample.store.validation import check_num_nodes
@@ -18,6 +21,7 @@ FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "py
 NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")
 _MERGES = ("no", "sum", "first", "max")
+_FLAGS = ("string_ids", "symmetrise", "drop_self_loops", "add_self_loops", "edge_ids", "overwrite")
 
 
 @dataclass(frozen=True)
@@ -116,15 +120,30 @@ class ConvertOptions:
             require_int("threads", self.threads, minimum=1, maximum=MOST_THREADS)
         if self.memory_budget is not None:
             require_bytes("memory_budget", self.memory_budget)
-        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
-            given = ",".join(self.columns)
-            raise InputError(argument="columns", given=given, expected="two different columns: SOURCE,TARGET")
+        self._check_columns()
+        for name in ("features", "labels", "splits"):
+            if getattr(self, name) is not None:
+                require_path(name, getattr(self, name))
+        for name in _FLAGS:
+            require_type(name, getattr(self, name), (bool, np.bool_), "True or False")
+        if self.header is not None:
+            require_type("header", self.header, (bool, np.bool_), "True, False or None")
         if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):
             given = "string ids with renumber or num_nodes"
             raise InputError(argument="string_ids", given=given, expected="one way of numbering the vertices")
         if self.renumber != "no" and self.num_nodes is not None:
             given = f"{self.num_nodes} with renumber"
             raise InputError(argument="num_nodes", given=given, expected="no number where vertices are renumbered")
+
+    def _check_columns(self) -> None:
+        expected = "two different columns: SOURCE,TARGET"
+        require_type("columns", self.columns, (tuple, list), expected)
+        for column in self.columns:
+            require_type("columns", column, str, "names or numbers, as text")
+        if self.weights is not None:
+            require_type("weights", self.weights, (str, os.PathLike), "a name or a number, as text")
+        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
+            raise InputError(argument="columns", given=",".join(self.columns), expected=expected)
 
     @property
     def merge(self) -> int:

@@ -1,0 +1,165 @@
+"""Stores, data sets, generators, conversions and partitions."""
+
+from __future__ import annotations
+
+import numpy as np
+from case import Case
+
+import spsample as sp
+from spsample import data
+from spsample.data.convert import ConvertOptions, convert
+from spsample.store import GraphStore, StoreWriter
+
+
+def fuzz_graph_files(make, folder):
+    graph = make.sound_graph()
+    place = folder / f"graph-{make.integer(0, 3)}"
+    graph.save(make.choice([place, make.path(folder)]), **make.options(overwrite=lambda: True))
+    where = make.choice([place, make.path(folder)])
+    sp.Graph.open(where, **make.options(access=lambda: make.choice(["normal", "random", "willneed"])))
+
+
+def fuzz_graph_options(make, folder):
+    graph = make.sound_graph()
+    make.choice(
+        [
+            lambda: graph.normalized(make.either(lambda: "row", 0.5)),
+            lambda: graph.operand(make.either(lambda: "cpu", 0.5)),
+            lambda: sp.Graph(graph.indptr, graph.indices, validate=make.either(lambda: True, 0.5)),
+        ]
+    )()
+
+
+def fuzz_store(make, folder):
+    make.sound_graph().save(folder / "store", overwrite=True)
+    store = GraphStore.open(make.choice([folder / "store", make.path(folder)]))
+    make.choice(
+        [
+            lambda: store.array(make.either(lambda: make.choice(["indptr", "no"]), 0.3)),
+            lambda: store.features(make.either(lambda: make.choice(["x", "indices"]), 0.3)),
+            lambda: store.graph(make.either(lambda: "normal", 0.3)),
+            store.verify,
+        ]
+    )()
+
+
+def fuzz_writer(make, folder):
+    with StoreWriter(make.path(folder), **make.options(overwrite=lambda: make.chance(0.5))) as writer:
+        for _ in range(make.integer(0, 4)):
+            name = make.either(lambda: make.choice(["indptr", "indices", "x", "a-b", ""]))
+            shape = lambda: make.choice([3, (2, 2), (0,), 10**30, -1])  # noqa: E731
+            dtype = lambda: make.choice(["i8", "f4", "O", "U3", "nothing"])  # noqa: E731
+            make.choice(
+                [
+                    lambda n=name: writer.write(n, make.array()),
+                    lambda n=name, s=shape, d=dtype: writer.create(n, make.either(d), make.either(s)),
+                    lambda n=name: writer.shorten(n, make.either(lambda: 1, 0.3)),
+                    lambda n=name: writer.discard(n),
+                    lambda: writer.set(**{make.choice(["name", "metric", "format", "num_nodes"]): make.garbage()}),
+                ]
+            )()
+
+
+def dataset(make):
+    return data.planted(make.integer(20, 60), degree=3, num_classes=2)
+
+
+def fuzz_planted(make, folder):
+    made = data.planted(
+        make.either(lambda: make.integer(4, 60), 0.1),
+        **make.options(
+            degree=lambda: make.integer(0, 9),
+            num_classes=lambda: make.integer(1, 5),
+            noise=lambda: make.choice([0, 0.5, 1.0, -0.1, float("nan")]),
+            random_seed=lambda: make.integer(0, 2**62),
+        ),
+    )
+    made.require_training_data()
+
+
+def fuzz_changed_data(make, folder):
+    made = make.either(lambda: dataset(make), 0.2)
+    data.rewire(made, make.either(lambda: make.integer(0, 9), 0.2))
+    data.scale_features(made, make.either(lambda: make.choice(["none", "rows", "standard", "x"]), 0.2))
+
+
+def fuzz_save_dataset(make, folder):
+    made = make.either(lambda: dataset(make), 0.2)
+    options = make.options(overwrite=lambda: True)
+    if isinstance(made, data.Dataset) and make.chance(0.3):
+        made.save(make.path(folder), **options)
+    data.save_dataset(made, make.path(folder), **options)
+
+
+def fuzz_load_from(make, folder):
+    options = make.options(root=lambda: make.path(folder), split=lambda: 0, random_seed=lambda: 1)
+    data.load_dataset(make.choice([make.path(folder), "digits", "no-such-set"]), **options)
+
+
+def fuzz_partitions(make, folder):
+    graph = make.either(make.sound_graph)
+    n = graph.num_nodes if isinstance(graph, sp.Graph) else 9
+    count = make.either(lambda: make.choice([1, 2, 4, 10**400, 0]), 0.2)
+    parts = make.either(lambda: make.spoilt(make.rng.integers(0, 2, n)), 0.2)
+    if make.chance(0.5):
+        data.partition_quality(graph, parts, count)
+    else:
+        data.metis_partition(graph, count, **make.options(random_seed=lambda: make.integer(0, 9)))
+
+
+def convert_options(make, folder):
+    path = lambda: make.choice([None, folder / "none.npy", make.path(folder)])  # noqa: E731
+    return ConvertOptions(
+        **make.options(
+            0.2,
+            format=lambda: make.choice(["auto", "text", "npy", "int32"]),
+            columns=lambda: make.choice([("0", "1"), ("0", "0"), ("a", "b", "c"), (1, 2), "01"]),
+            weights=lambda: make.choice([None, "2", 2]),
+            header=lambda: make.choice([None, True, False]),
+            string_ids=lambda: make.chance(0.5),
+            renumber=lambda: make.choice(["no", "sorted"]),
+            num_nodes=lambda: make.choice([None, 50, 2**60]),
+            symmetrise=lambda: make.chance(0.5),
+            deduplicate=lambda: make.choice(["no", "sum", "first", "max"]),
+            drop_self_loops=lambda: make.chance(0.5),
+            add_self_loops=lambda: make.chance(0.5),
+            edge_ids=lambda: make.chance(0.5),
+            features=path,
+            labels=path,
+            splits=path,
+            memory_budget=lambda: make.choice([None, "1GiB", 1 << 30]),
+            threads=lambda: make.choice([None, 1]),
+            random_seed=lambda: make.choice([0, 2**70]),
+            overwrite=lambda: True,
+        )
+    )
+
+
+def fuzz_convert_options(make, folder):
+    repr(convert_options(make, folder).merge)
+
+
+def fuzz_convert(make, folder):
+    source = folder / make.choice(["edges.txt", "edges.npy"])
+    edges = make.rng.integers(0, 30, (make.integer(0, 40), 2))
+    if source.suffix == ".npy":
+        np.save(source, make.spoilt(edges))
+    else:
+        source.write_text("".join(f"{a} {b} 1.5\n" for a, b in edges))
+    options = make.either(lambda: convert_options(make, folder), 0.1)
+    convert(make.choice([source, make.path(folder)]), make.path(folder), options)
+
+
+CASES = {
+    "graph_files": Case(fuzz_graph_files, ()),
+    "graph_options": Case(fuzz_graph_options, ()),
+    "store": Case(fuzz_store, (GraphStore,)),
+    "store_writer": Case(fuzz_writer, (StoreWriter,), 2),
+    "planted": Case(fuzz_planted, (data.planted,)),
+    "changed_data": Case(fuzz_changed_data, (data.rewire, data.scale_features)),
+    "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
+    "load_from": Case(fuzz_load_from, ()),
+    "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition)),
+    "convert_options": Case(fuzz_convert_options, ()),
+    "convert": Case(fuzz_convert, ()),
+}

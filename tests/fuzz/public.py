@@ -1,0 +1,99 @@
+"""The public face, as the packages state it, and what of it takes no values from a caller."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import cases_cli
+import cases_graphs
+import cases_loading
+import cases_ranks
+import cases_stores
+import cases_training
+import cases_words
+from case import Case
+
+PACKAGES = (
+    "spsample",
+    *(
+        f"spsample.{name}"
+        for name in (
+            "backends",
+            "comm",
+            "data",
+            "distributed",
+            "features",
+            "loading",
+            "sampling",
+            "sparse",
+            "store",
+            "training",
+        )
+    ),
+)
+
+MODULES = (cases_graphs, cases_words, cases_loading, cases_stores, cases_ranks, cases_training, cases_cli)
+
+CONSTANTS = {"LAW_VERSION", "law_version"}
+
+MADE_BY_THE_LIBRARY = {
+    "Adjacency",
+    "Batch",
+    "Block",
+    "ColumnMatrix",
+    "ColumnSample",
+    "Compaction",
+    "Entries",
+    "EpochRecord",
+    "GatheredRows",
+    "Layer",
+    "Matrix",
+    "Numerators",
+    "PartitionQuality",
+    "Preset",
+    "RankSummary",
+    "Received",
+    "RoutedRows",
+    "RowSample",
+    "RowTotals",
+    "Sent",
+    "StackedLayer",
+    "StackedRows",
+    "StackedSelector",
+    "TrainResult",
+}
+"""Records: what they hold was checked before."""
+
+INTERFACES = {"Backend", "Callback", "Communicator", "FeatureSource", "Features", "GraphOperand", "Reduction"}
+"""Protocols, bases and types: others implement them, and are covered."""
+
+INSIDE = {"Channel", "together", "row_lengths"}
+"""Words of ranks and rows for the library's own rooms, which hand over what they have checked."""
+
+NEEDS_A_GPU = {"PartitionedDeviceFeatures"}
+
+NO_CASE = CONSTANTS | MADE_BY_THE_LIBRARY | INTERFACES | INSIDE | NEEDS_A_GPU
+
+
+def public_objects() -> dict[str, object]:
+    """Every public name of every package, with its package."""
+    return {
+        f"{package}.{name}": getattr(import_module(package), name)
+        for package in PACKAGES
+        for name in import_module(package).__all__
+    }
+
+
+def all_cases() -> dict[str, Case]:
+    """By name."""
+    return {name: case for module in MODULES for name, case in module.CASES.items()}
+
+
+def without_a_case() -> list[str]:
+    """Public names that no case covers, and that are not named here as needing none."""
+    covered = [one for case in all_cases().values() for one in case.covers]
+    return [
+        name
+        for name, found in public_objects().items()
+        if name.rpartition(".")[2] not in NO_CASE and not any(found is one for one in covered)
+    ]
