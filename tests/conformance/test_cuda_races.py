@@ -111,39 +111,37 @@ KERNELS = """
 #include "block_sums.h"
 using namespace spsample;
 
-#define KERNEL(name) extern "C" __global__ void name(uint64_t* out)
-
 // Blocks add to one place. Their shared memory is not the same.
-KERNEL(race_between_blocks) {
+extern "C" __global__ void race_between_blocks(uint64_t* out) {
     uint64_t total;
     block_before(1, &total);
     if (threadIdx.x == 0) out[0] += total;
 }
-KERNEL(atomic_between_blocks) {
+extern "C" __global__ void atomic_between_blocks(uint64_t* out) {
     uint64_t total;
     block_before(1, &total);
     if (threadIdx.x == 0) atomic_add(out, total);
 }
 
 // A lane's neighbour reads what it wrote.
-KERNEL(race_across_a_vote) {
+extern "C" __global__ void race_across_a_vote(uint64_t* out) {
     out[thread_index()] = 1;
     __any_sync(kAllLanes, true);
     out[thread_index()] = out[thread_index() ^ 1] == 1 ? 1 : 0;
 }
-KERNEL(reads_across_a_warp_barrier) {
+extern "C" __global__ void reads_across_a_warp_barrier(uint64_t* out) {
     __shared__ uint64_t written[kWarp * kMostWarps];
     written[threadIdx.x] = 1;
     __syncwarp();
     out[thread_index()] = written[threadIdx.x ^ 1];
 }
-KERNEL(race_across_a_barrier_of_half_a_warp) {
+extern "C" __global__ void race_across_a_barrier_of_half_a_warp(uint64_t* out) {
     __shared__ uint64_t written[kWarp * kMostWarps];
     written[threadIdx.x] = 1;
     __syncwarp(lane_index() < 16 ? 0xFFFFu : 0xFFFF0000u);
     out[thread_index()] = written[threadIdx.x ^ 16];
 }
-KERNEL(race_across_a_warp_barrier_in_a_block) {
+extern "C" __global__ void race_across_a_warp_barrier_in_a_block(uint64_t* out) {
     __shared__ uint64_t written[kWarp * kMostWarps];
     written[threadIdx.x] = 1;
     __syncwarp();
@@ -151,7 +149,7 @@ KERNEL(race_across_a_warp_barrier_in_a_block) {
 }
 
 // A flag says that a value is there: an atomic orders itself only.
-KERNEL(race_behind_a_flag) {
+extern "C" __global__ void race_behind_a_flag(uint64_t* out) {
     if (threadIdx.x == 0) {
         out[1] = 7;
         atomic_add(out, uint64_t(1));
@@ -159,10 +157,10 @@ KERNEL(race_behind_a_flag) {
         out[2 + thread_index() % 700] = out[1];
     }
 }
-KERNEL(volatile_on_both_sides) {
+extern "C" __global__ void volatile_on_both_sides(uint64_t* out) {
     if (load_relaxed(out) == 0) store_relaxed(out, uint64_t(1));
 }
-KERNEL(race_of_volatile_and_plain) {
+extern "C" __global__ void race_of_volatile_and_plain(uint64_t* out) {
     if (load_relaxed(out) == 0 && threadIdx.x == 5) out[0] = 1;
 }
 """
