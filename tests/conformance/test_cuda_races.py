@@ -168,7 +168,7 @@ extern "C" __global__ void race_of_volatile_and_plain(uint64_t* out) {
 
 def test_what_orders_memory(tmp_path):
     """Each kernel is launched twice: launches follow each other."""
-    names = re.findall(r"KERNEL\((\w+)\) \{", KERNELS)
+    names = re.findall(r"__global__ void (\w+)\(", KERNELS)
     ended = watched(tmp_path, LAUNCH, " ".join(names), lambda folder: (folder / "planted.cu").write_text(KERNELS))
     print(ended.stderr)
     found = json.loads(ended.stdout)
