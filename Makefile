@@ -15,7 +15,7 @@
 PYTHON         ?= python3
 VENV           ?= .venv
 TORCH_INDEX    ?=
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= $(shell n=$$(nproc 2> /dev/null || echo 2); echo $$((n > 8 ? 8 : n)))
 PYTEST_ARGS    ?=
 GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
