@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from spsample.comm import Recorder
+from spsample.comm import Communicator, Recorder
 from spsample.comm.recorder import Counts
 from spsample.errors import InputError
+from spsample.sparse.checks import require_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from spsample.comm import Communicator
 
 __all__ = ["CommunicatorGradients", "DistributedGradients", "Gradients", "LocalGradients", "StepLoss", "gradients_for"]
 
 
 class StepLoss(NamedTuple):
-    """Mean loss over the seeds of all ranks' batches, and their number."""
+    """Mean loss over the seeds of all ranks' batches, and their number.
+
+    Examples
+    --------
+    >>> StepLoss(0.5, 256).mean
+    0.5
+    """
 
     mean: float
     num_seeds: int
@@ -161,13 +166,34 @@ def _as_ring(comm: Communicator, nbytes: int) -> Counts:
 
 
 def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
-    """By DDP over NCCL, where gradients stay on the GPUs; else by the communicator.
+    """Return how a step's gradients are averaged: by DDP over NCCL, where they stay on the GPUs; else by the communicator.
+
+    Parameters
+    ----------
+    model
+        The same on every rank.
+    comm
+        The ranks that train it, each with batches of its own.
 
     Raises
     ------
+    DTypeError
+        If these are no model and no communicator.
     InputError
         If the communicator is of NCCL, and torch.distributed runs on other ranks.
+
+    Examples
+    --------
+    >>> from spsample.comm import LocalCommunicator
+    >>> model = torch.nn.Linear(2, 1)
+    >>> gradients = gradients_for(model, LocalCommunicator())
+    >>> loss = gradients.model(torch.ones(3, 2)).mean()  # over this rank's three seeds
+    >>> gradients.prepare(loss)
+    >>> gradients.finish(loss, num_seeds=3).num_seeds
+    3
     """
+    require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+    require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
     if comm.size == 1:
         return LocalGradients(model)
     if comm.name != "nccl":

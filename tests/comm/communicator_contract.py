@@ -288,9 +288,11 @@ class CommunicatorContract:
             part.barrier()
             part.close()
         deadline = time.monotonic() + 10
-        while open_files() > before + 5 and time.monotonic() < deadline:  # threads of other ranks have some, too
+        while (
+            now := open_files()
+        ) > before + 5 and time.monotonic() < deadline:  # threads of other ranks have some, too
             time.sleep(0.01)
-        assert open_files() <= before + 5
+        assert now <= before + 5
 
     # ------------------------------------------------------------------------------------------------------ bad input
 

@@ -175,6 +175,10 @@ def fuzz_rank_summary(make, folder):
     training.rank_summary(make.either(sp.comm.LocalCommunicator, 0.3), seconds).as_dict()
 
 
+def fuzz_gradients(make, folder):
+    training.gradients_for(make.either(lambda: torch.nn.Linear(2, 2), 0.3), make.either(sp.comm.LocalCommunicator, 0.3))
+
+
 CASES = {
     "train_config": Case(fuzz_train_config, (TrainConfig,), 2),
     "model_config": Case(fuzz_model_config, (ModelConfig, training.build_model, training.stack, training.GNN), 2),
@@ -186,5 +190,6 @@ CASES = {
     "callbacks": Case(fuzz_callbacks, (training.Checkpointer, training.Journal, training.TensorBoard)),
     "plots": Case(fuzz_plots, (training.plot_curves, training.plot_phases)),
     "names": Case(fuzz_names, (training.preset_for, training.register_model, training.model_names)),
+    "gradients": Case(fuzz_gradients, (training.gradients_for,)),
     "rank_summary": Case(fuzz_rank_summary, (training.rank_summary,)),
 }

@@ -53,6 +53,7 @@ MADE_BY_THE_LIBRARY = {
     "Preset",
     "RankSummary",
     "Received",
+    "Resumption",
     "RoutedRows",
     "RowSample",
     "RowTotals",
@@ -60,11 +61,21 @@ MADE_BY_THE_LIBRARY = {
     "StackedLayer",
     "StackedRows",
     "StackedSelector",
+    "StepLoss",
     "TrainResult",
 }
 """Records: what they hold was checked before."""
 
-INTERFACES = {"Backend", "Callback", "Communicator", "FeatureSource", "Features", "GraphOperand", "Reduction"}
+INTERFACES = {
+    "Backend",
+    "Callback",
+    "Communicator",
+    "FeatureSource",
+    "Features",
+    "Gradients",
+    "GraphOperand",
+    "Reduction",
+}
 """Protocols, bases and types: others implement them, and are covered."""
 
 INSIDE = {"Channel", "together", "row_lengths"}
