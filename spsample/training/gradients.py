@@ -166,7 +166,7 @@ def _as_ring(comm: Communicator, nbytes: int) -> Counts:
 
 
 def gradients_for(model: torch.nn.Module, comm: Communicator) -> Gradients:
-    """Return how a step's gradients are averaged: by DDP over NCCL, where they stay on the GPUs; else by the communicator.
+    """Return how gradients are averaged: by DDP over NCCL, where they stay on the GPUs; else by the communicator.
 
     Parameters
     ----------

@@ -290,7 +290,7 @@ class CommunicatorContract:
         deadline = time.monotonic() + 10
         while (
             now := open_files()
-        ) > before + 5 and time.monotonic() < deadline:  # threads of other ranks have some, too
+        ) > before + 5 and time.monotonic() < deadline:  # other ranks have some, too
             time.sleep(0.01)
         assert now <= before + 5
 
