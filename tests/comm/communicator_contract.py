@@ -288,9 +288,7 @@ class CommunicatorContract:
             part.barrier()
             part.close()
         deadline = time.monotonic() + 10
-        while (
-            now := open_files()
-        ) > before + 5 and time.monotonic() < deadline:  # other ranks have some, too
+        while (now := open_files()) > before + 5 and time.monotonic() < deadline:  # other ranks have some, too
             time.sleep(0.01)
         assert now <= before + 5
 
