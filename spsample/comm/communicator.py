@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -50,6 +50,7 @@ class Communicator(ABC):
     size: int
     timeout: float
     world: Sequence[int]
+    _call = ""  # the one that all ranks are known to make
 
     @abstractmethod
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
@@ -92,9 +93,14 @@ class Communicator(ABC):
         """Wait for all ranks."""
         self.all_reduce(np.zeros(1, np.int8), "max", phase=phase)
 
-    def agreed(self, call: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def agreed(self, call: str) -> Iterator[None]:
         """Around `call`, which all ranks are known to make, since a header said so: what it does begins without one."""
-        return nullcontext()
+        before, self._call = self._call, self._call or call
+        try:
+            yield
+        finally:
+            self._call = before
 
     def named(self, ranks: Sequence[int]) -> str:
         """What messages call some of the ranks."""

@@ -76,7 +76,6 @@ class MessageCommunicator(Communicator):
         self.activity = activity
         self.world = list(world)
         self._calls = 0
-        self._call = ""  # the one that all ranks are known to make
         self._broken = ""
         self._kept: list[Any] = []  # what the transport may still write into, after a time-out
 
@@ -212,15 +211,6 @@ class MessageCommunicator(Communicator):
             return self._part(Part(number, members, members.index(self.rank)))
 
     # ---------------------------------------------------------------------------------------------------- the same call
-
-    @contextmanager
-    def agreed(self, call: str) -> Iterator[None]:
-        """Around what a header has announced."""
-        before, self._call = self._call, self._call or call
-        try:
-            yield
-        finally:
-            self._call = before
 
     @contextmanager
     def _begun(self, call: str) -> Iterator[None]:

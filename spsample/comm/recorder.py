@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from threading import Lock
 
@@ -154,9 +155,11 @@ class Recorder(Communicator):
         """A recorder of a duplicate, which counts here."""
         return Recorder(self._comm.duplicate(), self.traffic)
 
-    def agreed(self, call: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def agreed(self, call: str) -> Iterator[None]:
         """As the communicator that does the work."""
-        return self._comm.agreed(call)
+        with self._comm.agreed(call):
+            yield
 
     def close(self) -> None:
         """Close the communicator that does the work."""

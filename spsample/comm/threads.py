@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -127,7 +126,6 @@ class ThreadCommunicator(Communicator):
 
     def __init__(self, room: _Room, rank: int) -> None:
         self._room = room
-        self._call = ""  # the one that all ranks are known to make
         self.rank = rank
         self.size = len(room.places)
         self.world = room.world
@@ -193,15 +191,6 @@ class ThreadCommunicator(Communicator):
         """The other threads get an error from what they wait in."""
         self._room.close(f"{self.named([self.rank])} ended all: {message}")
         raise CommunicationError(message)
-
-    @contextmanager
-    def agreed(self, call: str) -> Iterator[None]:
-        """Around what a header has announced."""
-        before, self._call = self._call, self._call or call
-        try:
-            yield
-        finally:
-            self._call = before
 
     def _look(self, call: str, mine: Any, take: Callable[[list[Any]], T]) -> T:
         """Leave `mine` on this rank's place and return what `take` makes of all places, before any is changed."""
