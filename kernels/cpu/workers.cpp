@@ -90,6 +90,7 @@ public:
     // Offers a loop to `loop.wanted` threads.
     void open(Loop& loop) {
         int wake;
+        bool all;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             loop.next = first_;
@@ -98,8 +99,10 @@ public:
             while (idle_ < offered_.load(std::memory_order_relaxed) && start_worker()) {
             }
             wake = std::min(loop.wanted, sleeping_);
+            all = wake == sleeping_;
         }
-        for (; wake > 0; --wake) work_.notify_one();  // not all: where many sleep, those without a place would wake in vain
+        if (all) return work_.notify_all();
+        for (; wake > 0; --wake) work_.notify_one();  // the others would wake in vain
     }
 
     // Takes the offer back, and waits for the threads that joined.
