@@ -11,7 +11,8 @@
 
 namespace spsample {
 
-// Whether this process came from a fork after the module was imported. The threads of workers.h do not survive a fork: such a process works on one thread. (Processes made by spawn or forkserver are not concerned.)
+// Whether this process came from a fork after the module was imported. The threads of workers.h do not survive a fork: such a process
+// works on one thread. (Processes made by spawn or forkserver are not concerned.)
 inline std::atomic<bool> in_forked_child{false};
 
 // To be called once, when the module is imported, with the GIL held.

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #if defined(__linux__)
@@ -30,8 +29,8 @@ constexpr std::chrono::microseconds kLook{50};
 
 int processors() {
 #if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    cpu_set_t sets[8];  // one is too small for the system where there may be more than 1024 processors
+    if (sched_getaffinity(0, sizeof sets, sets) == 0) return std::max(1, CPU_COUNT_S(sizeof sets, sets));
 #endif
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
@@ -69,6 +68,15 @@ void look_for(Done&& done) {
     }
 }
 
+// Those that a worker leaves to Python's main thread, which they wake from its sleep: all but what its own instructions raise, such
+// as a mapped file that has become shorter. Those have to find their handlers (faulthandler's, the sanitizers').
+sigset_t signals_of_others() {
+    sigset_t signals;
+    sigfillset(&signals);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&signals, own);
+    return signals;
+}
+
 // A loop that is under way. It lives on the stack of the thread that began it.
 struct Loop {
     CallRef<> work;
@@ -82,6 +90,7 @@ public:
     // Offers a loop to `loop.wanted` threads.
     void open(Loop& loop) {
         int wake;
+        bool all;
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             loop.next = first_;
@@ -90,12 +99,10 @@ public:
             while (idle_ < offered_.load(std::memory_order_relaxed) && start_worker()) {
             }
             wake = std::min(loop.wanted, sleeping_);
+            all = wake == sleeping_;
         }
-        if (wake > 1) {
-            work_.notify_all();
-        } else if (wake == 1) {
-            work_.notify_one();
-        }
+        if (all) return work_.notify_all();
+        for (; wake > 0; --wake) work_.notify_one();  // the others would wake in vain
     }
 
     // Takes the offer back, and waits for the threads that joined.
@@ -116,16 +123,15 @@ private:
     // Counted as idle from here on, so that no second thread is started for the same offer.
     bool start_worker() {
         if (workers_ >= kMostPerProcessor * processors()) return false;
-        // Signals are for Python's main thread, which they wake from its sleep.
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
+        const sigset_t blocked = signals_of_others();
+        sigset_t before;
+        pthread_sigmask(SIG_SETMASK, &blocked, &before);
         bool started = true;
         try {
             std::thread([this] { serve(); }).detach();
             ++workers_;
             ++idle_;
-        } catch (const std::system_error&) {
+        } catch (...) {  // no thread, or no memory for one: the loop is offered already, and has to be closed
             started = false;
         }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,6 +1,8 @@
 // The threads that help in parallel loops: started when first needed, kept, asleep while there is no work for them.
 #pragma once
 
+#include <type_traits>
+
 namespace spsample {
 
 // How many threads a parallel loop that the calling thread begins may use, itself included: what set_thread_limit told this thread,
@@ -15,7 +17,7 @@ int set_thread_limit(int threads);
 template <class... Arguments>
 class CallRef {
 public:
-    template <class Callable>
+    template <class Callable, class = std::enable_if_t<!std::is_same_v<std::remove_cv_t<Callable>, CallRef>>>
     CallRef(Callable& callable)  // NOLINT: meant to convert
         : callable_(&callable), call_([](void* it, Arguments... arguments) { (*static_cast<Callable*>(it))(arguments...); }) {}
 

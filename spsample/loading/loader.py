@@ -290,13 +290,16 @@ class BulkLoader:
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
-    def batches(self, complete: _Complete) -> Generator[Any, None, None]:
+    def batches(self, complete: _Complete, *, goes_on: bool = False) -> Generator[Any, None, None]:
         """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
-        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread.
+        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread. After a pass that was
+        left, this one is of the next epoch where it ``goes_on``.
         """
         self._require_open()
+        if goes_on and self._next_batch and not self._resume:
+            self.set_epoch(_after(self.epoch))
         first = self._next_batch if self._resume else 0
         self._resume = False
         epoch, self._next_batch = self.epoch, first
@@ -307,7 +310,7 @@ class BulkLoader:
                 self._next_batch = item.next_batch
             yield item.batch
         if self._pass == this_pass:
-            self.set_epoch(min(epoch + 1, 2**64 - 1))
+            self.set_epoch(_after(epoch))
 
     def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
@@ -436,6 +439,10 @@ class BulkLoader:
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
+
+
+def _after(epoch: int) -> int:
+    return min(epoch + 1, 2**64 - 1)
 
 
 def _is_auto(bulk_size: object) -> bool:

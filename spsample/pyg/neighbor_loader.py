@@ -35,9 +35,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
     of the sampled vertices and edges where an attribute has one for each, and ``n_id``, ``e_id``, ``input_id``,
     ``batch_size``, ``num_sampled_nodes``, ``num_sampled_edges``. Lists with an entry per vertex or edge are cut too.
 
-    Every pass has new samples and, with ``shuffle=True``, a new order. `random_seed` decides both; without one it is
-    drawn from ``generator``, or from torch's own, when the loader is made: after ``torch.manual_seed`` a program
-    samples the same again.
+    Every pass has new samples and, with ``shuffle=True``, a new order, also after one that was left early.
+    `random_seed` decides both; without one it is drawn from ``generator``, or from torch's own, when the loader is
+    made: after ``torch.manual_seed`` a program samples the same again.
 
     Parameters
     ----------
@@ -162,14 +162,14 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         )
 
     def __iter__(self) -> Iterator[Any]:
-        """One pass; see `BulkLoader` for what follows a complete one, and for passes that are left."""
+        """One pass, of the epoch after the last one's, whether that was complete or left."""
         ahead, here = self._arranged()
 
         def complete(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
             inputs = self.input_data[torch.from_numpy(positions)]
             return _after(ahead, self.node_sampler.output_of(minibatch, inputs))
 
-        with closing(self.bulk_loader.batches(complete)) as made:
+        with closing(self.bulk_loader.batches(complete, goes_on=True)) as made:
             yield from map(partial(_after, here), made)
 
     def filter_fn(self, out: Any) -> Any:

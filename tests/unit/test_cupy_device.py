@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import warnings
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -87,3 +92,69 @@ def test_sessions_wait_for_those_of_other_streams():
     assert two.waited[1:] == [(3, 1), (1, 3), (1, 2)]  # (1, 3): what is around it
     assert one.waited == [(3, 1), (2, 2)]  # before, and for the session within
     assert streams.current is streams.ready() is None
+
+
+def interrupted(place, first, then):
+    """Call `first`; before instruction `place` of those of `streams.py` that it runs, call `then` in another thread.
+
+    Returns whether there was such an instruction. The other thread may have to wait for the first one.
+    """
+    other, instructions = threading.Thread(target=then), 0
+
+    def trace(frame, event, _):
+        nonlocal instructions
+        if not frame.f_code.co_filename.endswith("streams.py"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            instructions += 1
+            if instructions == place:
+                other.start()
+                other.join(0.01)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        first()
+    finally:
+        sys.settrace(before)
+        if instructions >= place:
+            other.join()
+    return instructions >= place
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_sessions_that_end_at_the_same_time(is_nested):
+    """Whichever instruction of a session another thread's comes at, a later session waits for both."""
+
+    def begin(streams, *stack):
+        with ExitStack() as sessions:
+            for stream in stack:
+                sessions.enter_context(streams.session(stream))
+
+    place, goes_on = 1, True
+    while goes_on:
+        streams, (outer, one, two, last) = Streams(), map(ClockedStream, range(4))
+        begin(streams, two)
+        stack = [outer, one] if is_nested else [one]
+        goes_on = interrupted(place, partial(begin, streams, *stack), partial(begin, streams, two))
+        begin(streams, last)
+        if goes_on:
+            assert (last.clock[1], last.clock[2]) == (one.clock[1], two.clock[2]), place
+        place += 1
+    assert place > 50
+
+
+class ClockedStream:
+    """A stream that knows how much of each stream's work is done before its own; an event is work, too."""
+
+    def __init__(self, ptr):
+        self.ptr, self.clock = ptr, Counter()
+
+    def record(self):
+        self.clock[self.ptr] += 1
+        return Counter(self.clock)
+
+    def wait_event(self, event):
+        self.clock |= event

@@ -398,6 +398,27 @@ def test_shuffling_is_new_each_epoch_and_the_same_by_seed():
     assert not torch.equal(batches[0][0].e_id, batches[1][0].e_id)
 
 
+def test_a_pass_after_one_that_was_left_is_new():
+    """As with PyG: a script that takes three batches a pass does not see the same three each time."""
+    whole = loader_of(shuffle=True)
+    epochs = [[batch.n_id for batch in whole] for _ in range(4)]
+    loader = loader_of(shuffle=True)
+    assert torch.equal(next(iter(loader)).n_id, epochs[0][0])
+    for expected, batch in zip(epochs[1], loader, strict=False):  # left at its last batch
+        assert torch.equal(batch.n_id, expected)
+    one = iter(loader)
+    first = next(one).n_id
+    assert torch.equal(first, epochs[2][0])
+    assert torch.equal(next(iter(loader)).n_id, epochs[3][0])  # while the other is under way
+    assert torch.equal(next(one).n_id, epochs[2][1])
+    loader.set_epoch(1)
+    assert torch.equal(next(iter(loader)).n_id, epochs[1][0])
+    state = loader.state_dict()
+    assert torch.equal(next(iter(loader)).n_id, epochs[2][0])
+    loader.load_state_dict(state)
+    assert torch.equal(next(iter(loader)).n_id, epochs[1][1])
+
+
 def test_without_a_random_seed_torch_decides():
     def seeded(seed, **options):
         torch.manual_seed(seed)

@@ -43,6 +43,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._ended: dict[int, Any] = {}
+        self._lock = threading.Lock()
         self._here = threading.local()
 
     @property
@@ -65,9 +66,9 @@ class Streams:
             yield
         finally:
             self._here.stream = outer
-            self._end(stream, waited)
+            ended = self._end(stream, waited)
             if outer is not None:
-                outer.wait_event(self._ended[stream.ptr])
+                outer.wait_event(ended)
 
     def use(self, memory: Memory) -> None:
         """Keep memory that the session's work reads or writes, where it belongs to another stream."""
@@ -88,14 +89,17 @@ class Streams:
 
     def _wait_for_others(self, stream: Stream) -> dict[int, Any]:
         """The events that the stream waits for now."""
-        others = {number: event for number, event in list(self._ended.items()) if number != stream.ptr}
+        with self._lock:
+            others = {number: event for number, event in self._ended.items() if number != stream.ptr}
         for event in others.values():
             stream.wait_event(event)
         return others
 
-    def _end(self, stream: Stream, waited: dict[int, Any]) -> None:
-        """The stream's event stands for those that it waited for, too: they need not be kept."""
-        self._ended[stream.ptr] = stream.record()
-        for number, event in waited.items():
-            if self._ended.get(number) is event:
-                self._ended.pop(number, None)
+    def _end(self, stream: Stream, waited: dict[int, Any]) -> Any:
+        """The stream's event, which stands for those that it waited for, too: they need not be kept."""
+        with self._lock:
+            self._ended[stream.ptr] = ended = stream.record()
+            for number, event in waited.items():
+                if self._ended.get(number) is event:
+                    del self._ended[number]
+        return ended
