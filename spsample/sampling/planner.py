@@ -441,7 +441,7 @@ def _plan_of_call(
     roughly = _roughly(graph, sampler, size, batches)
     if roughly <= most_memory() // SURELY_SHARE or roughly <= (available := available_memory()):
         return None
-    one: dict[str, int] = {"memory_budget": available, "num_batches": batches, "batch_size": size}
+    one: dict[str, Any] = {"memory_budget": available, "num_batches": batches, "batch_size": size}
     if _fits(plan_of(graph, most_counts(graph, sampler, size, options["edge_ids"]), **one)):
         return None
     pilots = _spaced_seeds(ids, size, min(CALL_PILOTS, len(ids) // size))

@@ -118,7 +118,7 @@ def test_a_sampler_that_is_not_whole_is_refused():
             super().layer(A, Q, draw, want)
 
     graph = planted(NODES).graph
-    with pytest.raises(InputError, match=r"sampler: got a Silent without sizes; expected Silent.__init__ to call super"):
+    with pytest.raises(InputError, match=r"sampler: got a Silent without sizes; expected Silent.__init__ to call"):
         sp.bulk_sample(graph, [0, 1], Silent(), batch_size=2)
     with pytest.raises(InputError, match="got a Silent without sizes"):
         Trainer(planted(NODES), Silent(), ModelConfig(hidden=4), TrainConfig(epochs=1))
