@@ -14,6 +14,8 @@ from spsample.errors import InputError
 from spsample.sparse.checks import short
 
 _AT_EXIT = 10
+_LONGEST_TIMEOUT = 1e9
+"""Seconds, some 30 years: what no clock or transport takes for too large."""
 _BUSY = 1e-3
 _SHORTEST, _LONGEST = 2e-5, 1e-3
 _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -33,8 +35,9 @@ def timeout_or_default(timeout: float | None) -> float:
         seconds = float(given)
     except (ValueError, TypeError, OverflowError):
         seconds = -1.0
-    if not seconds > 0:
-        raise InputError(argument=argument, given=short(given), expected="a positive number of seconds")
+    if not 0 < seconds <= _LONGEST_TIMEOUT:
+        expected = f"a positive number of seconds, at most {_LONGEST_TIMEOUT:.0e}"
+        raise InputError(argument=argument, given=short(given), expected=expected)
     return seconds
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import get_backend
-from spsample.comm import Communicator
 from spsample.distributed.ranks import comm_of
 from spsample.errors import InputError
 from spsample.loading import order
@@ -337,7 +336,8 @@ class BulkLoader:
         self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], complete: _Complete
     ) -> tuple[Stage[_Part], Stage[_Item]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
-        sampling, gathering = (None, None) if self._threads is None else map(_lockstep, self._threads.comms)
+        comms = (None, None) if self._threads is None else self._threads.comms
+        sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
         features = self.features if self._threads is None else self._threads.features
         parts = self._parts(positions, *place, ramp_of(self.prefetch), sampling)
         sampled = pipeline.stage(parts if sampling is None else sampling.of(parts), self.prefetch, "sampling")
@@ -477,7 +477,3 @@ class _Work(NamedTuple):
         """Wait for the other ranks, where features are gathered together."""
         if self.lockstep is not None:
             self.lockstep.go_on()
-
-
-def _lockstep(comm: Communicator | None) -> Lockstep[Any] | None:
-    return None if comm is None else Lockstep(comm)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -26,12 +26,14 @@ class Lockstep(Generic[T]):
     ----------
     comm
         The ranks; used by the thread that runs this one alone.
+    failures
+        What has failed on this rank, first of all: in this generator, or in another one of the same pass.
     """
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, failures: Sequence[Exception]) -> None:
         self._comm = comm
+        self._failures = failures
         self._source: Generator[T, None, None] | None = None
-        self._failure: Exception | None = None
         self._is_over = False
 
     def of(self, source: Generator[T, None, None]) -> Lockstep[T]:
@@ -66,9 +68,6 @@ class Lockstep(Generic[T]):
         except (StopIteration, CommunicationError):
             self._is_over = True
             raise
-        except Exception as error:
-            self._failure = error
-            raise
 
     def close(self) -> None:
         """Make no more items, and tell the others so, unless they know."""
@@ -79,7 +78,7 @@ class Lockstep(Generic[T]):
         self._is_over = True
         left = RankError(self._comm.rank, "it left the loop over the batches, which all ranks go through together")
         with suppress(SpSampleError):  # those who go on raise it
-            self._agree(self._failure or left)
+            self._agree(self._failures[0] if self._failures else left)
 
     def _agree(self, failure: Exception | None) -> None:
         with together(self._comm, call="the next batches of a loader"):

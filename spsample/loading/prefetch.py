@@ -48,7 +48,8 @@ class _Channel:
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
 
-    def __init__(self, ahead: int) -> None:
+    def __init__(self, ahead: int, failures: list[Exception]) -> None:
+        self.failures = failures
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
         self.ended = threading.Event()
@@ -73,8 +74,8 @@ class Stage(Generic[T]):
     `Pipeline.stage`.
     """
 
-    def __init__(self, source: Source[T], ahead: int, name: str) -> None:
-        self._channel = _Channel(ahead)
+    def __init__(self, source: Source[T], ahead: int, name: str, failures: list[Exception]) -> None:
+        self._channel = _Channel(ahead, failures)
         self._thread = threading.Thread(
             target=_work,
             args=(source, self._channel, get_num_threads(), _current_stream()),
@@ -144,13 +145,14 @@ class Pipeline:
     """
 
     def __init__(self, *, waits: bool = True) -> None:
+        self.failures: list[Exception] = []
         self._stages: list[Stage[Any]] = []
         self._waits = waits
         self._finalizer = weakref.finalize(self, _end, self._stages, None if waits else LONGEST_GOODBYE)
 
     def stage(self, source: Source[T], ahead: int, name: str) -> Stage[T]:
         """A thread that runs through `source`."""
-        stage = Stage(source, ahead, name)
+        stage = Stage(source, ahead, name, self.failures)
         self._stages.append(stage)
         return stage
 
@@ -220,6 +222,8 @@ def _work(source: Source[Any], channel: _Channel, threads: int, on_stream: Abstr
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer
         end = _End(error)
+        if isinstance(error, Exception):
+            channel.failures.append(error)
     finally:
         channel.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
         try:

@@ -6,7 +6,7 @@ import reprlib
 from typing import Any, Protocol
 
 from spsample.backends.protocol import Int64Array
-from spsample.errors import DTypeError
+from spsample.errors import DTypeError, InputError
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import GraphOperand
 from spsample.store.validation import require_int, validate_seeds
@@ -63,6 +63,10 @@ def require_sampler(sampler: Any) -> None:
             given=reprlib.repr(sampler),
             expected="a Sampler such as spsample.GraphSAGE([15, 10])",
         )
+    if not {"sizes", "replace", "include_targets"} <= vars(sampler).keys():
+        name = type(sampler).__name__
+        expected = f"{name}.__init__ to call super().__init__(sizes)"
+        raise InputError(argument="sampler", given=f"a {name} without sizes", expected=expected)
 
 
 def require_word(argument: str, value: Any) -> int:

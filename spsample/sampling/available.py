@@ -108,7 +108,7 @@ def _unified(cgroups: Path) -> Path:
 
 _LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _USAGE = {1: "memory.usage_in_bytes", 2: "memory.current"}
-_RECLAIMABLE = {1: "total_inactive_file", 2: "inactive_file"}
+_RECLAIMABLE = {1: "total_(?:in)?active_file", 2: "(?:in)?active_file"}
 
 
 def _limit(folder: Path, version: int) -> int | None:
@@ -119,8 +119,8 @@ def _limit(folder: Path, version: int) -> int | None:
 
 def _used(folder: Path, version: int) -> int:
     """Bytes that a group has, without files that can be read again; what cannot be read counts as nothing."""
-    files = re.search(rf"^{_RECLAIMABLE[version]} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
-    return (_number(_text(folder / _USAGE[version])) or 0) - (int(files[1]) if files else 0)
+    files = re.findall(rf"^{_RECLAIMABLE[version]} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+    return (_number(_text(folder / _USAGE[version])) or 0) - sum(map(int, files))
 
 
 def _text(path: Path) -> str:

@@ -396,7 +396,8 @@ def require_room(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, **optio
     """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
 
     A bulk that is surely small beside the machine costs no look at its memory. One that may not fit is predicted from
-    four pilot batches, sampled once for a graph, a sampler and a batch size.
+    four pilot batches, sampled once for a graph, a sampler, a batch size and seeds with about as many edges. Nothing is
+    refused but for pilots of the very call: those of other seeds say little where few vertices have most edges.
 
     Parameters
     ----------
@@ -409,7 +410,9 @@ def require_room(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, **optio
         It names how many of the batches fit.
     """
     plan = _plan_of_call(graph, ids, sampler, options)
-    if plan is None or plan.peak(plan.num_batches) <= plan.memory_budget:
+    if plan is not None and not _fits(plan):
+        plan = _plan_of_call(graph, ids, sampler, options, anew=True)
+    if plan is None or _fits(plan):
         return
     available, named = format_bytes(plan.memory_budget), int(NAMED_SHARE * plan.memory_budget)
     fitting = replace(plan, memory_budget=named).largest(plan.num_batches)
@@ -422,17 +425,34 @@ def require_room(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, **optio
     )
 
 
-def _plan_of_call(graph: Graph, ids: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]) -> BulkPlan | None:
-    """The plan of one bulk, against the memory that is available; None where it surely fits."""
+def _fits(plan: BulkPlan) -> bool:
+    return plan.peak(plan.num_batches) <= plan.memory_budget
+
+
+def _plan_of_call(
+    graph: Graph, ids: NDArray[np.int64], sampler: Sampler, options: dict[str, Any], *, anew: bool = False
+) -> BulkPlan | None:
+    """The plan of one bulk, against the memory that is available; None where it surely fits.
+
+    Its pilots may be those of an earlier call, unless it is made ``anew``.
+    """
     size = min(options["batch_size"], max(len(ids), 1))
     batches = -(-len(ids) // size)
     roughly = _roughly(graph, sampler, size, batches)
     if roughly <= most_memory() // SURELY_SHARE or roughly <= (available := available_memory()):
         return None
+    one: dict[str, Any] = {"memory_budget": available, "num_batches": batches, "batch_size": size}
+    if _fits(plan_of(graph, most_counts(graph, sampler, size, options["edge_ids"]), **one)):
+        return None
     pilots = _spaced_seeds(ids, size, min(CALL_PILOTS, len(ids) // size))
-    key = ("pilots", type(sampler), repr(sampler), size, options["edge_ids"])
-    counts, spread = graph.known(key, lambda: _counts_of_pilots(graph, pilots, sampler, options, available))
-    return plan_of(graph, counts, memory_budget=available, num_batches=batches, batch_size=size, spread=spread)
+
+    def find() -> tuple[BulkCounts, float]:
+        return _counts_of_pilots(graph, pilots, sampler, options, available)
+
+    edges = int((graph.indptr[pilots + 1] - graph.indptr[pilots]).sum())
+    key = ("pilots", type(sampler), repr(sampler), size, options["edge_ids"], edges.bit_length())
+    counts, spread = find() if anew else graph.known(key, find)
+    return plan_of(graph, counts, spread=spread, **one)
 
 
 def _counts_of_pilots(

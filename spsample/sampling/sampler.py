@@ -13,6 +13,7 @@ import numpy as np
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
+from spsample.sparse.checks import require_type
 from spsample.store.validation import require_int
 
 Aggregation = Literal["mean", "values"]
@@ -70,6 +71,7 @@ class Sampler(ABC):
         layers: list[BulkLayer] = []
         for hop, s in enumerate(self.sizes):
             layer = self.layer(A, Q, Draw(key, hop, s, self.replace), want)
+            require_type(f"{type(self).__name__}.layer", layer, StackedLayer, "a StackedLayer, as extract_rows returns")
             Q = layer.next_selector()
             layers.append(BulkLayer.from_stacked(layer))  # what it leaves out is not kept for the next hop
             del layer

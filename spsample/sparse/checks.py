@@ -30,8 +30,8 @@ _HALF = {1: 2**7, 2: 2**15, 4: 2**31, 8: 2**63}
 """By the bytes of an integer: how many values the signed type has that are not negative."""
 
 
-_LONGEST_NAME = 255
-"""Bytes, between two separators: of the usual file systems."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""Bytes between two separators, and of a whole: of the usual file systems."""
 
 
 def require_int(argument: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
@@ -153,11 +153,19 @@ def require_path(argument: str, value: Any) -> Path:
     require_type(argument, value, (str, os.PathLike), "a path")
     name = os.fspath(value)
     require_type(argument, name, str, "a path as text")
-    longest = max((len(os.fsencode(part)) for part in name.split(os.sep)), default=0)
-    if not name or "\0" in name or longest > _LONGEST_NAME:
-        expected = f"the name of a file or a folder, of at most {_LONGEST_NAME} bytes"
+    if not _can_be_a_path(name):
+        expected = f"a path of at most {_LONGEST_PATH} bytes, of names of at most {_LONGEST_NAME}"
         raise InputError(argument=argument, given=short(name), expected=expected)
     return Path(name)
+
+
+def _can_be_a_path(name: str) -> bool:
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    longest = max(map(len, encoded.split(os.fsencode(os.sep))))
+    return bool(encoded) and b"\0" not in encoded and len(encoded) <= _LONGEST_PATH and longest <= _LONGEST_NAME
 
 
 def require_share(argument: str, value: Any, expected: str) -> float:

@@ -16,7 +16,7 @@ TIMEOUT = 20.0
 def fuzz_init(make, folder):
     sp.init(
         make.either(lambda: make.choice(["auto", "local"]), 0.3),
-        **make.options(timeout=lambda: make.choice([None, 5, 0.5, 10**400, float("inf"), -1, "3"])),
+        **make.options(timeout=lambda: make.choice([None, 5, 0.5, 1e300, 10**400, float("inf"), -1, "3"])),
     )
 
 

@@ -7,7 +7,10 @@ import os
 
 import pytest
 
-from spsample.store import files
+from spsample.errors import InputError
+from spsample.features import FeatureStore
+from spsample.loading import load_bulk
+from spsample.store import Graph, files
 from spsample.store.files import sync_folder, whole_file
 
 
@@ -58,3 +61,12 @@ def test_file_systems_that_cannot_sync_folders(code, passed, tmp_path, monkeypat
     else:
         with pytest.raises(OSError, match=os.strerror(code)):
             sync_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "x" * 256, "\ud800", "a/" * 4000], ids=["empty", "null", "long", "surrogate", "deep"]
+)
+def test_what_cannot_be_a_path_is_refused(name):
+    for opened in (Graph.open, FeatureStore.open, load_bulk):
+        with pytest.raises(InputError, match=r"path: got .*expected a path of at most 4095 bytes"):
+            opened(name)

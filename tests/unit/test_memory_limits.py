@@ -125,6 +125,34 @@ def test_what_is_surely_small_costs_no_look(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(sp.bulk_sample(GRAPH, SEEDS, sp.GraphSAGE([5, 5]), batch_size=64)) > 1
 
 
+def hubs_and_leaves() -> sp.Graph:
+    """256 vertices of 4,000 neighbours, and others of 3."""
+    rng = np.random.default_rng(0)
+    targets = np.concatenate([np.repeat(np.arange(256), 4000), np.repeat(np.arange(256, 40_000), 3)])
+    return sp.Graph.from_edge_index(np.stack([rng.integers(0, 40_000, len(targets)), targets]), num_nodes=40_000)
+
+
+def test_pilots_of_other_seeds_refuse_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a call for hubs took says nothing of one for leaves, nor the other way round."""
+    graph, sampler = hubs_and_leaves(), sp.GraphSAGE([-1])
+    leaves, hubs = np.arange(1000, 1000 + 64 * 256), np.resize(np.arange(256), 64 * 256)
+    limits(monkeypatch, 48 << 20)
+    for _ in range(2):
+        assert len(sp.bulk_sample(graph, hubs[:256], sampler, batch_size=256)) == 1
+        assert len(sp.bulk_sample(graph, leaves, sampler, batch_size=256)) == 64
+        with pytest.raises(CapacityError, match="got 64 batches"):
+            sp.bulk_sample(graph, hubs, sampler, batch_size=256)
+
+
+def test_a_call_that_surely_fits_has_no_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("sampled")
+
+    monkeypatch.setattr("spsample.sampling.planner._counts_of_pilots", never)
+    limits(monkeypatch, 400 << 20)  # the bound of the arrays and the kernels' memory is less, four times it is not
+    assert len(sp.bulk_sample(GRAPH, np.resize(SEEDS, 256 * 64), sp.GraphSAGE([15, 10, 5]), batch_size=64)) == 256
+
+
 def tree(folder: Path, text: str, files: dict[str, str]) -> tuple[Path, Path]:
     """What a system says of a process's groups."""
     proc, groups = folder / "proc", folder / "cgroup"

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import spsample as sp  # noqa: E402
 from spsample.data import Dataset, planted  # noqa: E402
-from spsample.errors import InputError  # noqa: E402
+from spsample.errors import DTypeError, InputError  # noqa: E402
 from spsample.sampling import LayerwiseSampler  # noqa: E402
 from spsample.sparse import (  # noqa: E402
     UnbiasedWeights,
@@ -106,3 +106,21 @@ def test_another_aggregation_is_refused():
 
     with pytest.raises(InputError, match=r"sampler\.aggregation: got 'sum'; expected one of 'mean', 'values'"):
         trainer(Wrong([1]), ring())
+
+
+def test_a_sampler_that_is_not_whole_is_refused():
+    class Silent(NearUniform):
+        def __init__(self):
+            pass
+
+    class Forgetful(NearUniform):
+        def layer(self, A, Q, draw, want):
+            super().layer(A, Q, draw, want)
+
+    graph = planted(NODES).graph
+    with pytest.raises(InputError, match=r"sampler: got a Silent without sizes; expected Silent.__init__ to call"):
+        sp.bulk_sample(graph, [0, 1], Silent(), batch_size=2)
+    with pytest.raises(InputError, match="got a Silent without sizes"):
+        Trainer(planted(NODES), Silent(), ModelConfig(hidden=4), TrainConfig(epochs=1))
+    with pytest.raises(DTypeError, match=r"Forgetful.layer: got None .*expected a StackedLayer"):
+        sp.bulk_sample(graph, [0, 1], Forgetful([2]), batch_size=2)

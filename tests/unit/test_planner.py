@@ -211,11 +211,16 @@ def test_memory_of_the_machine_and_of_its_groups(tmp_path: Path) -> None:
         (folder / "memory.current").write_text("3000000")
         (folder / "memory.stat").write_text("anon 1\ninactive_file 1000000\n")
     assert available_memory(proc, groups) == 2096000
+    # what is read again and again is in the other list; both can be given up
+    (groups / "a" / "memory.stat").write_text("file 9\ninactive_file 1000000\nactive_file 500000\ninactive_anon 7\n")
+    assert available_memory(proc, groups) == 2596000
     (proc / "self" / "cgroup").write_text("4:cpu,memory:/x\n")
     (groups / "memory" / "x").mkdir(parents=True)
     (groups / "memory" / "x" / "memory.limit_in_bytes").write_text("5000000")
     (groups / "memory" / "x" / "memory.usage_in_bytes").write_text("1000000")
-    (groups / "memory" / "x" / "memory.stat").write_text("total_inactive_file 0\n")
+    (groups / "memory" / "x" / "memory.stat").write_text(
+        "inactive_file 5\nactive_file 6\ntotal_inactive_file 0\ntotal_active_file 0\n"
+    )
     assert available_memory(proc, groups) == 4000000
 
 
