@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,7 +123,7 @@ def plan(
         show()
 
 
-plan.__doc__ = f"{plan.__doc__}{_EXAMPLES}"
+plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 
 
 @dataclass(frozen=True)

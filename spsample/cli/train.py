@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
@@ -206,7 +207,7 @@ def train(
     comm.close()
 
 
-train.__doc__ = f"{train.__doc__}{_EXAMPLES}"
+train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 
 def _train(comm: Communicator, given: dict[str, Any]) -> None:

@@ -149,6 +149,13 @@ def commands(tmp_path):
     yield "train", "planted:300", "--epochs", "1"
 
 
+@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
+def test_help_is_prose(command):
+    text = run(command, "--help")
+    assert "`" not in text, "a paragraph was taken for a block of code, whose lines are left as they are"
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_no_escape_codes_where_a_launcher_stands_in_for_a_terminal(tmp_path, monkeypatch):
     """Open MPI's mpirun gives each rank a terminal of its own, and its lines may go to a file."""
     pytest.importorskip("torch")
