@@ -239,7 +239,9 @@ def _show(facts: dict[str, Any]) -> None:
     for k, peak in zip(peaks, bytes_column(list(peaks.values()), unit), strict=True):
         shown.add_row(f"{k:,}", peak)
     print_table(shown)
+    largest, taken = facts["largest_bulk_size"], facts["loader_bulk_size"]
     print_line(
-        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
-        f"a loader takes {facts['loader_bulk_size']:,}"
+        f"largest bulk within {format_bytes(facts['memory_budget'])}: {largest:,} batches; a loader takes {taken:,}"
     )
+    if taken < largest:
+        print_sentence("A loader samples ahead: it holds several bulks, each of an eighth of an epoch at most.")

@@ -78,6 +78,9 @@ def test_a_plan_for_this_machine(columns):
     unit = unit_of(text, "memory of a bulk")
     for count, peak in facts["predicted_peak"].items():
         assert re.search(rf"^\s*{int(count):,} +{re.escape(shown(peak, unit))}$", text, re.MULTILINE), text
+    assert facts["loader_bulk_size"] < facts["largest_bulk_size"]
+    assert "each of an eighth of an epoch at most" in " ".join(text.split())
+    assert "an eighth" not in run(*options, "--prefetch", "0", columns=columns)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
