@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import reprlib
+import warnings
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +60,10 @@ def get_backend(name: str | None = None) -> Backend:
     'reference'
     """
     if name is None:
-        return _load(available_backends()[0])
+        fastest = available_backends()[0]
+        if fastest == "reference":
+            _warn_of_no_core()
+        return _load(fastest)
     expected = f"one of {sorted(_CLASSES)}"
     if not isinstance(name, str):
         raise DTypeError(
@@ -79,6 +84,21 @@ def backend_for(array: Any) -> Backend:
     True
     """
     return get_backend() if isinstance(array, np.ndarray) else get_backend("cuda")
+
+
+@cache
+def _warn_of_no_core() -> None:
+    """Say once that nothing compiled is found: samples are the same, but take some hundred times as long."""
+    package = Path(__file__).parents[1]
+    text = f"spsample has no compiled core in {package}: sampling runs in plain NumPy, some hundred times slower."
+    if (package.parent / "pyproject.toml").exists():
+        text += (
+            " This is a folder of sources, which Python found before an installed spsample. Start Python in another"
+            " folder, or install the sources in place: pip install -e ."
+        )
+    else:
+        text += f" {_HINTS['cpu']}"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 @cache

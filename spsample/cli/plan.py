@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,7 +123,7 @@ def plan(
         show()
 
 
-plan.__doc__ = f"{plan.__doc__}{_EXAMPLES}"
+plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,9 @@ def _show(facts: dict[str, Any]) -> None:
     for k, peak in zip(peaks, bytes_column(list(peaks.values()), unit), strict=True):
         shown.add_row(f"{k:,}", peak)
     print_table(shown)
+    largest, taken = facts["largest_bulk_size"], facts["loader_bulk_size"]
     print_line(
-        f"largest bulk within {format_bytes(facts['memory_budget'])}: {facts['largest_bulk_size']:,} batches; "
-        f"a loader takes {facts['loader_bulk_size']:,}"
+        f"largest bulk within {format_bytes(facts['memory_budget'])}: {largest:,} batches; a loader takes {taken:,}"
     )
+    if taken < largest:
+        print_sentence("A loader samples ahead: it holds several bulks, each of an eighth of an epoch at most.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +87,7 @@ def sample(
         print(f"{output}: {len(loader):,} minibatches; {begun:,} were there, {len(paths):,} files written")
 
 
-sample.__doc__ = f"{sample.__doc__}{_EXAMPLES}"
+sample.__doc__ = f"{getdoc(sample)}\n{_EXAMPLES}"
 
 
 def _facts(source: str, dataset: Dataset, loader: BulkLoader, epoch: int) -> dict[str, Any]:

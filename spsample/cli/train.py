@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
@@ -16,6 +17,7 @@ import typer
 from spsample.cli import sampling
 from spsample.cli.config import ConfigOption, set_defaults, write_config
 from spsample.cli.naming import as_typed
+from spsample.cli.progress import print_progress
 from spsample.cli.ranks import (
     Algorithm,
     Backend,
@@ -205,7 +207,7 @@ def train(
     comm.close()
 
 
-train.__doc__ = f"{train.__doc__}{_EXAMPLES}"
+train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 
 def _train(comm: Communicator, given: dict[str, Any]) -> None:
@@ -347,10 +349,12 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     from spsample.distributed.ranks import from_first
 
     done = None if folder is None else from_first(job.comm, folder.result)
+    quiet, speaks = job.given["as_json"], job.comm.rank == 0
     if done is not None and done.settings.get("epochs") == job.preset.train.epochs:
+        if speaks and not quiet:
+            print_progress(f"random seed {seed}: all {job.preset.train.epochs} epochs are trained")
         return done
     trainer = job.trainer(data, seed)
-    quiet, speaks = job.given["as_json"], job.comm.rank == 0
     if not before and not quiet and speaks:
         where = None if job.ranks is None else RankOptions.of(job.given).describe(job.comm)
         print_plan(trainer, job.settings, where)

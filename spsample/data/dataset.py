@@ -113,7 +113,10 @@ class Dataset:
             argument="dataset",
             given=f"{given} in {self.name!r}",
             expected=expected,
-            hint="The graph can be sampled, but not trained on.",
+            hint=(
+                "The graph can be sampled, but not trained on. A data set of your own gets what it lacks by: spsample"
+                " convert ... --features x.npy --labels y.npy --splits splits.npz"
+            ),
         )
 
     def __repr__(self) -> str:

@@ -236,6 +236,9 @@ def load_bulk(path: str | Path) -> dict[str, NDArray[Any]]:
     read = _read_arrow if path.suffix == ".arrow" else _read_npz
     if read is _read_arrow:
         _require_arrow()
+    if path.is_dir():
+        hint = "Give one file of it: load_bulk is called for each, in the order of their names."
+        raise DataError(argument=str(path), given="a folder", expected=_EXPECTED, hint=hint)
     with system_errors(path, _EXPECTED):
         _check_bytes(path)
     arrays = read(path)

@@ -73,6 +73,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         load_bulk(tmp_path / "thesis.txt")
     with pytest.raises(DataError, match=r"none.npz: got No such file.*expected a bulk that spsample sample wrote"):
         load_bulk(tmp_path / "none.npz")
+    with pytest.raises(DataError, match=r"got a folder; expected a bulk that .* Give one file of it"):
+        load_bulk(tmp_path / "a")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ def test_a_run_folder_and_its_resumption(tmp_path):
     again = run("train", "--resume", str(folder), "--json")
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout)["runs"][0]["test"] == json.loads(first.stdout)["runs"][0]["test"]
+    assert "random seed 0: all 2 epochs are trained" in run("train", "--resume", str(folder)).stderr
     copy = run("train", "--config", str(folder / "config.toml"), "--json")
     scores = [[single["val"] for single in json.loads(result.stdout)["runs"]] for result in (first, copy)]
     assert scores[0] == scores[1]

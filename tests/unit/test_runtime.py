@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import spsample as sp
-from spsample.backends import available_backends
+from spsample.backends import available_backends, registry
 from spsample.errors import DTypeError, InputError
 from spsample.sparse import runtime
 
@@ -51,6 +52,16 @@ def test_without_the_compiled_core(monkeypatch):
     sp.clear_pool()
     with pytest.raises(InputError):
         sp.set_num_threads(0)
+
+
+def test_sampling_without_the_compiled_core_says_so_once(monkeypatch):
+    monkeypatch.setattr(registry, "available_backends", lambda: ("reference",))
+    registry._warn_of_no_core.cache_clear()
+    with pytest.warns(RuntimeWarning, match=r"no compiled core in .*spsample: sampling runs in plain NumPy") as caught:
+        assert [registry.get_backend().name for _ in range(2)] == ["reference"] * 2
+    assert len(caught) == 1
+    sources = (Path(registry.__file__).parents[2] / "pyproject.toml").exists()
+    assert ("Start Python in another folder" in str(caught[0].message)) == sources
 
 
 def test_usable_cores(monkeypatch):

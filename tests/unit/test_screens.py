@@ -78,6 +78,9 @@ def test_a_plan_for_this_machine(columns):
     unit = unit_of(text, "memory of a bulk")
     for count, peak in facts["predicted_peak"].items():
         assert re.search(rf"^\s*{int(count):,} +{re.escape(shown(peak, unit))}$", text, re.MULTILINE), text
+    assert facts["loader_bulk_size"] < facts["largest_bulk_size"]
+    assert "each of an eighth of an epoch at most" in " ".join(text.split())
+    assert "an eighth" not in run(*options, "--prefetch", "0", columns=columns)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -147,6 +150,13 @@ def commands(tmp_path):
     yield "convert", "planted:300", tmp_path / "store"
     yield "partition", "planted:300", "--parts", "2", "--out", tmp_path / "parts.npy"
     yield "train", "planted:300", "--epochs", "1"
+
+
+@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
+def test_help_is_prose(command):
+    text = run(command, "--help")
+    assert "`" not in text, "a paragraph was taken for a block of code, whose lines are left as they are"
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_no_escape_codes_where_a_launcher_stands_in_for_a_terminal(tmp_path, monkeypatch):
