@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,8 @@ CALL_PILOTS = 4  # batches of a call that may not fit
 NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
 ROUGHLY, ROUGHLY_A_VERTEX = 4, 32  # bytes of a peak for a byte of a result, and for a vertex on each thread
 SURELY_SHARE = 16  # of all memory: what takes less is not held against what is available
+LATELY = 0.25  # seconds for which a reading of what is available serves
+LATELY_SHARE = 2  # of that reading: what takes less is not held against a new one
 
 
 @dataclass(frozen=True)
@@ -429,6 +431,18 @@ def _fits(plan: BulkPlan) -> bool:
     return plan.peak(plan.num_batches) <= plan.memory_budget
 
 
+def _surely_fits(nbytes: int) -> bool:
+    """Whether an amount is so small that what is available need not be read now, which takes 0.1 ms."""
+    if nbytes <= most_memory() // SURELY_SHARE:
+        return True
+    return nbytes <= _available_lately(int(time.monotonic() / LATELY), available_memory) // LATELY_SHARE
+
+
+@lru_cache(maxsize=1)
+def _available_lately(moment: int, read: Callable[[], int]) -> int:
+    return read()
+
+
 def _plan_of_call(
     graph: Graph, ids: NDArray[np.int64], sampler: Sampler, options: dict[str, Any], *, anew: bool = False
 ) -> BulkPlan | None:
@@ -439,7 +453,7 @@ def _plan_of_call(
     size = min(options["batch_size"], max(len(ids), 1))
     batches = -(-len(ids) // size)
     roughly = _roughly(graph, sampler, size, batches)
-    if roughly <= most_memory() // SURELY_SHARE or roughly <= (available := available_memory()):
+    if _surely_fits(roughly) or roughly <= (available := available_memory()):
         return None
     one: dict[str, Any] = {"memory_budget": available, "num_batches": batches, "batch_size": size}
     if _fits(plan_of(graph, most_counts(graph, sampler, size, options["edge_ids"]), **one)):
