@@ -23,9 +23,9 @@ namespace spsample {
 namespace {
 
 constexpr int kMostPerProcessor = 4;
-// How long a thread looks for what it waits for before it sleeps: two loops of one call often follow each other sooner, and the
-// threads of a loop mostly end it together. Being woken takes about as long.
-constexpr std::chrono::microseconds kLook{50};
+// How long a thread looks for what it waits for before it sleeps. The loops of one call mostly follow each other sooner, with Python
+// between them, and being woken takes as long as a short loop. With 50 us calls of 1 ms took 1.15 times as long (docs/adr/0008-own-threads.md).
+constexpr std::chrono::microseconds kLook{1000};
 
 int processors() {
 #if defined(__linux__)
