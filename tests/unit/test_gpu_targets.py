@@ -12,13 +12,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# As from a shell: a make that runs these tests hands its own variables on.
+OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "PYTEST_ARGS", "GPU_MARK", "GPU_PYTHON")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
+
 
 def commands(*arguments):
     """The commands that make would run."""
     if shutil.which("make") is None:
         pytest.skip("no make")
     done = subprocess.run(
-        ["make", "-n", *arguments, "GPU_PYTHON=python3"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", *arguments, "GPU_PYTHON=python3"],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [line for line in done.stdout.splitlines() if line.startswith(("python3", "compute-sanitizer"))]
 
@@ -38,7 +47,7 @@ def test_the_folder_of_real_graphs_is_handed_on(tmp_path):
     done = subprocess.run(
         ["make", "gpu-test", f"GPU_PYTHON={tmp_path / 'python3'}", "SPSAMPLE_DATA=/graphs"],
         cwd=ROOT,
-        env={**os.environ, "PATH": path},
+        env={**ENVIRONMENT, "PATH": path},
         capture_output=True,
         text=True,
         check=True,
