@@ -77,12 +77,12 @@ def run_in(group: Path, *arguments: str) -> str:
 @pytest.mark.parametrize("sampler", ["GraphSAGE([15, 10, 5])", "LADIES([2048, 2048])", "Own([15, 10, 5])"])
 @pytest.mark.parametrize("way", ["call", "loader"])
 def test_beyond_the_limit_of_a_control_group(group: Path, way: str, sampler: str) -> None:
-    """The largest that is named is then sampled in the same group."""
+    """Nearly as many as are named are then sampled there: what is available differs a little between processes."""
     refusal = run_in(group, way, sampler, "512")
     named = re.search(r"expected at most (\d+) ", refusal)
     assert named, refusal
-    largest = int(named[1])
-    assert 16 <= largest < 512
+    largest = int(named[1]) * 15 // 16
+    assert 15 <= largest < 480
     assert int(run_in(group, way, sampler, str(largest))) == (largest if way == "call" else 512)
 
 
