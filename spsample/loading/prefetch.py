@@ -74,14 +74,17 @@ class Stage(Generic[T]):
     `Pipeline.stage`.
     """
 
-    def __init__(self, source: Source[T], ahead: int, name: str, failures: list[Exception]) -> None:
-        self._channel = _Channel(ahead, failures)
+    def __init__(self, source: Source[T], channel: _Channel, name: str, held: object) -> None:
+        self._channel = channel
         self._thread = threading.Thread(
             target=_work,
-            args=(source, self._channel, get_num_threads(), _current_stream()),
+            args=(source, channel, get_num_threads(), _current_stream(), held),
             name=f"spsample {name}",
             daemon=True,
         )
+
+    def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def __iter__(self) -> Stage[T]:
@@ -112,12 +115,23 @@ class Stage(Generic[T]):
         """Wait for the thread to end, after `close`; at most so long.
 
         The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
-        lock that it does not hold.
+        lock that it does not hold. A thread that a Ctrl-C kept from starting, or that has only just begun to, finds
+        its channel closed and touches nothing.
         """
         if self._channel.process != os.getpid() or self._thread is threading.current_thread():
             return
+        if self._thread.ident is None:
+            return
         if self._channel.ended.wait(seconds):
             self._thread.join()
+
+
+class _Held:
+    """Held by a pipeline and by each of its threads, so that it lives as long as one of them runs.
+
+    What ends a pipeline that is garbage may itself be broken off by a Ctrl-C. Then this is still there when Python
+    exits, and its finalizer ends the threads: one that is in a kernel at that time would abort the process.
+    """
 
 
 class Pipeline:
@@ -148,12 +162,16 @@ class Pipeline:
         self.failures: list[Exception] = []
         self._stages: list[Stage[Any]] = []
         self._waits = waits
-        self._finalizer = weakref.finalize(self, _end, self._stages, None if waits else LONGEST_GOODBYE)
+        seconds = None if waits else LONGEST_GOODBYE
+        self._held = _Held()
+        weakref.finalize(self, _end, self._stages, seconds)
+        weakref.finalize(self._held, _end, self._stages, seconds)
 
     def stage(self, source: Source[T], ahead: int, name: str) -> Stage[T]:
         """A thread that runs through `source`."""
-        stage = Stage(source, ahead, name, self.failures)
-        self._stages.append(stage)
+        stage = Stage(source, _Channel(ahead, self.failures), name, self._held)
+        self._stages.append(stage)  # first: a Ctrl-C may come as soon as the thread runs
+        stage.start()
         return stage
 
     def __enter__(self) -> Pipeline:
@@ -165,7 +183,7 @@ class Pipeline:
     ) -> None:
         """End all stages."""
         if self._waits:
-            self._finalizer()
+            _end(self._stages, None)
         else:
             _close(self._stages)
 
@@ -206,7 +224,9 @@ def _current_stream() -> AbstractContextManager[Any]:
     return stream
 
 
-def _work(source: Source[Any], channel: _Channel, threads: int, on_stream: AbstractContextManager[Any]) -> None:
+def _work(
+    source: Source[Any], channel: _Channel, threads: int, on_stream: AbstractContextManager[Any], held: object
+) -> None:
     """Run through the source until it ends or the channel is closed; what the thread runs."""
     end = _End()
     try:

@@ -297,3 +297,68 @@ def test_a_source_that_cannot_be_closed_is_not_waited_for():
     ending.start()
     ending.join(10)
     assert not ending.is_alive()
+
+
+# ---- a Ctrl-C at any line
+
+
+INTERRUPTED = """
+import os, sys
+import numpy as np
+from spsample import sparse
+from spsample.loading.prefetch import Pipeline
+
+indptr = np.arange(4001, dtype=np.int64) * 60
+matrix = sparse.CSRMatrix(indptr, np.tile(np.arange(60, dtype=np.int64), 4000), np.ones(240_000), (4000, 4000))
+
+def products():
+    while True:
+        yield sparse.spgemm(matrix, matrix)
+
+def run():
+    with Pipeline() as pipeline:
+        stage = pipeline.stage(products(), ahead=2, name="products")
+        next(stage)
+        stage.release()
+
+def interrupted_at(line):
+    seen = 0
+    def trace(frame, event, argument):
+        nonlocal seen
+        if not frame.f_code.co_filename.endswith(("prefetch.py", "weakref.py")):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+    sys.settrace(trace)
+    try:
+        run()
+    except (KeyboardInterrupt, RuntimeError):  # "release unlocked lock" where it came inside `with lock`
+        return True
+    finally:
+        sys.settrace(None)
+    return seen >= line
+
+products().send(None)  # what is imported is imported
+line = 0
+while True:
+    line += 1
+    child = os.fork()
+    if child == 0:
+        sys.exit(1 if interrupted_at(line) else 0)
+    status = os.waitpid(child, 0)[1]
+    print(line, os.waitstatus_to_exitcode(status), flush=True)
+    if status == 0:
+        break
+"""
+
+
+def test_a_ctrl_c_at_any_line_leaves_no_thread_in_a_kernel() -> None:
+    """One at each line of the pipeline, and of what it calls in `weakref` and `threading`: no process aborts."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120)
+    codes = [int(line.split()[1]) for line in ended.stdout.splitlines()]
+    assert len(codes) > 40, ended.stderr
+    assert codes == [1] * (len(codes) - 1) + [0], (codes, ended.stderr)
