@@ -17,10 +17,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from spsample.common.units import format_bytes
 from spsample.data.philox import PhiloxStream
 from spsample.data.rmat import rmat_pairs
 from spsample.errors import SpSampleError
-from spsample.sparse.units import format_bytes
 from spsample.store import GraphStore
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)

@@ -19,11 +19,11 @@ import typer
 import spsample as sp
 from resident import resident
 from spsample.data import Dataset
-from spsample.distributed.cluster import Cluster, Job, plan_cluster
-from spsample.distributed.links import links_named
-from spsample.distributed.pilot import sample_pilot
 from spsample.distributed.ranks import of_all
 from spsample.features import FeatureStore
+from spsample.planning.cluster import Cluster, Job, plan_cluster
+from spsample.planning.network import links_named
+from spsample.planning.pilot import sample_pilot
 from spsample.training import ModelConfig, TrainConfig, Trainer
 
 MIB = 1 << 20

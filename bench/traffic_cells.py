@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
-from spsample.distributed.counted import count_bulk
-from spsample.distributed.model import Algorithm, Wire, bulk_traffic, draw_law
 from spsample.distributed.placement import balanced
-from spsample.distributed.shape import GridShape
-from spsample.distributed.tallies import BlockRows, hub_rows
 from spsample.features import PartitionedFeatures
+from spsample.planning.counted import count_bulk
+from spsample.planning.model import Algorithm, Wire, bulk_traffic, draw_law
+from spsample.planning.shape import GridShape
+from spsample.planning.tallies import BlockRows, hub_rows
 
 RANKS = 16
 FEATURES = 100

@@ -15,16 +15,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from spsample.backends import available_backends
+from spsample.planning import BulkPlan, bulk_sample, plan_bulk
 from spsample.sampling import (
     LADIES,
-    BulkPlan,
     BulkSample,
     FastGCN,
     GraphSAGE,
     MiniBatch,
     Sampler,
-    bulk_sample,
-    plan_bulk,
 )
 from spsample.sparse import CSRMatrix, clear_pool, set_num_threads, shuffle
 from spsample.sparse.keys import LAW_VERSION

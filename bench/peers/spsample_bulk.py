@@ -16,7 +16,7 @@ from graphs import draw_seeds
 from lines import Lines, indices_lines, indptr_lines
 from peers.memory_use import peak_beyond
 from peers.task import Inputs, Options, Task, Work
-from spsample.sampling import scratch_bytes
+from spsample.planning import scratch_bytes
 from spsample.sparse import CSRMatrix, Draw, RowSelector, select_rows, spgemm
 
 PACKAGES = ("spsample", "numpy", "scipy")

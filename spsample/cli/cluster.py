@@ -15,8 +15,8 @@ from spsample.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spsample.distributed.cluster import ClusterPlan, GridPlan, Job
-    from spsample.distributed.pilot import Pilot
+    from spsample.planning.cluster import ClusterPlan, GridPlan, Job
+    from spsample.planning.pilot import Pilot
     from spsample.sampling import Sampler
     from spsample.store import Graph
 
@@ -100,7 +100,7 @@ class GraphSize:
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
-        from spsample.distributed.pilot import scaled_pilot
+        from spsample.planning.pilot import scaled_pilot
 
         n, degree = self._require_sizes()
         return scaled_pilot(
@@ -154,10 +154,10 @@ def smaller_scale(num_nodes: int, average_degree: float) -> int:
 
 def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> tuple[ClusterPlan, dict[str, Any]]:
     """The plan, and the same for JSON."""
-    from spsample.distributed.cluster import Cluster, as_dict, plan_cluster
-    from spsample.distributed.links import links_named, require_ranks_per_node
-    from spsample.sparse.checks import require_int
-    from spsample.sparse.units import require_bytes
+    from spsample.common.checks import require_int
+    from spsample.common.units import require_bytes
+    from spsample.planning.cluster import Cluster, as_dict, plan_cluster
+    from spsample.planning.network import links_named, require_ranks_per_node
 
     links = links_named(options.or_default("links"), options.alpha, options.bandwidth)
     cluster = Cluster(
@@ -186,9 +186,9 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
 
 
 def _job(options: ClusterOptions) -> Job:
-    from spsample.distributed.cluster import Job
-    from spsample.distributed.model import require_algorithm
-    from spsample.sparse.units import require_bytes
+    from spsample.common.units import require_bytes
+    from spsample.planning.cluster import Job
+    from spsample.planning.model import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)
@@ -241,7 +241,7 @@ def show_cluster(made: ClusterPlan, facts: dict[str, Any]) -> None:
 
 
 def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
-    from spsample.sparse.units import format_bytes
+    from spsample.common.units import format_bytes
 
     cluster = made.cluster
     scaled = f", each standing for 1/{facts['pilot_scale']:.0f} of one" if facts["pilot_scale"] != 1 else ""

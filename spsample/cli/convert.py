@@ -13,10 +13,10 @@ from spsample.cli.config import ConfigOption
 from spsample.cli.naming import as_typed
 from spsample.cli.progress import Work, print_note
 from spsample.cli.screen import print_line
-from spsample.sparse.units import format_bytes
+from spsample.common.units import format_bytes
 
 if TYPE_CHECKING:
-    from spsample.data.convert import Conversion
+    from spsample.convert import Conversion
 
 __all__ = ["convert"]
 
@@ -115,8 +115,8 @@ def convert(
     * `spsample convert edges.int64 web --num-nodes 16777216 --features x.npy --labels y.npy`
     * `spsample convert rmat:24,16 rmat24`
     """
-    from spsample.data.convert import ConvertOptions
-    from spsample.data.convert import convert as run
+    from spsample.convert import ConvertOptions
+    from spsample.convert import convert as run
 
     options = ConvertOptions(
         format=format,

@@ -90,8 +90,8 @@ def _self_test(backend: str, ranks: int | None) -> None:
     """Run the self-test on the ranks that there are, or on ranks of its own."""
     from spsample.comm import init
     from spsample.comm.launch import detect
+    from spsample.common.checks import require_choice
     from spsample.distributed.selftest import selftest
-    from spsample.sparse.checks import require_choice
 
     require_choice("--selftest", backend, ("nccl", "gloo", "mpi"))
     if not detect().launcher:

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from spsample.cli.progress import Work
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, print_text, table, unit_for
+from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
-from spsample.sparse.units import format_bytes
 
 if TYPE_CHECKING:
     from spsample.store import GraphStore

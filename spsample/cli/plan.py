@@ -18,8 +18,9 @@ from spsample.cli.screen import bytes_column, print_line, print_sentence, print_
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
-    from spsample.distributed.pilot import Pilot
-    from spsample.sampling import BulkPlan, Sampler
+    from spsample.planning import BulkPlan
+    from spsample.planning.pilot import Pilot
+    from spsample.sampling import Sampler
 
 __all__ = ["plan"]
 
@@ -140,7 +141,7 @@ class _Local:
     def facts(self, source: str, sampler: Sampler) -> dict[str, Any]:
         from spsample.data import load_dataset
         from spsample.loading import BulkLoader
-        from spsample.sampling.planner import default_budget
+        from spsample.planning.planner import default_budget
 
         dataset = load_dataset(source)
         loader = BulkLoader(
@@ -183,7 +184,7 @@ def _pilot(
 ) -> Pilot:
     """Sampled on the data set, or on a smaller graph of a kind."""
     from spsample.data import load_dataset
-    from spsample.distributed.pilot import sample_pilot
+    from spsample.planning.pilot import sample_pilot
 
     if source is None and size.like is not None:
         return size.pilot(sampler, batch_size, 0 if feature_bytes is None else feature_bytes)
@@ -218,7 +219,7 @@ def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from spsample.sparse.units import format_bytes
+    from spsample.common.units import format_bytes
 
     print_line(
         f"{facts['source']}: {facts['num_batches']:,} minibatches of at most {facts['batch_size']:,} seeds, "

@@ -35,8 +35,8 @@ from spsample.cli.ranks import (
 from spsample.cli.report import EpochProgress, describe_settings, print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import saying_how_to_go_on
 from spsample.comm.launch import detect
+from spsample.common.checks import require_int
 from spsample.errors import DataError, InputError
-from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator

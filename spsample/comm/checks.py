@@ -6,9 +6,9 @@ from typing import Any
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
+from spsample.common.checks import require_array, require_int, short
+from spsample.common.threads import MOST_THREADS
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import require_array, require_int, short
-from spsample.sparse.runtime import MOST_THREADS
 
 
 def check_blocks(comm: Communicator, send: Array) -> None:

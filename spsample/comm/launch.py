@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.waiting import end_soon, timeout_or_default
+from spsample.common.checks import require_choice
 from spsample.errors import CommunicationError, InputError, MissingDependencyError, require_module
-from spsample.sparse.checks import require_choice
 
 if TYPE_CHECKING:
     from spsample.comm.messages import MessageCommunicator

@@ -15,8 +15,8 @@ from spsample.comm.buffers import settle_device
 from spsample.comm.communicator import Array
 from spsample.comm.messages import MessageCommunicator, Part, Pending
 from spsample.comm.waiting import Activity, end_soon, timeout_or_default, wait_for
+from spsample.common.checks import require_type
 from spsample.errors import BackendError, CommunicationError, require_module
-from spsample.sparse.checks import require_type
 
 MESSAGE_LIMIT = 2**31 - 1
 """Bytes of one message: before its version 4 MPI counts them in 32 bits, and most installations are older."""

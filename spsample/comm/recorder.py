@@ -11,7 +11,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator, Reduction
-from spsample.sparse.checks import require_type
+from spsample.common.checks import require_type
 
 
 @dataclass

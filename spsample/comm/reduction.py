@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spsample.comm.buffers import namespace
 from spsample.comm.communicator import Array, Reduction
-from spsample.sparse.checks import require_choice
+from spsample.common.checks import require_choice
 
 _NAMES: dict[Reduction, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from spsample.comm.communicator import DEFAULT_TIMEOUT, TIMEOUT_VARIABLE
+from spsample.common.checks import short
 from spsample.errors import InputError
-from spsample.sparse.checks import short
 
 _AT_EXIT = 10
 _LONGEST_TIMEOUT = 1e9

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 
+from spsample.common.checks import require_int, require_type
 from spsample.errors import InputError
-from spsample.sparse.checks import require_int, require_type
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:

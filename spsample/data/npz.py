@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Features, Split
 from spsample.data.splits import PARTS, repeated
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import read_npz
-from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from spsample.common.checks import require_int
 from spsample.distributed.placement import require_parts
 from spsample.errors import DTypeError, require_module
-from spsample.sparse.checks import require_int
 from spsample.store import Graph
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spsample.store.validation import require_int
+from spsample.common.checks import require_int
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.common.checks import require_int, require_number, require_type
 from spsample.data.dataset import Dataset, random_split
 from spsample.data.philox import PhiloxStream
-from spsample.sparse.checks import require_number, require_type
 from spsample.store import Graph
-from spsample.store.validation import INT32_NODES, require_int
+from spsample.store.validation import INT32_NODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset
 from spsample.data.digits import digits
 from spsample.data.named import NAMED, named_dataset
@@ -15,7 +16,6 @@ from spsample.data.planted import planted
 from spsample.data.rmat import rmat
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, DTypeError, InputError
-from spsample.store.validation import require_int
 
 __all__ = ["GENERATORS", "generator_arguments", "load_dataset"]
 

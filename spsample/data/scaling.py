@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from spsample.common.checks import require_choice, require_type
 from spsample.data.dataset import Dataset
 from spsample.errors import InputError
-from spsample.sparse.checks import require_choice, require_type
 
 if TYPE_CHECKING:
     from spsample.data.dataset import Dataset, Features

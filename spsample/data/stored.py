@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spsample.common.checks import require_int, require_type
 from spsample.data.dataset import Dataset, Split
 from spsample.data.splits import PARTS, SPLIT_IDS, repeated
 from spsample.errors import DataError, InputError
-from spsample.sparse.checks import require_type
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.layout import META_FILE
-from spsample.store.validation import check_ids, require_int
+from spsample.store.validation import check_ids
 
 __all__ = ["dataset_of", "is_store", "load_store", "save_dataset"]
 

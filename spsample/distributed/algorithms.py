@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spsample.distributed.column import ColumnOperand
-from spsample.distributed.oblivious import ObliviousOperand
+from spsample.distributed.column.operand import ColumnOperand
 from spsample.distributed.operand import PartitionedOperand
-from spsample.distributed.stages import StagesOperand
-from spsample.distributed.stages_distinct import StagesDistinctOperand
-from spsample.distributed.stages_split import StagesSplitOperand
+from spsample.distributed.published.oblivious import ObliviousOperand
+from spsample.distributed.published.stages import StagesOperand
+from spsample.distributed.published.stages_distinct import StagesDistinctOperand
+from spsample.distributed.published.stages_split import StagesSplitOperand
 
 ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "column": ColumnOperand,

@@ -11,7 +11,7 @@ from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
 from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, WIDE_DRAWS, Stream
 from spsample.comm import Channel, Sent
-from spsample.distributed.narrow import narrow, widen
+from spsample.distributed.wire_format import narrow, widen
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 from spsample.sparse.operand import FrontierTotals

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spsample.comm import Communicator, together
+from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import require_same_on
-from spsample.sparse.checks import require_int
 
 
 class ProcessGrid:

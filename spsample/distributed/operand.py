@@ -10,12 +10,12 @@ import numpy as np
 from spsample.backends import Backend, ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
+from spsample.common.lazily import lazily
 from spsample.distributed.blocks import RowSource
 from spsample.distributed.column_ranges import ColumnRanges
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement
 from spsample.sparse import GraphOperand, LocalOperand
-from spsample.sparse.lazily import lazily
 from spsample.sparse.operand import Weighting
 
 

@@ -14,6 +14,8 @@ from spsample.backends import Backend, get_backend
 from spsample.backends.cuda.staged import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Communicator, together
+from spsample.common.checks import require_choice
+from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
 from spsample.distributed.grid import ProcessGrid
@@ -24,9 +26,7 @@ from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import SharedGraph, require_same
 from spsample.sparse import GraphOperand, LocalOperand
-from spsample.sparse.checks import require_choice
 from spsample.sparse.operand import Weighting
-from spsample.sparse.units import require_bytes
 from spsample.store import Graph, GraphStore
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.narrow import narrow, widen
 from spsample.distributed.owners import segment_sums
+from spsample.distributed.wire_format import narrow, widen
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights

@@ -20,7 +20,8 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, MissingDependencyError, SpSampleError
-from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, bulk_sample
+from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE
+from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
 
@@ -186,8 +187,8 @@ def _same_bulks(comm: Communicator, graph: Graph, shared: Any, sampler: Sampler,
     """The batches of every rank against those of one process, array by array. Returns how many all ranks have."""
     seeds = np.arange(SEEDS) * 7 % VERTICES
     call: dict[str, Any] = {"batch_size": BATCH_SIZE, "random_seed": 3, "edge_ids": True}
-    expected = bulk_sample(graph, seeds, sampler, **call)
-    mine = bulk_sample(shared, seeds, sampler, **call, backend=backend).to_host()
+    expected = sample_batches(graph, seeds, sampler, **call)
+    mine = sample_batches(shared, seeds, sampler, **call, backend=backend).to_host()
     for number, batch_id in enumerate(mine.batch_ids.tolist()):
         pairs = zip(_arrays(mine, number), _arrays(expected, batch_id), strict=True)
         for (name, given), (_, wanted) in pairs:

@@ -8,12 +8,13 @@ import numpy as np
 from scipy import sparse
 
 from spsample.backends import get_backend
+from spsample.common.arrays import as_array
+from spsample.common.checks import require_share
+from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, InputError
 from spsample.features.formats import AsStored, Int8, RowFormat, format_for
 from spsample.features.rows import as_rows
-from spsample.sparse.checks import require_share
-from spsample.sparse.units import format_bytes
-from spsample.store.validation import as_array, validate_seeds
+from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

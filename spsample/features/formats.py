@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.common.checks import require_choice
 from spsample.errors import InputError
-from spsample.store.validation import require_choice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from scipy import sparse
 
+from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
 from spsample.features.rows import as_rows, dense_rows
-from spsample.sparse.contents import contents_of, is_mapped
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 

@@ -10,16 +10,16 @@ from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, together
 from spsample.comm.headers import agree
+from spsample.common.checks import require_choice, require_type
+from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
 from spsample.sampling.sharing import require_same_on
-from spsample.sparse.checks import require_type
-from spsample.sparse.contents import contents_of, is_mapped
 from spsample.store import GraphStore
-from spsample.store.validation import require_choice, validate_seeds
+from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

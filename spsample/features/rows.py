@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from spsample.common.arrays import as_array
 from spsample.errors import DTypeError, InputError
-from spsample.store.validation import as_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

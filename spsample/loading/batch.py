@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends import backend_for
+from spsample.common.arrays import as_array
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.store.device_graph import DeviceGraph
 from spsample.store.hot_rows import expected_visits
-from spsample.store.validation import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, require_module
-from spsample.sparse.checks import require_choice, require_path, require_type
 from spsample.store.archives import read_npz
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors

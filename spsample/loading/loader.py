@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import get_backend
+from spsample.common.checks import require_int
+from spsample.common.units import require_bytes
 from spsample.distributed.ranks import comm_of
 from spsample.errors import InputError
 from spsample.loading import order
 from spsample.loading.batch import Batch, Completion, gathered
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.prefetch import Pipeline, Stage
-from spsample.loading.rank_plan import RankPlan, plan_ranks
 from spsample.loading.ranks import Share, Threads
+from spsample.planning.bulk_sample import sample_within
+from spsample.planning.epoch_bulks import ramp_of
+from spsample.planning.planner import MOST_AHEAD, BulkPlan, plan_for, plan_given
+from spsample.planning.rank_plan import RankPlan, plan_ranks
 from spsample.sampling.arguments import check_arguments, require_word
-from spsample.sampling.epoch_bulks import ramp_of
-from spsample.sampling.planner import MOST_AHEAD, BulkPlan, plan_for, plan_given, sample_within
 from spsample.sampling.sampler import require_bool
 from spsample.sampling.sharing import SharedGraph, checking, require_same
-from spsample.sparse.units import require_bytes
 from spsample.store.device_graph import placed_graph
-from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -81,7 +82,7 @@ class BulkLoader:
         Bytes, or text such as ``"2GiB"``, for all bulks and prefetched features at a time, the graph and the store of
         features left out; a bulk that would pass it is sampled in parts. None: with ``"auto"`` half of the memory that
         is available now; with a number all of it, and nothing is planned where the largest bulk that could be drawn
-        fits. On several ranks: of each rank; see `spsample.loading.rank_plan.RankPlan`, and with a number of batches
+        fits. On several ranks: of each rank; see `spsample.planning.rank_plan.RankPlan`, and with a number of batches
         and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.common.arrays import as_array
+from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
-from spsample.store.validation import as_array, require_int
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

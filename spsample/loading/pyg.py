@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spsample.common.checks import require_type
 from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.adapters import as_tensor
 from spsample.sampling.graphsage import makes_subgraphs
-from spsample.sparse.checks import require_type
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spsample.comm import Communicator
 from spsample.distributed.ranks import comm_of
 from spsample.errors import BackendError
+from spsample.planning.epoch_bulks import bulk_ranges
 from spsample.sampling.empty import empty_minibatch
-from spsample.sampling.epoch_bulks import bulk_ranges
 
 if TYPE_CHECKING:
     from spsample.features import FeatureSource
@@ -56,7 +56,7 @@ class Share(NamedTuple):
         return self.steps(batches) * self.size
 
     def bulk_ranges(self, first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
-        """`spsample.sampling.epoch_bulks.bulk_ranges` of whole steps from batch `first` on.
+        """`spsample.planning.epoch_bulks.bulk_ranges` of whole steps from batch `first` on.
 
         Examples
         --------

@@ -13,7 +13,8 @@ from torch_geometric.loader.utils import filter_data
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from spsample.errors import InputError
-from spsample.sampling import GraphSAGE, bulk_sample
+from spsample.planning import bulk_sample
+from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
 from spsample.sampling.empty import empty_minibatch
 

@@ -1,20 +1,17 @@
-"""Samplers and `bulk_sample`."""
+"""Samplers, and the bulks of minibatches that they draw."""
 
 from __future__ import annotations
 
-from spsample.sampling.bulk import Adjacency, BulkSample, Layer, MiniBatch, bulk_sample
+from spsample.sampling.bulk import Adjacency, BulkSample, Layer, MiniBatch
 from spsample.sampling.fastgcn import FastGCN
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sampling.ladies import LADIES
 from spsample.sampling.layerwise import LayerwiseSampler
-from spsample.sampling.memory import scratch_bytes
-from spsample.sampling.planner import BulkPlan, plan_bulk
 from spsample.sampling.sampler import Sampler
 
 __all__ = [
     "LADIES",
     "Adjacency",
-    "BulkPlan",
     "BulkSample",
     "FastGCN",
     "GraphSAGE",
@@ -22,7 +19,4 @@ __all__ = [
     "LayerwiseSampler",
     "MiniBatch",
     "Sampler",
-    "bulk_sample",
-    "plan_bulk",
-    "scratch_bytes",
 ]

@@ -6,10 +6,11 @@ import reprlib
 from typing import Any, Protocol
 
 from spsample.backends.protocol import Int64Array
+from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import GraphOperand
-from spsample.store.validation import require_int, validate_seeds
+from spsample.store.validation import validate_seeds
 
 
 class SupportsSampling(Protocol):

@@ -1,41 +1,28 @@
-"""`bulk_sample` and what it returns: `BulkSample`, a stack of minibatches, and `MiniBatch`, a view of one."""
+"""What `bulk_sample` returns: `BulkSample`, a stack of minibatches, and `MiniBatch`, a view of one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from operator import index
-from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import backend_for, get_backend
-from spsample.backends.arithmetic import default_float_environment
+from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.errors import CapacityError, InputError
+from spsample.errors import InputError
 from spsample.sampling import adapters
-from spsample.sampling.arguments import SupportsSampling, check_arguments
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.capped import CappedGraph
 from spsample.sampling.graphsage import makes_subgraphs
-from spsample.sampling.sampler import Sampler, require_bool
-from spsample.sampling.seeds import SeedBatches, make_batches
-from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
-from spsample.sparse import LAW_VERSION, derive_key
-from spsample.sparse.keys import SAMPLING
-from spsample.store import Graph
-from spsample.store.device_graph import DeviceGraph, placed_graph
-from spsample.store.validation import require_choice, require_int
+from spsample.sampling.sampler import Sampler
+from spsample.sampling.seeds import SeedBatches
+from spsample.sparse import LAW_VERSION
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-FEW_ENTRIES = 1 << 20  # some megabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,170 +272,6 @@ class BulkSample:
 
     def __repr__(self) -> str:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
-
-
-@default_float_environment()
-def bulk_sample(  # the public face: design, section 5
-    graph: SupportsSampling,
-    seeds: Any,
-    sampler: Sampler,
-    *,
-    batch_size: int,
-    random_seed: int = 0,
-    epoch: int = 0,
-    first_batch: int = 0,
-    edge_ids: bool = False,
-    duplicates: str = "merge",
-    backend: str | None = None,
-) -> BulkSample:
-    """Sample all minibatches of `seeds` at once.
-
-    A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only
-    (`docs/law.md`): how many are sampled at once, on how many threads and by which backend never changes it.
-
-    Parameters
-    ----------
-    graph : Graph
-    seeds : array-like of int (any length, empty too)
-        Vertex ids. Consecutive runs of `batch_size` make the batches; the last one may be shorter.
-    sampler : Sampler
-        `GraphSAGE`, `LADIES`, `FastGCN` or your own.
-    batch_size : int
-        b, seeds per batch.
-    random_seed, epoch : int
-        In [0, 2^64).
-    first_batch : int
-        Global id of the first batch, so that an epoch may be sampled in several calls.
-    edge_ids : bool
-        Also return each entry's position in the edges the user gave (8 bytes an entry).
-    duplicates : {"merge", "error"}
-        What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or
-        refuse.
-    backend : {None, "cpu", "reference", "cuda"}
-        None is the fastest one of the host, and of a `DeviceGraph` "cuda". "cuda" makes a `DeviceGraph` of a `Graph`
-        once, and the arrays of the bulk are then on the device (`BulkSample.to_host`).
-
-    Returns
-    -------
-    BulkSample
-
-    Raises
-    ------
-    InputError, DTypeError
-        If an argument cannot be used; the message names it and the first bad entry.
-    CapacityError
-        If the bulk does not fit in memory (it then says how many of its batches do), or a value of a layer-wise sample
-        is too large for its type.
-
-    Examples
-    --------
-    >>> import spsample
-    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
-    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2)
-    >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
-    (2, [0, 1], [0, 1, 2, 3])
-    """
-    with checking(graph, "bulk_sample"):
-        ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
-        key = derive_key(random_seed, epoch, SAMPLING)
-        num_batches = -(-len(ids) // batch_size)
-        first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
-        require_choice("duplicates", duplicates, ("merge", "error"))
-        edge_ids = require_bool("edge_ids", edge_ids)
-        backend = None if backend is None else get_backend(backend).name
-        graph = placed_graph(graph, backend)
-    if isinstance(graph, Graph) and not _is_small(graph, len(ids), num_batches, sampler):
-        _require_room(graph, ids, sampler, batch_size=batch_size, edge_ids=edge_ids, backend=backend)
-    options = {"first_batch": first_batch, "edge_ids": edge_ids, "duplicates": duplicates, "backend": backend}
-    require_same(graph, seeds=ids, sampler=sampler, batch_size=batch_size, random_seed=key, **options)
-    A = graph.operand(backend)
-    with sampling(graph), A.backend.session():
-        try:
-            batches = make_batches(ids, min(batch_size, len(ids) + 1), first_batch, A.index_dtype, duplicates)
-            share = _share_of(graph, batches).placed(A.backend)
-            layers = sampler.run(A, share.selector, key, edge_ids)
-            return _own_of(graph, BulkSample(sampler, share, layers), num_batches)
-        except MemoryError as error:
-            clear_frames(error.__traceback__)  # of what was being made: advice needs the memory
-            raise _no_memory_for(graph, ids, batch_size, sampler) from error
-
-
-def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
-    """The batches of a call that are sampled here."""
-    if not isinstance(graph, SharedGraph):
-        return batches
-    return batches.chosen(graph.sampled_here(len(batches.selector.batch_ids)))
-
-
-def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> BulkSample:
-    """Of those sampled here, the batches that the caller gets."""
-    if not isinstance(graph, SharedGraph):
-        return bulk
-    here, own = graph.sampled_here(num_batches), graph.own(num_batches)
-    return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
-
-
-def _is_small(graph: Graph, seeds: int, batches: int, sampler: Sampler) -> bool:
-    """Whether a bulk surely has few entries, told in a microsecond: a call for one small batch takes a hundred."""
-    sizes = sampler.sizes
-    most = batches * len(sizes) * graph.num_edges
-    if sampler.aggregation == "mean" and min(sizes) > 0:
-        most = min(most, len(sizes) * seeds * prod([size + 1 for size in sizes]))
-    return most <= FEW_ENTRIES
-
-
-def _require_room(graph: Graph, ids: Int64Array, sampler: Sampler, **options: Any) -> None:
-    """Refuse a bulk that does not fit in memory; the system may kill a process that takes more than there is."""
-    from spsample.sampling.planner import require_room
-
-    require_room(graph, ids, sampler, **options)
-
-
-def _no_memory_for(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> CapacityError:
-    """Says how large the bulk was that found no memory, and on a device how large one may be."""
-    num_batches = -(-len(ids) // batch_size)
-    fitting = _fitting_on_device(graph, ids, batch_size, sampler)
-    return CapacityError(
-        argument="seeds",
-        given=f"{num_batches} batches of up to {batch_size} seeds for {sampler!r}",
-        expected="a bulk that fits in memory" + fitting,
-        hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
-    )
-
-
-_advising: ContextVar[bool] = ContextVar("advising", default=False)
-"""Whether batches are sampled to find out how many fit: what finds no memory then has been asked already."""
-
-
-def _fitting_on_device(graph: Any, ids: Int64Array, batch_size: int, sampler: Sampler) -> str:
-    """How many of the batches fit on the graph's device, in words; nothing where that is not known."""
-    graph = graph.inner if isinstance(graph, CappedGraph) else graph
-    if not isinstance(graph, DeviceGraph) or _advising.get():
-        return ""
-    token = _advising.set(True)
-    try:
-        fitting = _most_on_device(graph, ids, batch_size, sampler)
-    finally:
-        _advising.reset(token)
-    words = {0: "not even a single batch does", 1: "1 of these batches does"}
-    return ": " + words.get(fitting, f"{fitting} of these batches do")
-
-
-def _most_on_device(graph: DeviceGraph, ids: Int64Array, batch_size: int, sampler: Sampler) -> int:
-    """How many batches fit by a plan, or 1 where the pilots of a plan do not; fewer than there are, which did not."""
-    from spsample.sampling.planner import plan_bulk
-
-    fewer = -(-len(ids) // batch_size) - 1
-    try:
-        plan = plan_bulk(graph, ids, sampler, batch_size=batch_size, memory_budget=graph.free_bytes())
-        return min(plan.bulk_size, fewer)
-    except CapacityError:
-        pass
-    try:
-        bulk_sample(graph, ids[:batch_size], sampler, batch_size=batch_size)
-    except CapacityError:
-        return 0
-    return min(1, fewer)
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler, require_sizes
@@ -23,7 +24,6 @@ from spsample.sparse import (
     normalize_rows,
     pattern,
 )
-from spsample.store.validation import require_choice
 
 Layout = Literal["blocks", "subgraph"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from spsample.common.checks import require_choice
 from spsample.sampling.layerwise import LayerwiseSampler, Values
 from spsample.sparse import (
     Draw,
@@ -17,7 +18,6 @@ from spsample.sparse import (
     normalize_rows,
     square,
 )
-from spsample.store.validation import require_choice
 
 Law = Literal["norm", "squared_count"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
+from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.sampling.sampler import Aggregation, Sampler, require_bool, require_sizes
 from spsample.sparse import ReferenceWeights, UnbiasedWeights
-from spsample.store.validation import require_choice
 
 Values = Literal["unbiased", "reference"]
 

@@ -10,11 +10,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from spsample.common.checks import require_int, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
-from spsample.sparse.checks import require_type
-from spsample.store.validation import require_int
 
 Aggregation = Literal["mean", "values"]
 MAX_LAYERS = 255

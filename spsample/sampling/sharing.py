@@ -12,9 +12,9 @@ import numpy as np
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Communicator, together
 from spsample.comm.headers import agree
+from spsample.common.contents import contents_of
 from spsample.errors import InputError
 from spsample.sparse import GraphOperand
-from spsample.sparse.contents import contents_of
 
 
 class SharedGraph(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spsample.backends import Draw
 from spsample.backends.on_host import row_lengths
+from spsample.common.threads import clear_pool, get_num_threads, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.algebra import (
     ProbabilityMatrix,
     column_norms,
@@ -27,7 +28,6 @@ from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, GraphOperand, RowTotals
 from spsample.sparse.row_sample import RowSample
-from spsample.sparse.runtime import clear_pool, get_num_threads, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [

@@ -11,10 +11,10 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.backends.reference.probability import row_numerators
+from spsample.common.arrays import as_array
+from spsample.common.checks import check_draw, check_range, require_array, require_type
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import check_draw, check_range, require_array, require_type
 from spsample.sparse.csr import CSRMatrix
-from spsample.sparse.intake import as_array
 from spsample.sparse.operand import GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowSelector, RowView, Squared

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends.protocol import Array, Int64Array, IntArray
+from spsample.common.checks import check_indptr, check_length, check_range, require_array
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.checks import check_indptr, check_length, check_range, require_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

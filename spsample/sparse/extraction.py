@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.common.checks import require_type, short
 from spsample.errors import DTypeError
-from spsample.sparse.checks import require_type, short
 from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.row_sample import RowSample
 from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView

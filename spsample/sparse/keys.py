@@ -8,7 +8,7 @@ import numpy as np
 
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
-from spsample.sparse.checks import require_int
+from spsample.common.checks import require_int
 
 LAW_VERSION = 1
 SAMPLING, SHUFFLING = 1, 2

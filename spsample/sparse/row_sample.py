@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array
-from spsample.sparse.lazily import lazily
+from spsample.common.lazily import lazily
 from spsample.sparse.operand import Entries, Numbering
 from spsample.sparse.selector import RowSelector, RowView
 

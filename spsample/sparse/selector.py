@@ -10,8 +10,8 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.sparse.checks import require_array, require_int, require_type
-from spsample.sparse.lazily import lazily
+from spsample.common.checks import require_array, require_int, require_type
+from spsample.common.lazily import lazily
 from spsample.sparse.operand import Entries, FrontierTotals, GraphOperand, Numbering, RowRule, RowTotals
 from spsample.sparse.probability import batch_totals, frontier_rule
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.sparse.runtime import usable_cores
+from spsample.common.threads import usable_cores
 from spsample.store.layout import CHUNK_BYTES
 
 __all__ = ["Checksum", "checksums"]

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from spsample.common.checks import require_type
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.checks import require_type
 from spsample.store import validation
 from spsample.store.sorting import is_identity, rows_sorted, sort_entries, targets
 

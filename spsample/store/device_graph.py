@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Matrix, get_backend
+from spsample.common.checks import require_share
+from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.checks import require_share
 from spsample.sparse.device import DeviceOperand
-from spsample.sparse.units import format_bytes
 from spsample.store.hot_rows import hottest_rows, split_rows
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
+from spsample.common.checks import require_choice
+from spsample.common.contents import Contents
 from spsample.errors import DataError
-from spsample.sparse.contents import Contents
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
 from spsample.store.normalization import divided, row_sums
 from spsample.store.sorting import targets
-from spsample.store.validation import require_choice
 
 if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph

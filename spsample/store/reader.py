@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 from scipy import sparse
 
+from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
-from spsample.sparse.checks import require_path, require_type
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.graph import Graph, StoreOrigin
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
 from spsample.store.recorded import record_path, recorded_sha256, require_recorded
-from spsample.store.validation import require_choice
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]

@@ -1,7 +1,7 @@
 """Checks of graphs and seeds: ids, edge lists, weights, numbers of vertices.
 
-What is not particular to graphs is checked in `spsample.sparse.checks`, and made an array in
-`spsample.sparse.intake`; the names used above this layer are passed on from here.
+What is not particular to graphs is checked in `spsample.common.checks`, and made an array in
+`spsample.common.arrays`; the names used above this layer are passed on from here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.arrays import as_array, first_entry
+from spsample.common.checks import check_indptr, check_length, check_range, first_bad, require_choice, require_int
 from spsample.errors import CapacityError, DTypeError, InputError
-from spsample.sparse.checks import check_indptr, check_length, check_range, first_bad, require_choice, require_int
-from spsample.sparse.intake import as_array, first_entry
 
 __all__ = [
     "INT32_NODES",

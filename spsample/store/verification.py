@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.checks import check_range, first_bad
 from spsample.errors import DataError, InputError
-from spsample.sparse.checks import check_range, first_bad
 from spsample.store.checksums import checksums
 from spsample.store.layout import CHUNK_BYTES, ArraySpec, array_file
 from spsample.store.validation import check_not_negative, check_weights

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.sparse.checks import require_path, require_type, short
 from spsample.store.checksums import checksums
 from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
@@ -30,7 +30,6 @@ from spsample.store.layout import (
 )
 from spsample.store.mapping import create_map, shorten_map
 from spsample.store.recorded import record, record_path
-from spsample.store.validation import require_int
 
 __all__ = ["StoreWriter"]
 

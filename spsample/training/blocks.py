@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
 from spsample.sampling import Adjacency, GraphSAGE
 from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import RowSelector, derive_key
-from spsample.sparse.checks import require_type
 from spsample.sparse.keys import SAMPLING
 from spsample.store import Graph
 from spsample.store.device_graph import DeviceGraph
-from spsample.store.validation import require_choice
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from spsample.common.checks import require_int, require_number, require_path
 from spsample.errors import DataError, DTypeError
-from spsample.sparse.checks import require_number, require_path
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
-from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
 if TYPE_CHECKING:

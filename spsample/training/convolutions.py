@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from spsample.common.checks import require_int
 from spsample.errors import InputError
-from spsample.store.validation import require_int
 
 if TYPE_CHECKING:
     from spsample.training.blocks import Block

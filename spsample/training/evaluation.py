@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from spsample.common.checks import require_type
+from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.features import FeatureSource
 from spsample.loading import BulkLoader
-from spsample.sampling import GraphSAGE, bulk_sample
-from spsample.sparse.checks import require_type
-from spsample.sparse.units import require_bytes
+from spsample.planning import bulk_sample
+from spsample.sampling import GraphSAGE
 from spsample.store import Graph
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN

@@ -9,8 +9,8 @@ import torch
 
 from spsample.comm import Communicator, Recorder
 from spsample.comm.recorder import Counts
+from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.sparse.checks import require_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

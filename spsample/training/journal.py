@@ -7,10 +7,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spsample.common.checks import require_int, require_path
 from spsample.errors import require_module
-from spsample.sparse.checks import require_path
 from spsample.store.folder import system_errors
-from spsample.store.validation import require_int
 from spsample.training.callbacks import Callback
 
 if TYPE_CHECKING:

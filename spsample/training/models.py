@@ -16,9 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from torch import Tensor, nn
 
+from spsample.common.checks import require_choice, require_int, require_number, require_type
 from spsample.errors import InputError
-from spsample.sparse.checks import require_number, require_type
-from spsample.store.validation import require_choice, require_int
 from spsample.training.blocks import Block
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from spsample.common.checks import require_path, require_type
 from spsample.errors import InputError, require_module
-from spsample.sparse.checks import require_path, require_type
 from spsample.store.folder import system_errors
 from spsample.training.results import TrainResult
 

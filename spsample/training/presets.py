@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spsample.sparse.checks import require_type
+from spsample.common.checks import require_type
 from spsample.training.models import ModelConfig
 from spsample.training.settings import TrainConfig
 

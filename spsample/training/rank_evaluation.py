@@ -12,7 +12,8 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import Placement
 from spsample.distributed.ranks import comm_of, failing_together
 from spsample.features import FeatureSource, PartitionedFeatures
-from spsample.sampling import GraphSAGE, bulk_sample
+from spsample.planning import bulk_sample
+from spsample.sampling import GraphSAGE
 from spsample.sampling.empty import empty_minibatch
 from spsample.training.evaluation import bytes_per_edge, evaluating
 from spsample.training.tensors import as_tensor

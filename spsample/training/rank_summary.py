@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spsample.comm import Communicator, Traffic
+from spsample.common.checks import require_number, require_type
 from spsample.distributed.ranks import of_all
-from spsample.sparse.checks import require_number, require_type
 
 __all__ = ["RankSummary", "rank_summary"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
-from spsample.sparse.checks import require_number, require_type
-from spsample.sparse.units import require_bytes
-from spsample.store.validation import require_choice, require_int
 from spsample.training.optimisation import OPTIMIZERS, SCHEDULES
 
 __all__ = ["EVALUATIONS", "TrainConfig"]

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.common.checks import require_choice, require_type
+from spsample.common.units import require_bytes
 from spsample.data import Dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
 from spsample.distributed.ranks import comm_of, failing_together
@@ -26,11 +28,8 @@ from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph, require_same_on
 from spsample.sparse import keys
-from spsample.sparse.checks import require_type
-from spsample.sparse.units import require_bytes
 from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
-from spsample.store.validation import require_choice
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.evaluation import full_logits, sampled_logits

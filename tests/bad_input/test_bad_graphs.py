@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse
 from stand_ins import OnDevice
 
+from spsample.common.checks import require_choice, require_int
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.store import Graph
-from spsample.store.validation import check_num_nodes, require_choice, require_int, validate_seeds
+from spsample.store.validation import check_num_nodes, validate_seeds
 
 INDPTR = np.array([0, 2, 3, 4])
 INDICES = np.array([0, 1, 2, 0])

@@ -10,8 +10,8 @@ import pytest
 
 import spsample as sp
 from spsample.comm import run_threads
+from spsample.convert import ConvertOptions, convert
 from spsample.data import partition_quality, planted, rewire, save_dataset, scale_features
-from spsample.data.convert import ConvertOptions, convert
 from spsample.errors import DTypeError, InputError, SpSampleError
 from spsample.features import FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk

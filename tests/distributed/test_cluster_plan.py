@@ -15,14 +15,14 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.distributed.cluster import Cluster, Job, plan_cluster
-from spsample.distributed.counted import count_bulk
-from spsample.distributed.exchanges import ring_reduction
-from spsample.distributed.links import LINKS
-from spsample.distributed.pilot import GraphProfile, sample_pilot
-from spsample.distributed.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
-from spsample.distributed.shape import GridShape
 from spsample.errors import CapacityError, InputError
+from spsample.planning.cluster import Cluster, Job, plan_cluster
+from spsample.planning.counted import count_bulk
+from spsample.planning.exchanges import ring_reduction
+from spsample.planning.network import LINKS
+from spsample.planning.pilot import GraphProfile, sample_pilot
+from spsample.planning.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
+from spsample.planning.shape import GridShape
 from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
@@ -79,7 +79,7 @@ def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
 
 
 def _memory(bulk_size, c):
-    from spsample.distributed.cluster import _Planned
+    from spsample.planning.cluster import _Planned
 
     return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
 

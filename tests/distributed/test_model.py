@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.counted import count_bulk
-from spsample.distributed.counts import HopCounts, RankCounts
-from spsample.distributed.exchanges import (
+from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.placement import balanced
+from spsample.errors import InputError
+from spsample.planning.counted import count_bulk
+from spsample.planning.counts import HopCounts, RankCounts
+from spsample.planning.exchanges import (
     answered,
     asked,
     broadcasts,
@@ -28,8 +31,7 @@ from spsample.distributed.exchanges import (
     staged_request,
     told,
 )
-from spsample.distributed.links import LINKS, links_named, parse_bandwidth, parse_seconds, share_inside
-from spsample.distributed.model import (
+from spsample.planning.model import (
     ALGORITHMS,
     Wire,
     asked_pairs,
@@ -56,13 +58,11 @@ from spsample.distributed.model import (
     src_sets,
     widths,
 )
-from spsample.distributed.partitioned import PartitionedGraph
-from spsample.distributed.pilot import sample_pilot, scaled_pilot
-from spsample.distributed.placement import balanced
-from spsample.distributed.shape import GridShape
-from spsample.distributed.tallies import BlockRows, hub_rows
-from spsample.distributed.visits import BlockVisits, Visits, seen
-from spsample.errors import InputError
+from spsample.planning.network import LINKS, links_named, parse_bandwidth, parse_seconds, share_inside
+from spsample.planning.pilot import sample_pilot, scaled_pilot
+from spsample.planning.shape import GridShape
+from spsample.planning.tallies import BlockRows, hub_rows
+from spsample.planning.visits import BlockVisits, Visits, seen
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,16").graph

@@ -10,7 +10,7 @@ from partitioned_cases import divisors
 
 from spsample.backends import StackedSelector
 from spsample.distributed.placement import Placement, from_parts
-from spsample.distributed.shares import Schedule, Shares
+from spsample.distributed.published.shares import Schedule, Shares
 
 GRIDS = [(p // c, c) for p in range(1, 25) for c in divisors(p)]
 

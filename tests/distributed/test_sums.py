@@ -9,9 +9,9 @@ import spsample as sp
 from spsample.backends import Draw, Numerators, StackedSelector
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.frontier import Frontier
-from spsample.distributed.narrow import width_of
-from spsample.distributed.sums import ask, draw_columns, merged
+from spsample.distributed.column.frontier import Frontier
+from spsample.distributed.column.sums import ask, draw_columns, merged
+from spsample.distributed.wire_format import width_of
 
 N, TIMEOUT = 4000, 60
 KEY = (5, 6)

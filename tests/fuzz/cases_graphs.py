@@ -12,7 +12,8 @@ import scipy.sparse
 from case import Case
 
 import spsample as sp
-from spsample.sampling import LayerwiseSampler, scratch_bytes
+from spsample.planning import scratch_bytes
+from spsample.sampling import LayerwiseSampler
 from spsample.sparse import CSRMatrix, Draw, ProbabilityMatrix, its_sample, normalize_rows, select_rows, spgemm
 
 

@@ -7,7 +7,7 @@ from case import Case
 
 import spsample as sp
 from spsample import data
-from spsample.data.convert import ConvertOptions, convert
+from spsample.convert import ConvertOptions, convert
 from spsample.store import GraphStore, StoreWriter
 
 

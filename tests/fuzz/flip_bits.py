@@ -236,7 +236,7 @@ def converted(source: str, **options: Any) -> Callable[[Path], Any]:
     """Return the reader of a form that `convert` takes; names of files in the options are those of the folder."""
 
     def read(folder: Path) -> Any:
-        from spsample.data.convert import ConvertOptions, convert
+        from spsample.convert import ConvertOptions, convert
         from spsample.store import GraphStore
 
         named = {key: str(folder / value) if str(value).endswith(".npy") else value for key, value in options.items()}

@@ -25,10 +25,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spsample.cli.main import app
+from spsample.convert import ConvertOptions, convert, sort
+from spsample.convert.memory import SortPlan, anonymous_bytes
+from spsample.convert.text import TextEdges, text_form
 from spsample.data import load_dataset
-from spsample.data.convert import ConvertOptions, convert, sort
-from spsample.data.convert.memory import SortPlan, anonymous_bytes
-from spsample.data.convert.text import TextEdges, text_form
 from spsample.errors import CapacityError, DataError, DTypeError, InputError, SpSampleError
 from spsample.store import Graph, GraphStore, StoreWriter
 

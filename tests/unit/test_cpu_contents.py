@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from spsample.sparse import contents, set_num_threads
-from spsample.sparse.contents import contents_of, is_mapped, words_sum
-from spsample.sparse.runtime import compiled_core
+from spsample.common.contents import contents_of, is_mapped, words_sum
+from spsample.common.threads import compiled_core
+from spsample.common import contents
+from spsample.sparse import set_num_threads
 
 RNG = np.random.default_rng(0)
 LENGTHS = [0, 1, 7, 8, 9, 4096, (1 << 20) - 1, (1 << 20) + 8, (5 << 20) + 3]

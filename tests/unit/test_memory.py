@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
-from spsample.sampling import scratch_bytes
+from spsample.planning import scratch_bytes
 from spsample.sparse import measured_pool
 
 pytest.importorskip("spsample._core", reason="the compiled core is not built")

@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 
 import spsample as sp
+from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
-from spsample.sampling.available import available_memory, control_groups
-from spsample.sampling.bounds import most_counts
-from spsample.sampling.capped import CappedGraph, TooManyEntriesError
-from spsample.sampling.epoch_bulks import bulk_ranges, ramp_of
-from spsample.sampling.memory import BulkCounts
-from spsample.sampling.planner import BulkPlan, sample_within
+from spsample.planning.bounds import most_counts
+from spsample.planning.bulk_sample import sample_within
+from spsample.planning.capped import CappedGraph, TooManyEntriesError
+from spsample.planning.epoch_bulks import bulk_ranges, ramp_of
+from spsample.planning.memory import BulkCounts
+from spsample.planning.planner import BulkPlan
 from spsample.sparse import get_num_threads, set_num_threads
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
@@ -290,7 +291,7 @@ def test_no_bulk_passes_what_can_be_drawn(sampler: sp.Sampler, edge_ids: bool) -
 
 def test_without_a_budget_a_given_size_is_held_against_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def loader(available: int, bulk_size: int = 64) -> sp.BulkLoader:
-        monkeypatch.setattr("spsample.sampling.planner.available_memory", lambda: available)
+        monkeypatch.setattr("spsample.planning.planner.available_memory", lambda: available)
         return sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([15, 10, 5]), batch_size=32, bulk_size=bulk_size)
 
     assert loader(4 << 30).plan is None  # any bulk would fit

@@ -11,7 +11,7 @@ import pytest
 import spsample as sp
 from spsample.backends import available_backends, registry
 from spsample.errors import DTypeError, InputError
-from spsample.sparse import runtime
+from spsample.common import threads as runtime
 
 needs_cpu = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is not built")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.backends import Draw, available_backends, get_backend
+from spsample.common.checks import check_range
 from spsample.errors import InputError
 from spsample.sparse import (
     CSRMatrix,
@@ -23,7 +24,6 @@ from spsample.sparse import (
     square,
     stack,
 )
-from spsample.sparse.checks import check_range
 
 backends = pytest.mark.parametrize("backend", available_backends())
 seeds = st.integers(0, 2**32 - 1)

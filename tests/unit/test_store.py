@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spsample as sp
+from spsample.convert import convert
 from spsample.data import load_dataset, planted, save_dataset
-from spsample.data.convert import convert
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store import Graph, GraphStore, StoreWriter, folder, layout, writer
 

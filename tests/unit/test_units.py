@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import DTypeError, InputError
-from spsample.sparse.units import format_bytes, require_bytes
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
+from spsample.convert import ConvertOptions, convert
 from spsample.data import load_dataset
-from spsample.data.convert import ConvertOptions, convert
 from spsample.errors import DataError
 from spsample.store import GraphStore
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from spsample.cli.machine.finding import Finding, ask
-from spsample.sparse.runtime import usable_cores
+from spsample.common.threads import usable_cores
 
 __all__ = ["compilers", "core", "python", "threads"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spsample.cli.machine.finding import Finding, read_text
-from spsample.sampling.available import CGROUPS, control_groups
-from spsample.sparse.runtime import usable_cores
-from spsample.sparse.units import format_bytes
+from spsample.common.memory import CGROUPS, control_groups
+from spsample.common.threads import usable_cores
+from spsample.common.units import format_bytes
 
 __all__ = ["memory", "processor"]
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from spsample.cli.machine.finding import Finding, ask, find_program
-from spsample.sparse.units import format_bytes
+from spsample.common.units import format_bytes
 
 __all__ = ["data_folder", "gpus", "mpi", "slurm"]
 

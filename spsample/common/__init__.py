@@ -1,0 +1,1 @@
+"""What every room above the kernels uses: checks of arguments, arrays in, units, threads, available memory."""

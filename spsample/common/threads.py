@@ -1,0 +1,125 @@
+"""Threads and kept memory of the compiled kernels; neither changes any result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from spsample.backends import available_backends
+from spsample.common.checks import require_int
+
+MOST_THREADS = 4096
+
+
+def set_num_threads(threads: int) -> None:
+    """Let calls from this thread use up to so many threads in the compiled kernels.
+
+    Without it the environment variable `OMP_NUM_THREADS` decides, read at the first call, or else there is one thread
+    per processor. Other threads of the program keep their own number. The `reference` backend is
+    single-threaded: where the compiled core is missing this checks its argument and changes nothing. No sample depends
+    on the number of threads.
+
+    Raises
+    ------
+    DTypeError, InputError
+        If it is not an integer from 1 to 4096.
+
+    Examples
+    --------
+    >>> set_num_threads(2)
+    """
+    count = require_int("threads", threads, minimum=1, maximum=MOST_THREADS)
+    core = compiled_core()
+    if core is not None:
+        core.set_num_threads(count)
+
+
+def get_num_threads() -> int:
+    """Threads that calls from this thread may use in the compiled kernels; 1 without the core.
+
+    Examples
+    --------
+    >>> set_num_threads(2)
+    >>> get_num_threads() in (1, 2)
+    True
+    """
+    core = compiled_core()
+    return 1 if core is None else int(core.get_num_threads())
+
+
+def usable_cores() -> int:
+    """How many processors this process may use.
+
+    Examples
+    --------
+    >>> usable_cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def clear_pool() -> None:
+    """Give memory that the compiled kernels keep for their next results back to the system.
+
+    Arrays in use are not touched. Where the compiled core is missing there is nothing to give back.
+
+    Examples
+    --------
+    >>> clear_pool()
+    """
+    core = compiled_core()
+    if core is not None:
+        core.clear_pool()
+
+
+def pool_bytes() -> int:
+    """Bytes of large result arrays and of scratch in use, and of the memory kept for the next ones. 0 without the core.
+
+    Examples
+    --------
+    >>> pool_bytes() >= 0
+    True
+    """
+    core = compiled_core()
+    return 0 if core is None else int(core.pool_use()[0])
+
+
+@contextmanager
+def measured_pool() -> Iterator[PoolMeasure]:
+    """Around calls: the most memory that the compiled kernels held, in use and kept, beyond what they held before.
+
+    Blocks of less than 64 KiB are not counted. One at a time: a nested measurement sets the mark of the outer one back.
+
+    Examples
+    --------
+    >>> with measured_pool() as memory:
+    ...     pass
+    >>> memory.peak_bytes
+    0
+    """
+    core, measure = compiled_core(), PoolMeasure()
+    before = pool_bytes()
+    if core is not None:
+        core.reset_pool_peak()
+    try:
+        yield measure
+    finally:
+        measure.peak_bytes = 0 if core is None else int(core.pool_use()[1]) - before
+
+
+@dataclass
+class PoolMeasure:
+    """`peak_bytes` is set when the measurement ends."""
+
+    peak_bytes: int = 0
+
+
+def compiled_core() -> Any:
+    """The compiled core, or None where it is missing."""
+    return import_module("spsample._core") if "cpu" in available_backends() else None

@@ -1,0 +1,319 @@
+"""`convert`: from a source of edges to a graph store, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from spsample.common.checks import require_type
+from spsample.common.threads import clear_pool
+from spsample.convert.attributes import write_attributes
+from spsample.convert.buckets import make_buckets
+from spsample.convert.chunks import EdgeChunk, EdgeSource, check_chunk
+from spsample.convert.core import core
+from spsample.convert.histogram import TargetHistogram
+from spsample.convert.memory import SortPlan, make_plan
+from spsample.convert.names import DistinctIds, RenumberedEdges
+from spsample.convert.options import ConvertOptions
+from spsample.convert.pool import in_order
+from spsample.convert.sort import EdgeRules, SortedArrays, partition, sort_buckets
+from spsample.convert.sources import Origin, open_origin
+from spsample.convert.spill import Layout, Spill
+from spsample.convert.staging import StagedEdges
+from spsample.errors import DataError
+from spsample.store import StoreWriter
+from spsample.store.validation import INT32_NODES, MAX_NODES
+
+__all__ = ["Conversion", "Progress", "convert"]
+
+Progress = Callable[[str, int, "int | None"], None]
+"""Told of the phase, what of it is done, and its whole (None where that is not known)."""
+
+_LOOPS = 1 << 20
+_WIDEST_IDS = 40
+_ANY_ID = 2**63
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was converted: sizes of the store, edges read, bytes of temporary files, seconds per phase.
+
+    ``not_read`` are columns of a table, or attributes of PyG's data, of which nothing was made.
+    """
+
+    path: str
+    num_nodes: int
+    num_edges: int
+    edges_read: int
+    weighted: bool
+    spilled_bytes: int
+    seconds: dict[str, float]
+    not_read: tuple[str, ...] = ()
+
+
+def convert(
+    source: str | os.PathLike[str] | Any,
+    path: str | os.PathLike[str],
+    options: ConvertOptions | None = None,
+    *,
+    progress: Progress | None = None,
+    plan: SortPlan | None = None,
+) -> Conversion:
+    r"""Write the graph of `source` as a graph store.
+
+    An edge leads from its source to its target: row = target, as in `Graph.from_edge_index`, whose arrays the store
+    has, entry by entry, the edge ids too.
+
+    Parameters
+    ----------
+    source : str, path-like, Dataset, or PyG Data
+        A file, two ``.npy`` files (``SRC.npy,DST.npy``), the name of a data set, ``rmat:SCALE,EDGE_FACTOR``,
+        ``planted:NODES[,DEGREE[,CLASSES[,NOISE]]]``; or a data set itself.
+    path : path-like
+        The store to make.
+    options : ConvertOptions, optional
+        What is done to the edges, and what it may cost.
+    progress : callable, optional
+        Called with (phase, done, whole or None) as the conversion goes on.
+    plan : SortPlan, optional
+        Sizes to work with, in place of those that follow from ``options.memory_budget``.
+
+    Returns
+    -------
+    Conversion
+
+    Raises
+    ------
+    DataError
+        If the source cannot be read or holds something that is no edge (named by file and line, or edge), or the store
+        cannot be written. Nothing is left behind.
+    InputError, CapacityError
+        If an option does not fit the source, or the memory budget is too small.
+
+    Notes
+    -----
+    Besides the maps of files, memory is needed for what threads work on, within the budget. On the disk, in the folder
+    of the store: 8 to 20 bytes per entry while it lasts, and as much once more for sources that are slow to read twice.
+    Time is O(E) up to the few passes of a radix sort.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = Path(f"{folder.name}/edges.txt").write_text("# from to\n2 0\n0 1\n1 0\n")
+    >>> convert(f"{folder.name}/edges.txt", f"{folder.name}/store").num_edges
+    3
+    >>> from spsample.store import Graph
+    >>> graph = Graph.open(f"{folder.name}/store")
+    >>> graph.indptr.tolist(), graph.indices.tolist(), graph.edge_ids.tolist()
+    ([0, 2, 3, 3], [1, 2, 0], [2, 0, 1])
+    >>> folder.cleanup()
+    """
+    chosen = ConvertOptions() if options is None else options
+    require_type("options", chosen, ConvertOptions, "ConvertOptions")
+    threads = chosen.threads or int(core().get_num_threads())
+    sizes = plan or make_plan(chosen.memory_budget, threads, 8 if chosen.weights else 4)
+    with StoreWriter(path, overwrite=chosen.overwrite) as writer:
+        origin = open_origin(source, chosen, sizes.capacity * 64, writer.folder)
+        run = _Run(writer, origin, replace(chosen, **origin.rules), sizes, progress or _silent)
+        result = run.go()
+        clear_pool()
+        started = time.perf_counter()
+        run.report("checksums", 0, None)
+    seconds = {**result.seconds, "checksums": time.perf_counter() - started}
+    return replace(result, path=str(path), seconds=seconds)
+
+
+def _silent(phase: str, done: int, whole: int | None) -> None:
+    """Show nothing."""
+
+
+class _Run:
+    """One conversion, step by step."""
+
+    def __init__(
+        self, writer: StoreWriter, origin: Origin, options: ConvertOptions, plan: SortPlan, progress: Progress
+    ) -> None:
+        self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
+        self.report = progress
+        self.histogram = TargetHistogram(mirror=options.symmetrise, drop_loops=options.drop_self_loops)
+        self.edges = 0
+        self.seconds: dict[str, float] = {}
+
+    def go(self) -> Conversion:
+        """Do it."""
+        with ExitStack() as stack:
+            source = self._read(self.origin.edges, stack)
+            num_nodes = self._num_nodes(source)
+            num_edges, spilled = self._sort(source, num_nodes, stack)
+            started = time.perf_counter()
+            write_attributes(self.writer, self.origin, self.options, num_nodes)
+            self.seconds["attributes"] = time.perf_counter() - started
+        weighted = source.weight_dtype is not None
+        return Conversion("", num_nodes, num_edges, self.edges, weighted, spilled, self.seconds, self.origin.unread)
+
+    # ---------------------------------------------------------------------------------------------------- reading
+
+    def _read(self, source: EdgeSource, stack: ExitStack) -> EdgeSource:
+        """Count and check all edges; return them in a form that can be read again."""
+        started = time.perf_counter()
+        if self.options.renumber != "no":
+            distinct = DistinctIds(self.plan.capacity * 64)
+            staged = self._staging(source, stack)
+            self._measure(source, partial(self._stage_distinct, staged, distinct), count=False)
+            staged.flush()
+            ids = distinct.ids()
+            if len(ids) == 0:
+                raise DataError(argument=source.name, given="no edges", expected="at least one edge to renumber")
+            self.origin = replace(self.origin, original_ids=ids)
+            source = RenumberedEdges(staged, ids)
+            self.edges = 0
+            self._measure(source, _ignore, count=True)
+        elif source.rereadable:
+            self._measure(source, _ignore, count=True)
+        else:
+            staged = self._staging(source, stack)
+            self._measure(source, staged.add, count=True)
+            staged.flush()
+            staged.num_nodes = source.num_nodes
+            source = staged
+        self.seconds["read"] = time.perf_counter() - started
+        return source
+
+    def _staging(self, source: EdgeSource, stack: ExitStack) -> StagedEdges:
+        staged = StagedEdges(source.name, self.writer.folder, source.weight_dtype)
+        stack.callback(staged.close)
+        return staged
+
+    @staticmethod
+    def _stage_distinct(staged: StagedEdges, distinct: DistinctIds, chunk: EdgeChunk, largest: int) -> None:
+        staged.add(chunk, largest)
+        distinct.add(chunk)
+
+    def _measure(self, source: EdgeSource, take: Callable[[EdgeChunk, int], None], *, count: bool) -> None:
+        """Check all chunks in order, and let the histogram count them; `take` gets each with its largest id."""
+        limit = self._limit(source)
+        tasks = (partial(self._measured, task, limit, count) for task in source.tasks(self.plan.chunk))
+        line = 1
+        for chunk, limits in in_order(tasks, self.plan.threads):
+            chunk.first, chunk.first_line = self.edges, line
+            check_chunk(source.name, chunk, limits, limit)
+            if chunk.problem is not None:
+                raise chunk.problem(line)
+            take(chunk, limits[1])
+            self.edges += chunk.count
+            line += chunk.lines
+            self.report("reading", self.edges, self.origin.num_edges)
+        self.origin.check(self.edges)
+
+    def _measured(
+        self, task: Callable[[], EdgeChunk], limit: int | None, count: bool
+    ) -> tuple[EdgeChunk, tuple[int, int]]:
+        chunk = task()
+        limits = core().edge_limits(chunk.sources, chunk.targets, chunk.step, chunk.count)
+        if count and limits[0] >= 0 and 0 <= limits[1] < (limit or MAX_NODES):
+            self.histogram.reach(limits[1])
+            self.histogram.count(chunk)
+        return chunk, limits
+
+    def _limit(self, source: EdgeSource) -> int | None:
+        """How many vertices there may be, if that is known."""
+        if self.options.num_nodes is not None:
+            return self.options.num_nodes
+        if self.options.renumber != "no" and not isinstance(source, RenumberedEdges):
+            return _ANY_ID
+        return source.num_nodes
+
+    def _num_nodes(self, source: EdgeSource) -> int:
+        number = self._limit(source) or self.origin.num_names() or self.histogram.largest + 1
+        if number < 1:
+            expected = "at least one edge where num_nodes is not given"
+            raise DataError(argument=source.name, given="no edges", expected=expected, hint="Give --num-nodes.")
+        if number.bit_length() > _WIDEST_IDS:
+            hint = "--renumber numbers the ids that occur 0, 1, ..."
+            expected = f"ids below 2**{_WIDEST_IDS}: each takes 8 bytes, used or not"
+            raise DataError(argument=source.name, given=f"a vertex id of {number - 1}", expected=expected, hint=hint)
+        return number
+
+    # ---------------------------------------------------------------------------------------------------- sorting
+
+    def _sort(self, source: EdgeSource, num_nodes: int, stack: ExitStack) -> tuple[int, int]:
+        """Spill and sort all edges into the arrays of the store; return entries and bytes spilled."""
+        options, plan = self.options, self.plan
+        self.histogram.reach(num_nodes - 1)
+        if options.add_self_loops:
+            self.histogram.add_loops(num_nodes)
+        position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
+        buckets, source_bits = make_buckets(
+            self.histogram.bins, self.histogram.shift, num_nodes, plan.bucket, position_bits
+        )
+        rules = EdgeRules(options.symmetrise, options.drop_self_loops, options.merge, source_bits)
+        weight_bytes = 0 if source.weight_dtype is None else source.weight_dtype.itemsize
+        layout = Layout.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)
+        spill = Spill(self.writer.folder / "spilled", layout)
+        stack.callback(spill.close)
+        started, done = time.perf_counter(), 0
+        for count in partition(self._chunks(source, num_nodes), buckets, rules, spill, plan.threads):
+            done += count
+            self.report("partitioning", done, self.edges)
+        self.seconds["partition"] = time.perf_counter() - started
+        if isinstance(source, StagedEdges):
+            source.close()
+        started, done = time.perf_counter(), 0
+        total = int(buckets.counts.sum())
+        arrays = self._create(num_nodes, total, source.weight_dtype)
+        for count in sort_buckets(spill, buckets, rules, arrays, plan):
+            done += count
+            self.report("sorting", min(done, total), total)
+        self._shorten(arrays, written := count, total)
+        self.seconds["sort"] = time.perf_counter() - started
+        return written, spill.nbytes
+
+    def _chunks(self, source: EdgeSource, num_nodes: int) -> Iterator[Callable[[], EdgeChunk]]:
+        yield from source.tasks(self.plan.chunk)
+        if self.options.add_self_loops:
+            for first in range(0, num_nodes, min(_LOOPS, self.plan.chunk)):
+                last = min(first + min(_LOOPS, self.plan.chunk), num_nodes)
+                yield partial(_loops, first, last, self.edges, source.weight_dtype)
+
+    def _create(self, num_nodes: int, total: int, weights: np.dtype[Any] | None) -> SortedArrays:
+        create = self.writer.create
+        return SortedArrays(
+            create("indptr", np.int64, num_nodes + 1),
+            create("indices", np.int32 if num_nodes <= INT32_NODES else np.int64, total),
+            create("edge_ids", np.int64, total) if self.options.edge_ids else None,
+            None if weights is None else create("data", weights, total),
+        )
+
+    def _shorten(self, arrays: SortedArrays, written: int, total: int) -> None:
+        """Give back the room of merged edges, and edge ids that say nothing."""
+        if written < total:
+            for name in ("indices", "edge_ids", "data"):
+                if getattr(arrays, name) is not None:
+                    self.writer.shorten(name, written)
+        if arrays.edge_ids is not None and _is_identity(arrays.edge_ids[:written]):
+            self.writer.discard("edge_ids")
+
+
+def _ignore(chunk: EdgeChunk, largest: int) -> None:
+    """Nothing is kept of a source that can be read again."""
+
+
+def _is_identity(ids: Any) -> bool:
+    step = 1 << 20
+    pieces = range(0, len(ids), step)
+    return all(np.array_equal(ids[i : i + step], np.arange(i, min(i + step, len(ids)))) for i in pieces)
+
+
+def _loops(first: int, last: int, edges: int, weights: np.dtype[Any] | None) -> EdgeChunk:
+    ids = np.arange(first, last, dtype=np.int64)
+    ones = None if weights is None else np.ones(len(ids), weights)
+    return EdgeChunk(ids, ids, len(ids), 1, ones, edges + first, added=True)

@@ -1,0 +1,255 @@
+"""Graphs that are in memory already: data sets and PyG's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spsample.convert.arrays import ArrayEdges
+from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.convert.compressed import require_file
+from spsample.data.dataset import Dataset
+from spsample.data.splits import PARTS, SPLIT_IDS, SPLIT_MASKS
+from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
+from spsample.store import Graph, GraphStore
+from spsample.store.pyg_data import host_array
+from spsample.store.validation import as_edge_index, as_weights
+
+__all__ = [
+    "GraphEdges",
+    "data_attributes",
+    "dataset_edges",
+    "load_pyg",
+    "pyg_edges",
+    "pyg_labels",
+    "pyg_unread",
+    "store_attributes",
+]
+
+_LARGEST_WHOLE = 2**53
+_NAMES = ("original_ids", "names_ptr", "names_data")
+_REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
+"""Arrays of a store that are made from its graph, or are those of its data set."""
+
+
+class GraphEdges:
+    """The entries of a graph as edges; their positions are those in its arrays."""
+
+    rereadable = True
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.num_nodes: int | None = graph.num_nodes
+        self.weight_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for first in range(0, self._graph.num_edges, count):
+            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
+
+    def _chunk(self, first: int, last: int) -> EdgeChunk:
+        graph = self._graph
+        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
+        end = int(np.searchsorted(graph.indptr, last, side="left"))
+        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
+        sources = graph.indices[first:last]
+        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
+        weights = None if graph.data is None else graph.data[first:last]
+        return EdgeChunk(sources, targets, last - first, 1, weights, first)
+
+
+def dataset_edges(graph: Graph, name: str) -> EdgeSource:
+    """Return the edges of a graph."""
+    return GraphEdges(name, graph)
+
+
+def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a data set, apart from its graph."""
+    facts = {**dataset.meta, "name": dataset.name, "metric": dataset.metric, "num_classes": dataset.num_classes}
+    arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
+    if dataset.num_classes:
+        arrays["y"] = dataset.y
+    parts = {name: getattr(dataset, name) for name in SPLIT_IDS}
+    if any(len(ids) for ids in parts.values()):
+        arrays |= parts
+    return facts, arrays
+
+
+def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a store, apart from its graph: data set, all splits, names, more features.
+
+    Raises
+    ------
+    DataError
+        If it has other arrays, of which nobody knows what to do to them when edges change.
+    """
+    facts, arrays = data_attributes(dataset)
+    arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
+    features = store.meta.get("node_features", [])
+    if features:
+        facts["node_features"] = features
+    for name in store.names:
+        if name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES) or (name in features and name != "x"):
+            arrays[name] = store.array(name)
+        elif name not in _REMADE:
+            expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
+            hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
+            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
+    return facts, arrays
+
+
+def load_pyg(path: Path) -> Any:
+    """Load PyG's ``Data`` from a file that ``torch.save`` wrote.
+
+    Only tensors and PyG's own types are loaded; other pickled objects are refused.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without torch or torch_geometric.
+    DataError
+        If the file cannot be read so, or holds something else.
+    """
+    require_file(path)
+    try:
+        import torch
+        import torch_geometric.data
+        from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+        from torch_geometric.data.storage import GlobalStorage
+    except ImportError as error:
+        name = error.name or "torch_geometric"
+        raise MissingDependencyError(package=name, needed_for="reading PyG's data", extra="pyg") from None
+    kinds = [torch_geometric.data.Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
+    try:
+        with torch.serialization.safe_globals(kinds):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        while isinstance(loaded, (tuple, list)) and len(loaded) >= 1:  # InMemoryDataset saves (data, slices, ...)
+            loaded = loaded[0]
+        if isinstance(loaded, dict) and "edge_index" in loaded:
+            loaded = torch_geometric.data.Data.from_dict(loaded)
+        getattr(loaded, "edge_index", None)  # PyG raises an error of its own where a part of the object is missing
+    except Exception as error:  # torch and pickle raise many types
+        message = str(error).strip().split("\n")[0][:200]
+        expected = "torch_geometric.data.Data, saved by torch.save"
+        raise DataError(argument=str(path), given=f"a file that is none ({message})", expected=expected) from error
+    return loaded
+
+
+def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, dict[str, Any], dict[str, Any]]:
+    """Return edges, facts and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If it has no edges, or is something else.
+    """
+    if getattr(data, "edge_index", None) is None:
+        given = f"an object of type {type(data).__name__} without edge_index"
+        raise DTypeError(argument="source", given=given, expected="a path, a Dataset, or torch_geometric.data.Data")
+    pairs = as_edge_index("edge_index", data.edge_index)
+    edges = ArrayEdges(name, pairs[0], pairs[1], 1, _pyg_weights(data, weights, pairs.shape[1]))
+    number = getattr(data, "num_nodes", None)
+    edges.num_nodes = None if number is None else int(number)
+    arrays: dict[str, Any] = {}
+    if getattr(data, "x", None) is not None:
+        arrays["x"] = _as_features(data.x)
+    return edges, {"name": name}, arrays | _pyg_masks(data, name)
+
+
+def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the number of classes and the labels of PyG's ``Data``: one or a row of them for each vertex, or no y.
+
+    Raises
+    ------
+    DataError
+        If there are more or fewer labels, as of whole graphs, or a label is no whole number from -1 on.
+    """
+    if getattr(data, "y", None) is None:
+        return {}, {}
+    y = _labels(host_array(data.y), name, num_nodes)
+    return {"num_classes": int(y.max(initial=-1)) + 1 if y.ndim == 1 else y.shape[1]}, {"y": y}
+
+
+def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
+    """Names of the attributes of PyG's ``Data`` of which nothing is made."""
+    masks = [f"{part}_mask" for part in PARTS]
+    taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes"}
+    taken |= set(masks) if all(getattr(data, mask, None) is not None for mask in masks) else set()
+    held = data.keys() if callable(data.keys) else data.keys  # a property in PyG before 2.4
+    return tuple(sorted(name for name in held if name not in taken))
+
+
+def _pyg_weights(data: Any, weights: str | None, count: int) -> NDArray[Any] | None:
+    held = getattr(data, weights or "edge_weight", None)
+    if held is None:
+        if weights is not None:
+            expected = "an attribute of the data with edge weights"
+            raise InputError(argument="weights", given=repr(weights), expected=expected)
+        return None
+    array = as_weights("weights", np.asarray(held).reshape(-1))
+    if len(array) != count:
+        raise InputError(argument="weights", given=f"{len(array)} weights", expected=f"{count}, one per edge")
+    return array
+
+
+def _as_features(held: Any) -> Any:
+    """Features of PyG's data; sparse tensors as CSR."""
+    layout = str(getattr(held, "layout", ""))
+    if layout not in ("torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
+        return host_array(held)
+    rows = held.detach().to_sparse_csr()
+    parts = (host_array(part) for part in (rows.values(), rows.col_indices(), rows.crow_indices()))
+    return sparse.csr_array(tuple(parts), shape=tuple(rows.shape))
+
+
+def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:
+    """Labels as integers: floats are taken where they are whole, NaN is -1."""
+    if y.ndim not in (1, 2) or len(y) != num_nodes or y.dtype.kind not in "biuf" or y.shape[1:] == (0,):
+        expected = f"numbers in {'num_nodes' if num_nodes is None else num_nodes} rows, one per vertex"
+        raise _label_error(name, f"labels of dtype {y.dtype} and shape {y.shape}", expected)
+    flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
+    if flat.dtype.kind == "f":
+        flat = np.where(np.isnan(flat), -1, flat)
+        _require_labels(name, flat, (np.trunc(flat) != flat) | (np.abs(flat) > _LARGEST_WHOLE))
+    if flat.ndim == 1 and flat.dtype.kind != "b":
+        _require_labels(name, flat, (flat < -1) | (flat > _LARGEST_WHOLE))
+    return flat.astype(np.int64)
+
+
+def _require_labels(name: str, y: NDArray[Any], bad: NDArray[np.bool_]) -> None:
+    """Refuse the first label that is bad."""
+    if bad.any():
+        place = np.unravel_index(int(np.argmax(bad)), y.shape)
+        given = f"{y[place]} at position {', '.join(str(int(i)) for i in place)}"
+        raise _label_error(name, given, "whole numbers; from 0 on, or -1 or NaN where unlabelled")
+
+
+def _label_error(name: str, given: str, expected: str) -> DataError:
+    hint = (
+        "A store's labels are classes of its vertices. Pass labels=FILE.npy of integers (on the command line "
+        "--labels), which are taken in place of y, or remove y from the data."
+    )
+    return DataError(argument=f"y of {name}", given=given, expected=expected, hint=hint)
+
+
+def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
+    """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
+    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+    if any(mask is None for mask in masks):
+        return {}
+    arrays = [np.asarray(mask) for mask in masks]
+    if len({array.shape[:1] for array in arrays}) > 1:
+        given = (
+            f"{', '.join(str(array.shape) for array in arrays)} for the shapes of train_mask, val_mask and test_mask"
+        )
+        raise DataError(argument=name, given=given, expected="as many rows in each, one per vertex")
+    splits = max(array.shape[1] if array.ndim == 2 else 1 for array in arrays)
+    shaped = [np.ascontiguousarray(a.T) if a.ndim == 2 else np.tile(a, (splits, 1)) for a in arrays]
+    return {name: np.asarray(mask, bool) for name, mask in zip(SPLIT_MASKS, shaped, strict=True)}

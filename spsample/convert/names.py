@@ -1,0 +1,129 @@
+"""Vertices by other names than 0 to n - 1: strings, or integers with gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.common.units import format_bytes
+from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.errors import CapacityError
+
+if TYPE_CHECKING:
+    from spsample.store import StoreWriter
+
+__all__ = ["DistinctIds", "RenumberedEdges", "VertexNames"]
+
+_BYTES_PER_NAME = 160
+
+
+def _check_room(argument: str, used: int, room: int) -> None:
+    if used > room:
+        raise CapacityError(
+            argument=argument,
+            given=f"vertex ids that take {format_bytes(used)}",
+            expected=f"at most {format_bytes(room)}, a third of the memory budget: they are kept in memory",
+            hint="Raise --memory-budget.",
+        )
+
+
+class VertexNames:
+    """Strings, numbered in order of first appearance; `room` bytes may be taken.
+
+    Examples
+    --------
+    >>> names = VertexNames(room=2**20)
+    >>> [names.number(name) for name in ("b", "a", "b")]
+    [0, 1, 0]
+    """
+
+    def __init__(self, room: int) -> None:
+        self._numbers: dict[str, int] = {}
+        self._used = 0
+        self._room = room
+
+    def number(self, name: str) -> int:
+        """Return the number of a name, a new one for a new name.
+
+        Raises
+        ------
+        CapacityError
+            If the names take too much memory.
+        """
+        found = self._numbers.get(name)
+        if found is not None:
+            return found
+        self._used += _BYTES_PER_NAME + len(name)
+        _check_room("string_ids", self._used, self._room)
+        self._numbers[name] = len(self._numbers)
+        return len(self._numbers) - 1
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def write(self, writer: StoreWriter) -> None:
+        """Write ``names_ptr`` and ``names_data`` (UTF-8)."""
+        count = len(self._numbers)
+        lengths = np.fromiter((len(_encoded(name)) for name in self._numbers), np.int64, count)
+        pointers = writer.create("names_ptr", np.int64, count + 1)
+        np.cumsum(lengths, out=pointers[1:])
+        data = writer.create("names_data", np.uint8, int(pointers[-1]))
+        for name, begin, end in zip(self._numbers, pointers[:-1].tolist(), pointers[1:].tolist(), strict=True):
+            data[begin:end] = np.frombuffer(_encoded(name), np.uint8)
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+class DistinctIds:
+    """The distinct ids of chunks, ascending; `room` bytes may be taken."""
+
+    def __init__(self, room: int) -> None:
+        self._sorted: list[NDArray[np.int64]] = []
+        self._room = room
+
+    def add(self, chunk: EdgeChunk) -> None:
+        """Take note of the ids of a chunk."""
+        stop = max((chunk.count - 1) * chunk.step + 1, 0)
+        ids = [np.unique(column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
+        self._sorted.append(np.union1d(*ids).astype(np.int64))
+        while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
+            self._merge()
+
+    def ids(self) -> NDArray[np.int64]:
+        """Return them all."""
+        while len(self._sorted) > 1:
+            self._merge()
+        return self._sorted[0] if self._sorted else np.empty(0, np.int64)
+
+    def _merge(self) -> None:
+        last, before = self._sorted.pop(), self._sorted.pop()
+        _check_room("renumber", 8 * sum(map(len, (*self._sorted, last, last, before, before))), self._room)
+        self._sorted.append(np.union1d(before, last))
+
+
+class RenumberedEdges:
+    """Edges of another source, with an id's place in `ids` for the id."""
+
+    rereadable = True
+
+    def __init__(self, source: EdgeSource, ids: NDArray[np.int64]) -> None:
+        self.name, self.weight_dtype = source.name, source.weight_dtype
+        self.num_nodes: int | None = max(len(ids), 1)
+        self._source, self._ids = source, ids
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for task in self._source.tasks(count):
+            yield partial(self._renumbered, task)
+
+    def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
+        chunk = task()
+        stop = max((chunk.count - 1) * chunk.step + 1, 0)
+        ends = [np.searchsorted(self._ids, column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
+        return EdgeChunk(ends[0], ends[1], chunk.count, 1, chunk.weights, chunk.first)

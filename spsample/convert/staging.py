@@ -1,0 +1,90 @@
+"""Edges in a file of plain integers: for sources that are slow to read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spsample.convert.chunks import EdgeChunk, array_chunks
+from spsample.errors import DataError
+
+__all__ = ["StagedEdges"]
+
+
+class StagedEdges:
+    """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them.
+
+    It is an `EdgeSource` itself.
+    """
+
+    rereadable = True
+
+    def __init__(self, name: str, folder: Path, weight_dtype: np.dtype[Any] | None) -> None:
+        self.name = name
+        self.num_nodes: int | None = None
+        self.weight_dtype = weight_dtype
+        self._folder = folder
+        self._parts: list[_Part] = []
+
+    def add(self, chunk: EdgeChunk, largest: int) -> None:
+        """Append a chunk, whose largest id is given."""
+        if chunk.count == 0:
+            return
+        dtype = np.dtype(np.int32 if largest < 2**31 else np.int64)
+        if not self._parts or self._parts[-1].dtype.itemsize < dtype.itemsize:
+            self._parts.append(_Part(self._folder, len(self._parts), dtype, self.weight_dtype))
+        self._parts[-1].add(chunk)
+
+    def flush(self) -> None:
+        """Let everything be read."""
+        for part in self._parts:
+            part.flush()
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        before = 0
+        for part in self._parts:
+            yield from part.tasks(count, before)
+            before += part.count
+
+    def close(self) -> None:
+        """Remove the files."""
+        for part in self._parts:
+            part.close()
+
+
+class _Part:
+    def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> None:
+        self.dtype = dtype
+        self.count = 0
+        self._dtypes = [dtype, dtype] + ([] if weight_dtype is None else [weight_dtype])
+        names = ("sources", "targets", "weights")[: len(self._dtypes)]
+        self._files = [(folder / f"staged-{number}.{name}").open("wb") for name in names]
+
+    def add(self, chunk: EdgeChunk) -> None:
+        self.count += chunk.count
+        stop = max((chunk.count - 1) * chunk.step + 1, 0)
+        columns = [chunk.sources[: stop : chunk.step], chunk.targets[: stop : chunk.step], chunk.weights]
+        try:
+            for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
+                values = np.ascontiguousarray(column, dtype=dtype)
+                file.write(values.data.cast("B"))
+        except OSError as error:
+            given = f"{error.strerror} while edges were read"
+            raise DataError(argument=str(self._files[0].name), given=given, expected="room on the disk") from error
+
+    def flush(self) -> None:
+        for file in self._files:
+            file.flush()
+
+    def tasks(self, count: int, before: int) -> Iterator[Callable[[], EdgeChunk]]:
+        maps = [np.memmap(file.name, dtype, "r") for file, dtype in zip(self._files, self._dtypes, strict=True)]
+        yield from array_chunks(maps[0], maps[1], maps[2] if len(maps) > 2 else None, 1, count, before)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+            Path(file.name).unlink(missing_ok=True)

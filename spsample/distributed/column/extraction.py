@@ -1,0 +1,214 @@
+"""EXTRACT on a partitioned A: owners get the sampled columns and send back only the edges into them, or rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import StackedRows, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.comm import Received, Sent
+from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
+from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.owners import segment_sums
+from spsample.distributed.row_arrays import RowArrays, joined
+from spsample.distributed.wire_format import either, from_parts, narrow, widen, width_of
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import Entries, LocalOperand, row_lengths, split
+from spsample.sparse.extraction import own_weights
+
+NOTHING, EDGES, ROWS = 0, 1, 2
+"""What a rank asks a part for: it has the rows already; edges between rows and columns; the rows."""
+
+
+class Columns(NamedTuple):
+    """src of k batches, ascending in each; `local` leads back to their order in the bulk."""
+
+    ptr: Int64Array
+    sorted: IntArray
+    local: IntArray
+
+    @classmethod
+    def of(cls, src_ptr: Int64Array, src: IntArray) -> Columns:
+        """Of the src of a bulk."""
+        batch = np.repeat(np.arange(len(src_ptr) - 1), np.diff(src_ptr))
+        order = np.lexsort((src, batch))
+        return cls(src_ptr, src[order], (order - src_ptr[batch]).astype(src.dtype))
+
+    def gaps(self) -> Int64Array:
+        """Of each batch the first column, and from then on distances: smaller numbers than ids."""
+        columns = self.sorted.astype(np.int64)
+        gaps = columns.copy()
+        gaps[1:] -= columns[:-1]
+        first = self.ptr[:-1][np.diff(self.ptr) > 0]
+        gaps[first] = self.sorted[first]
+        return gaps
+
+    @classmethod
+    def from_gaps(cls, lengths: Int64Array, gaps: Int64Array, dtype: np.dtype[Any]) -> Columns:
+        """The columns again, without the order that they had."""
+        ptr = pointers_of(lengths)
+        sums = np.concatenate([[0], np.cumsum(gaps)])
+        columns = sums[1:] - np.repeat(sums[ptr[:-1]], lengths)
+        return cls(ptr, columns.astype(dtype), np.zeros(0, dtype))
+
+
+class Edges(NamedTuple):
+    """Extracted entries of the stacked rows of some parts, in the order of a frontier's triples.
+
+    `parts` (parts,) says which; `columns` count among the batch's ascending src.
+    """
+
+    parts: NDArray[np.bool_]
+    lengths: Int64Array
+    columns: IntArray
+    weights: NDArray[Any] | None
+    edge_ids: Int64Array | None
+
+
+def extract(
+    frontier: Frontier, rows: FetchedRows | None, src: Columns, edge_ids: bool
+) -> tuple[StackedRows, Int64Array | None]:
+    """Rows Q of A restricted to each batch's src (with weights, where A has them), and edge ids where asked for.
+
+    `rows` are some that were fetched before; they do not have edge ids.
+    """
+    parts = frontier.owners.num_parts
+    held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
+    edges, fetched_now = _asked(frontier, _wishes(frontier, held, src, edge_ids), src, edge_ids)
+    pieces = [edges, _extracted(frontier, fetched_now, src)]
+    if rows is not None and held.any():
+        pieces.append(_extracted(frontier, rows, src))
+    return _stacked(frontier, pieces, src)
+
+
+def _wishes(frontier: Frontier, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
+    """What to ask each part for: edges, unless its rows are held, or take fewer bytes than src, which must be sent."""
+    gaps = src.gaps()
+    src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
+    rows_bytes = frontier.entries * row_bytes(frontier.owners.block, edge_ids)
+    return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
+
+
+def _asked(frontier: Frontier, wishes: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
+    """Ask the parts; of each come edges or rows or nothing."""
+    gaps, sent = src.gaps(), wishes == EDGES
+    columns = narrow(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
+    sends = [Sent(wishes, np.ones(len(wishes), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
+    kinds, *answers = frontier.ask(sends, _Answer(edge_ids), phase="extraction")
+    edges, rows = (_Reply.of(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
+    lengths = widen(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
+    of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
+    weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
+    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part, src.local.dtype), weights, ids)
+    return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
+
+
+class _Reply(NamedTuple):
+    """The answers of some of the parts."""
+
+    parts: NDArray[np.bool_]
+    lengths: Received
+    numbers: Received
+    columns: Received
+    weights: Received | None
+    edge_ids: Received | None
+
+    @classmethod
+    def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: Frontier, edge_ids: bool) -> _Reply:
+        """Those of `parts`."""
+        lengths, numbers, columns, *more = (from_parts(answer, parts) for answer in answers)
+        weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
+        return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
+
+
+class _Answer(NamedTuple):
+    """An owner's answer: a word for what it sends, row lengths, edges' columns among src, rows' columns, and more.
+
+    That is weights and edge ids, where there are any and where they are asked for.
+    """
+
+    edge_ids: bool
+
+    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received], /) -> list[Sent]:
+        wishes, counts, gaps = received
+        asked = wishes.rows == EDGES
+        lengths = np.where(np.repeat(asked, wanted.batches), widen(counts, wanted.batches), 0)
+        sizes = segment_sums(lengths, wanted.batches)
+        src = Columns.from_gaps(lengths, widen(gaps, sizes), block.index_dtype)
+        found = block.extract(_only(wanted, asked), src.ptr, src.sorted, self.edge_ids)
+        entries = segment_sums(np.diff(found.rows.entry_ptr), wanted.batches)
+        entry_bytes = row_bytes(block, self.edge_ids)
+        edge_bytes = entry_bytes - block.matrix.indices.itemsize + width_of(int(lengths.max(initial=1)) - 1)
+        dearer = asked & (entries * edge_bytes + wanted.pairs > wanted.entries(block) * entry_bytes)
+        return self._sends(block, wanted, found, np.where(dearer, ROWS, wishes.rows))
+
+    def _sends(self, block: LocalOperand, wanted: Wanted, found: Entries, kinds: Int64Array) -> list[Sent]:
+        """Edges of what was found for some of the ranks, rows for others."""
+        is_rows = kinds == ROWS
+        rows = rows_for(block, wanted, is_rows, self.edge_ids)
+        of_batch = np.repeat(kinds == EDGES, wanted.batches)
+        keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(found.rows.entry_ptr))
+        sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), wanted.batches)
+        pairs = np.where(kinds == EDGES, wanted.pairs, 0)
+        found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
+        lengths = narrow(row_lengths(found.rows)[found_pairs], pairs)
+        answers = [
+            Sent(kinds.astype(np.int8), np.ones(len(kinds), np.int64)),
+            either(is_rows, lengths, rows.lengths),
+            narrow(found.rows.columns[keep], sizes),
+            rows.columns,
+        ]
+        if rows.weights is not None:
+            weights = np.asarray(own_weights(block, found))
+            answers.append(either(is_rows, Sent(weights[keep], sizes), rows.weights))
+        if rows.edge_ids is not None and found.edge_ids is not None:
+            answers.append(either(is_rows, Sent(found.edge_ids[keep], sizes), rows.edge_ids))
+        return answers
+
+
+def _only(wanted: Wanted, ranks: NDArray[np.bool_]) -> StackedSelector:
+    """The stacked batches, with rows for some of the ranks only."""
+    counts = np.diff(wanted.Q.batch_ptr)
+    of_batch = np.repeat(ranks, wanted.batches)
+    rows = wanted.Q.vertices[np.repeat(of_batch, counts)]
+    return StackedSelector(pointers_of(np.where(of_batch, counts, 0)), rows, wanted.Q.batch_ids)
+
+
+def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
+    """Edges of fetched rows."""
+    Q, chosen = rows.selector(frontier)
+    ptr = pointers_of(np.tile(np.diff(src.ptr), len(chosen)))
+    found = frontier.owners.block.backend.extract(rows.matrix, Q, ptr, np.tile(src.sorted, len(chosen)))
+    positions = found.positions
+    weights = None if rows.matrix.data is None or positions is None else rows.matrix.data[positions]
+    ids = None if rows.edge_ids is None or positions is None else rows.edge_ids[positions]
+    return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
+
+
+def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
+    """Edges of all parts in the order of Q."""
+    edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
+    places = _places_in(frontier, pieces)[frontier.places]
+    rows, edges = edges.stacked(frontier.owners.block.backend, frontier.Q.batch_ptr, places)
+    for mine, here in zip(split(rows.columns, rows.entry_ptr), split(src.local, src.ptr), strict=True):
+        mine[:] = here[mine]
+    return rows, edges.edge_ids
+
+
+def _places_in(frontier: Frontier, pieces: list[Edges]) -> Int64Array:
+    """For each of the frontier's triples its row among those of all pieces, one piece after the other."""
+    of_part = np.repeat(np.arange(len(frontier.pairs)), frontier.pairs)
+    places = np.empty(len(of_part), np.int64)
+    before = 0
+    for piece in pieces:
+        here = np.flatnonzero(piece.parts[of_part])
+        places[here] = before + np.arange(len(here))
+        before += len(here)
+    return places
+
+
+__all__ = ["Columns", "extract"]

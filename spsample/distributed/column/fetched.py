@@ -1,0 +1,98 @@
+"""Rows of A that were fetched from their owners, once for all batches of a rank."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Matrix, StackedSelector
+from spsample.backends.protocol import Int64Array
+from spsample.comm import Received, Sent
+from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.owners import segment_sums
+from spsample.distributed.row_arrays import RowArrays
+from spsample.distributed.wire_format import narrow, widen
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import LocalOperand
+
+
+class RowEntries(NamedTuple):
+    """Distinct rows as they travel: lengths, columns, and weights and edge ids where there are any."""
+
+    lengths: Sent
+    columns: Sent
+    weights: Sent | None
+    edge_ids: Sent | None
+
+
+def row_bytes(block: LocalOperand, edge_ids: bool) -> int:
+    """Bytes of an entry of a fetched row."""
+    A = block.matrix
+    return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
+
+
+def rows_for(block: LocalOperand, wanted: Wanted, ranks: NDArray[np.bool_], edge_ids: bool) -> RowEntries:
+    """The distinct rows of those ranks that get rows."""
+    chosen = np.repeat(ranks, wanted.row_counts)
+    rows = wanted.rows[chosen]
+    counts = np.where(ranks, wanted.row_counts, 0)
+    taken = RowArrays.taken(block, rows, edge_ids)
+    sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
+    return RowEntries(
+        narrow(taken.lengths, counts),
+        Sent(taken.columns, sizes),
+        None if taken.weights is None else Sent(taken.weights, sizes),
+        None if taken.edge_ids is None else Sent(taken.edge_ids, sizes),
+    )
+
+
+class FetchedRows(NamedTuple):
+    """Rows of some parts as a matrix; row r of it is the r-th distinct row of these parts.
+
+    `parts` (parts,) says of which; `edge_ids` of the entries, or None.
+    """
+
+    matrix: Matrix
+    parts: NDArray[np.bool_]
+    edge_ids: Int64Array | None
+
+    def all_stacked(self, frontier: Frontier) -> StackedSelector:
+        """Q over these rows, which are those of all parts."""
+        rows = frontier.row_of[frontier.places].astype(self.matrix.indices.dtype)
+        return StackedSelector(frontier.Q.batch_ptr, rows, frontier.Q.batch_ids)
+
+    def selector(self, frontier: Frontier) -> tuple[StackedSelector, Int64Array]:
+        """The stacked rows of Q that lie in these parts, part by part and batch by batch, and the parts they are of.
+
+        Its batches are those of Q, once for each of the parts.
+        """
+        chosen = np.flatnonzero(self.parts)
+        base = np.cumsum(frontier.rows) - frontier.rows
+        skipped = base - (np.cumsum(frontier.rows * self.parts) - frontier.rows * self.parts)
+        of_part = np.repeat(np.arange(len(self.parts)), frontier.pairs)
+        here = self.parts[of_part]
+        rows = (frontier.row_of - skipped[of_part])[here]
+        counts = frontier.pair_counts[chosen].ravel()
+        ids = np.tile(frontier.Q.batch_ids, len(chosen))
+        return StackedSelector(pointers_of(counts), rows.astype(self.matrix.indices.dtype), ids), chosen
+
+
+def fetched(
+    frontier: Frontier,
+    parts: NDArray[np.bool_],
+    lengths: Received,
+    columns: Received,
+    weights: Received | None = None,
+    edge_ids: Received | None = None,
+) -> FetchedRows:
+    """The rows of some parts, of what `rows_for` sent."""
+    indptr = pointers_of(widen(lengths, np.where(parts, frontier.rows, 0)))
+    block = frontier.owners.block.matrix
+    data: Any = None if weights is None else weights.rows
+    matrix = Matrix(indptr, columns.rows, data, block.row_normalized, None, block.num_columns)
+    return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
+
+
+__all__ = ["FetchedRows", "RowEntries", "fetched", "row_bytes", "rows_for"]

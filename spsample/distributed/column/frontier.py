@@ -1,0 +1,174 @@
+"""`Frontier`: the rows that all batches of a rank need, told to their owners once and asked about several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from spsample.backends import ColumnSample, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.comm import Received, Sent
+from spsample.distributed.owners import Owners, segment_sums
+from spsample.distributed.wire_format import narrow, widen
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import LocalOperand, RowTotals
+
+if TYPE_CHECKING:
+    from spsample.distributed.column.fetched import FetchedRows
+
+PHASE = "frontier"
+
+
+class Wanted(NamedTuple):
+    """What the ranks want of a part of A.
+
+    `Q` stacks the batches of all ranks that ask, rank after rank; its rows are local, ascending in each batch. A rank's
+    distinct rows are `rows`, ascending; `row_of` leads from a stacked row to them.
+    """
+
+    Q: StackedSelector
+    batches: Int64Array
+    pairs: Int64Array
+    rows: IntArray
+    row_counts: Int64Array
+    row_of: Int64Array
+
+    def pair_begin(self) -> Int64Array:
+        """Where each rank's stacked rows begin."""
+        return np.cumsum(self.pairs) - self.pairs
+
+    def entries(self, block: LocalOperand) -> Int64Array:
+        """Entries of each rank's distinct rows."""
+        return segment_sums(np.diff(block.matrix.indptr)[self.rows], self.row_counts)
+
+
+class Answer(Protocol):
+    """Makes answers out of a block, what the ranks want of it, and what they sent with the question."""
+
+    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received], /) -> Sequence[Sent]:
+        """What goes to each of those who asked."""
+        ...
+
+
+class Frontier:
+    """The rows of Q where they lie: each owner knows a rank's distinct rows, and by a bit mask which batches want them.
+
+    Attributes
+    ----------
+    Q : StackedSelector
+    places : int64 array (m,)
+        Where, among the (part, batch, row) triples in this order, each stacked row of Q is.
+    pairs : int64 array (parts,)
+        Rows of all batches, of each part.
+    row_of : int64 array (m,)
+        For each of the triples its row among the distinct rows.
+    rows : int64 array (parts,)
+        Distinct rows of each part.
+    entries : int64 array (parts,)
+        Entries of these.
+    totals : RowTotals or None
+        Of the rows of Q, once they are known.
+    fetched : FetchedRows or None
+        Rows that came with an answer.
+    """
+
+    def __init__(self, owners: Owners, Q: StackedSelector) -> None:
+        self.owners = owners
+        self.Q = Q
+        self.totals: RowTotals | None = None
+        self.fetched: FetchedRows | None = None
+        bounds, k = owners.placement.bounds, len(Q.batch_ids)
+        place = owners.placement.places_of(Q.vertices).astype(np.int64)
+        batch = np.repeat(np.arange(k), np.diff(Q.batch_ptr))
+        part = np.searchsorted(bounds, place, side="right") - 1
+        distinct, row_of = np.unique(place, return_inverse=True)
+        order = np.lexsort((place, batch, part))
+        self.places = np.empty(len(order), np.int64)
+        self.places[order] = np.arange(len(order))
+        self.batch_of_pair = batch[order]
+        self.pairs = np.bincount(part, minlength=owners.num_parts).astype(np.int64)
+        self.row_of: Int64Array = row_of[order]
+        self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
+        local = distinct - np.repeat(bounds[:-1], self.rows)
+        self._wanted: dict[bool, Wanted] = {}
+        self.entries = self._tell(local.astype(Q.vertices.dtype), batch, row_of)
+
+    @property
+    def pair_counts(self) -> Int64Array:
+        """(parts, k) stacked rows of each batch in each part."""
+        parts, k = self.owners.num_parts, len(self.Q.batch_ids)
+        part = np.repeat(np.arange(parts), self.pairs)
+        counts = np.bincount(part * k + self.batch_of_pair, minlength=parts * k)
+        return counts.reshape(parts, k).astype(np.int64)
+
+    def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array) -> Int64Array:
+        """Tell the owners; they answer how many entries the rows have."""
+        parts, k = self.owners.num_parts, len(self.Q.batch_ids)
+        wants = np.zeros((len(local), k), np.bool_)
+        wants[row_of, batch] = True
+        masks = np.packbits(wants, axis=1)
+        ids = Sent(np.tile(self.Q.batch_ids, parts), np.full(parts, k, np.int64))
+        sends = [Sent(local, self.rows), Sent(masks.ravel(), self.rows * masks.shape[1]), ids]
+
+        def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
+            wanted = _wanted(*received)
+            self._wanted[block is self.owners.hubs] = wanted
+            return [Sent(wanted.entries(block), np.ones(len(wanted.batches), np.int64))]
+
+        return self.owners.ask(sends, serve, phase=PHASE)[0].rows
+
+    def ask(self, sends: Sequence[Sent], answer: Answer, *, phase: str) -> list[Received]:
+        """As `Owners.ask`; the owners know what is wanted of them."""
+
+        def serve(block: LocalOperand, received: Sequence[Received]) -> Sequence[Sent]:
+            return answer(block, self._wanted[block is self.owners.hubs], received)
+
+        return self.owners.ask(sends, serve, phase=phase)
+
+    def per_batch(self, values: Int64Array) -> Sent:
+        """The same numbers of at least 0, one per batch, for each part."""
+        parts = self.owners.num_parts
+        return narrow(np.tile(values, parts), np.full(parts, len(values), np.int64))
+
+    def excluded(self, exclude: ColumnSample | None) -> list[Sent]:
+        """Columns left out of account, for each part; nothing where there are none."""
+        if exclude is None:
+            return []
+        parts = self.owners.num_parts
+        columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
+        return [self.per_batch(np.diff(exclude.indptr)), columns]
+
+
+def received_exclusion(wanted: Wanted, received: Sequence[Received]) -> ColumnSample | None:
+    """What `Frontier.excluded` sent, for the stacked batches of all ranks."""
+    if not received:
+        return None
+    counts, columns = received
+    lengths = widen(counts, wanted.batches)
+    k = len(lengths)
+    empty = np.zeros(k, np.uint64)
+    return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)
+
+
+def _wanted(rows: Received, masks: Received, batch_ids: Received) -> Wanted:
+    """What all ranks want, from their distinct rows and masks."""
+    vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    pairs = np.zeros(len(rows.counts), np.int64)
+    ends, mask_ends, before = np.cumsum(rows.counts), np.cumsum(masks.counts), 0
+    for q, (count, k) in enumerate(zip(rows.counts.tolist(), batch_ids.counts.tolist(), strict=True)):
+        mine = rows.rows[ends[q] - count : ends[q]]
+        bits = masks.rows[mask_ends[q] - masks.counts[q] : mask_ends[q]].reshape(count, -(-k // 8))
+        batch, row = np.nonzero(np.unpackbits(bits, axis=1, count=k).T) if count else (row_of[0], row_of[0])
+        vertices.append(mine[row])
+        row_of.append(row + before)
+        batch_counts.append(np.bincount(batch, minlength=k))
+        pairs[q] = len(row)
+        before += count
+    ptr = pointers_of(np.concatenate(batch_counts))
+    Q = StackedSelector(ptr, np.concatenate(vertices), batch_ids.rows)
+    return Wanted(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
+
+
+__all__ = ["PHASE", "Frontier", "Wanted", "received_exclusion"]

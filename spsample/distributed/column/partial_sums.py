@@ -1,0 +1,61 @@
+"""Sums by column of a part of the rows of Q: on the wire, and added up."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Backend, ColumnMatrix
+from spsample.backends.protocol import Int64Array, UInt64Array
+from spsample.comm import Received
+from spsample.distributed.owners import segment_sums
+from spsample.distributed.wire_format import widen
+from spsample.sampling.seeds import pointers_of
+
+
+def received_sums(
+    counts: Received, columns: NDArray[np.signedinteger], numerators: Received, batches: Int64Array
+) -> ColumnMatrix:
+    """Sums of those who sent them, `batches[q]` rows of rank q; `counts` says how many columns each row has."""
+    lengths = widen(counts, batches)
+    values = widen(numerators, segment_sums(lengths, batches)).view(np.uint64)
+    return ColumnMatrix(pointers_of(lengths), columns, values, np.zeros(len(lengths), np.uint64))
+
+
+def joined(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.signedinteger], UInt64Array]:
+    """Lengths, columns and numerators of the rows of several matrices, one after the other."""
+    lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
+    columns = np.concatenate([piece.columns for piece in pieces])
+    return lengths, columns, np.concatenate([piece.numerators for piece in pieces])
+
+
+def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int) -> ColumnMatrix:
+    """The k rows of one batch each that the rows of all pieces add up to; every piece has a multiple of k of them.
+
+    It is a sparse product of who adds what with the pieces. Totals are not formed.
+
+    Examples
+    --------
+    >>> from spsample.backends import get_backend
+    >>> none = np.zeros(2, np.uint64)
+    >>> piece = ColumnMatrix(np.array([0, 1, 3]), np.array([4, 2, 4]), np.array([7, 8, 9], np.uint64), none)
+    >>> added(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
+    [16, 32]
+    """
+    lengths, columns, numerators = joined(pieces)
+    batch = np.arange(len(lengths)) % max(k, 1)
+    order = np.argsort(batch, kind="stable").astype(columns.dtype)
+    left = pointers_of(np.bincount(batch, minlength=k)), order, np.ones(len(order), np.uint64)
+    indptr, merged, sums = backend.spgemm(left, (pointers_of(lengths), columns, numerators), num_columns)
+    return ColumnMatrix(indptr, merged, sums.view(np.uint64), np.zeros(k, np.uint64))
+
+
+def powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
+    """Numerators to a power, and their sums."""
+    numerators = P.numerators**power if power != 1 else P.numerators
+    before = np.zeros(len(numerators) + 1, np.uint64)
+    np.cumsum(numerators, out=before[1:])
+    return ColumnMatrix(P.indptr, P.columns, numerators, before[P.indptr[1:]] - before[P.indptr[:-1]])
+
+
+__all__ = ["added", "joined", "powered", "received_sums"]

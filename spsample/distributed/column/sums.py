@@ -1,0 +1,148 @@
+"""Column law on a partitioned A: of each part its rows, or their owner's sums by column where those are cheaper.
+
+What an extraction after sums takes is not known yet when the owner chooses; the least that it can take is counted in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends.protocol import Int64Array
+from spsample.comm import Received, Sent
+from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
+from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
+from spsample.distributed.owners import segment_sums
+from spsample.distributed.wire_format import either, from_parts, narrow, width_of
+from spsample.sampling.seeds import pointers_of
+from spsample.sparse import LocalOperand
+
+SUMS, ROWS = 0, 1
+"""What an owner sends."""
+
+STEPS = 8
+"""In so many steps a rank's batches are merged at most, until it is clear what to send."""
+
+
+class Answered(NamedTuple):
+    """What the owners sent: rows of some parts, sums of the others: k rows for each part, empty where it sent rows."""
+
+    rows: FetchedRows
+    sums: ColumnMatrix
+
+
+def ask(frontier: Frontier, rule: Numerators, later_bytes: int) -> Answered:
+    """Of each part the rows of Q or their sums by column.
+
+    `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
+    """
+    parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
+    one, batches = np.ones(parts, np.int64), np.full(parts, k, np.int64)
+    shifts = np.zeros(k, np.int64) if rule.shifts is None else rule.shifts
+    sends = [Sent(np.full(parts, later_bytes, np.int64), one), Sent(np.tile(shifts, parts), batches)]
+    answers = frontier.ask(sends, _Answer(rule), phase="sums")
+    kinds, counts, columns, numerators, lengths, *weights = answers
+    is_rows = kinds.rows == ROWS
+    rows = fetched(frontier, is_rows, lengths, from_parts(columns, is_rows), weights[0] if weights else None)
+    return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
+
+
+def merged(frontier: Frontier, answered: Answered, rule: Numerators) -> ColumnMatrix:
+    """Q A with one row per batch (`GraphOperand.left_multiply`)."""
+    rows, sums = answered
+    block, k = frontier.owners.block, len(frontier.Q.batch_ids)
+    if rows.parts.all():
+        return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
+    own = _sums_of(frontier, rows, rule._replace(column_power=1))
+    return powered(added(block.backend, [sums, own], k, block.num_columns), rule.column_power)
+
+
+def draw_columns(frontier: Frontier, answered: Answered, rule: Numerators, draw: Draw) -> ColumnSample:
+    """Column law on Q A (`GraphOperand.draw_merged`), which is not written out where all parts sent rows."""
+    backend, rows = frontier.owners.block.backend, answered.rows
+    if rows.parts.all():
+        return backend.draw_merged(rows.matrix, rows.all_stacked(frontier), rule, draw)
+    return backend.draw_columns(merged(frontier, answered, rule), frontier.Q.batch_ids, draw)
+
+
+class _Answer(NamedTuple):
+    """An owner's answer: a word for sums or rows, columns per batch, columns, numerators, row lengths, weights.
+
+    Columns are those of sums or of rows, whichever it sends.
+    """
+
+    rule: Numerators
+
+    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
+        later, shifts = received
+        rule = Numerators(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
+        limits = (_row_bytes(block, wanted) - later.rows).tolist()
+        ends = pointers_of(wanted.batches).tolist()
+        ranks = zip(limits, ends[:-1], ends[1:], strict=True)
+        found = [_cheaper_sums(block, *_batches(wanted.Q, rule, begin, end), limit) for limit, begin, end in ranks]
+        is_rows = np.array([pieces is None for pieces in found], np.bool_)
+        pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, wanted.batches, strict=True)]
+        lengths, columns, numerators = joined([piece for sums in pieces for piece in sums])
+        rows = rows_for(block, wanted, is_rows, False)
+        sizes = segment_sums(lengths, wanted.batches)
+        answers = [
+            Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
+            narrow(lengths, wanted.batches),
+            either(is_rows, Sent(columns, sizes), rows.columns),
+            narrow(numerators, sizes),
+            rows.lengths,
+        ]
+        return answers if rows.weights is None else [*answers, rows.weights]
+
+
+def _row_bytes(block: LocalOperand, wanted: Wanted) -> Int64Array:
+    """Bytes that each rank's distinct rows take on the wire."""
+    lengths = np.split(np.diff(block.matrix.indptr)[wanted.rows], np.cumsum(wanted.row_counts)[:-1])
+    of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
+    return wanted.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
+
+
+def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: Numerators, limit: int) -> list[ColumnMatrix] | None:
+    """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
+
+    An eighth of the batches is merged at a time, until those merged take as many bytes by themselves. What is merged
+    tells a part of the bytes, never too many, whatever the other batches are: this is always the cheaper of the two, to
+    the bytes of the lengths of `Q`'s batches. Sums that would take r times the limit cost about 1 / r of their merging.
+    """
+    pieces: list[ColumnMatrix] = []
+    columns, largest, k = 0, 0, len(Q.batch_ids)
+    cuts = sorted({k * step // STEPS for step in range(1, STEPS + 1)} - {0}) if limit > 0 else []
+    for begin, end in zip([0, *cuts], cuts, strict=False):
+        pieces.append(block.backend.merge_columns(block.matrix, *_batches(Q, rule, begin, end)))
+        columns += len(pieces[-1].columns)
+        largest = max(largest, int(pieces[-1].numerators.max(initial=0)))
+        if limit <= columns * (block.matrix.indices.itemsize + width_of(largest)):
+            return None
+    return pieces or None
+
+
+def _batches(Q: StackedSelector, rule: Numerators, begin: int, end: int) -> tuple[StackedSelector, Numerators]:
+    """Batches begin .. end - 1, and the rule for them."""
+    ptr = Q.batch_ptr[begin : end + 1]
+    chosen = StackedSelector(ptr - ptr[0], Q.vertices[ptr[0] : ptr[-1]], Q.batch_ids[begin:end])
+    return chosen, rule if rule.shifts is None else rule._replace(shifts=rule.shifts[begin:end])
+
+
+def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
+    """Sums of k batches without entries."""
+    empty = np.zeros(0, np.uint64)
+    return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
+
+
+def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> ColumnMatrix:
+    """Sums of the fetched rows: k rows for each of their parts."""
+    Q, chosen = rows.selector(frontier)
+    shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))
+    return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
+
+
+__all__ = ["Answered", "ask", "draw_columns", "merged"]

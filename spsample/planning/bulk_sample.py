@@ -1,0 +1,160 @@
+"""`bulk_sample`: all minibatches of a list of seeds at once, where they fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.arithmetic import default_float_environment
+from spsample.errors import CapacityError
+from spsample.planning.capped import CappedGraph, TooManyEntriesError
+from spsample.planning.planner import BulkPlan, require_room
+from spsample.sampling.arguments import SupportsSampling
+from spsample.sampling.bulk import BulkSample
+from spsample.sampling.call import SamplingCall, sample_batches
+from spsample.sampling.sampler import Sampler
+from spsample.store import Graph
+
+FEW_ENTRIES = 1 << 20  # some megabytes
+
+
+@default_float_environment()
+def bulk_sample(  # the public face: design, section 5
+    graph: SupportsSampling,
+    seeds: Any,
+    sampler: Sampler,
+    *,
+    batch_size: int,
+    random_seed: int = 0,
+    epoch: int = 0,
+    first_batch: int = 0,
+    edge_ids: bool = False,
+    duplicates: str = "merge",
+    backend: str | None = None,
+) -> BulkSample:
+    """Sample all minibatches of `seeds` at once.
+
+    A minibatch depends on the graph, the sampler, `random_seed`, `epoch`, its batch id and its seeds only
+    (`docs/law.md`): how many are sampled at once, on how many threads and by which backend never changes it.
+
+    Parameters
+    ----------
+    graph : Graph
+    seeds : array-like of int (any length, empty too)
+        Vertex ids. Consecutive runs of `batch_size` make the batches; the last one may be shorter.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES`, `FastGCN` or your own.
+    batch_size : int
+        b, seeds per batch.
+    random_seed, epoch : int
+        In [0, 2^64).
+    first_batch : int
+        Global id of the first batch, so that an epoch may be sampled in several calls.
+    edge_ids : bool
+        Also return each entry's position in the edges the user gave (8 bytes an entry).
+    duplicates : {"merge", "error"}
+        What to do with a seed repeated within one batch: sample it once (`MiniBatch.seed_inverse` leads to it), or
+        refuse.
+    backend : {None, "cpu", "reference", "cuda"}
+        None is the fastest one of the host, and of a `DeviceGraph` "cuda". "cuda" makes a `DeviceGraph` of a `Graph`
+        once, and the arrays of the bulk are then on the device (`BulkSample.to_host`).
+
+    Returns
+    -------
+    BulkSample
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used; the message names it and the first bad entry.
+    CapacityError
+        If the bulk does not fit in memory (it then says how many of its batches do), or a value of a layer-wise sample
+        is too large for its type.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2)
+    >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
+    (2, [0, 1], [0, 1, 2, 3])
+    """
+    call = SamplingCall.checked(
+        graph,
+        seeds,
+        sampler,
+        batch_size=batch_size,
+        random_seed=random_seed,
+        epoch=epoch,
+        first_batch=first_batch,
+        edge_ids=edge_ids,
+        duplicates=duplicates,
+        backend=backend,
+    )
+    if isinstance(call.graph, Graph) and not _is_small(call, call.graph.num_edges):
+        options = {"batch_size": call.batch_size, "edge_ids": call.edge_ids, "backend": call.backend}
+        require_room(call.graph, call.seeds, call.sampler, **options)
+    return call.run()
+
+
+def _is_small(call: SamplingCall, num_edges: int) -> bool:
+    """Whether a bulk surely has few entries, told in a microsecond: a call for one small batch takes a hundred."""
+    sizes = call.sampler.sizes
+    most = call.num_batches * len(sizes) * num_edges
+    if call.sampler.aggregation == "mean" and min(sizes) > 0:
+        most = min(most, len(sizes) * len(call.seeds) * prod([size + 1 for size in sizes]))
+    return most <= FEW_ENTRIES
+
+
+def sample_within(
+    plan: BulkPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
+) -> Generator[BulkSample, None, None]:
+    """The minibatches of `seeds` as bulks: one, or more where it would have more entries than the plan allows.
+
+    Parameters
+    ----------
+    plan : BulkPlan or None
+        None: no limit.
+    graph, seeds, sampler, options
+        As of `bulk_sample`.
+
+    Yields
+    ------
+    BulkSample
+
+    Raises
+    ------
+    CapacityError
+        If a single batch has more entries.
+    """
+    if plan is None:
+        yield bulk_sample(graph, seeds, sampler, **options)
+        return
+    yield from _within(plan, graph, seeds, sampler, options)
+
+
+def _within(
+    plan: BulkPlan, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]
+) -> Generator[BulkSample, None, None]:
+    size, first = options["batch_size"], options["first_batch"]
+    batches = -(-len(seeds) // size)
+    most = plan.most_entries(batches)
+    try:
+        bulk = sample_batches(CappedGraph(graph, most), seeds, sampler, **options)
+    except TooManyEntriesError:
+        half = batches // 2
+        if half == 0:
+            raise CapacityError(
+                argument="memory_budget",
+                given=f"batch {first}, with more than {most} sampled edges",
+                expected="batches that fit in the memory budget one at a time",
+                hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
+            ) from None
+        yield from _within(plan, graph, seeds[: half * size], sampler, options)
+        yield from _within(plan, graph, seeds[half * size :], sampler, {**options, "first_batch": first + half})
+        return
+    yield bulk

@@ -1,0 +1,323 @@
+"""`plan_cluster`: which replication and bulk size to take on a cluster, before a job is queued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from spsample.common.checks import require_int
+from spsample.common.units import format_bytes
+from spsample.errors import CapacityError
+from spsample.planning.exchanges import Phase
+from spsample.planning.model import Algorithm, PhaseBytes, Wire, bulk_traffic, by_phase, draw_law
+from spsample.planning.network import Links
+from spsample.planning.pilot import GridPilot, Pilot
+from spsample.planning.planner import BulkPlan
+from spsample.planning.rank_memory import memory_parts, rank_plan
+from spsample.planning.shape import GridShape, divisors
+
+MOST_CELLS = 1 << 22  # ranks times block rows
+NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a plan is for.
+
+    Attributes
+    ----------
+    ranks : int
+        p.
+    memory_per_rank : int
+        Bytes.
+    links : Links
+    ranks_per_node : int
+    threads : int
+        Of a rank.
+    """
+
+    ranks: int
+    memory_per_rank: int
+    links: Links
+    ranks_per_node: int
+    threads: int = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to run there.
+
+    Attributes
+    ----------
+    algorithm : str
+        One of `spsample.planning.model.ALGORITHMS`.
+    hub_budget : int
+        Bytes of hub rows that every rank holds.
+    model_bytes : int
+        Of the gradients.
+    edge_ids : bool
+        Whether edge ids are asked for.
+    prefetch : int
+        Bulks sampled ahead.
+    """
+
+    algorithm: Algorithm = "column"
+    hub_budget: int = 0
+    model_bytes: int = 0
+    edge_ids: bool = False
+    prefetch: int = 1
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """A phase of an epoch: bytes and messages of a rank, and seconds."""
+
+    phase: Phase
+    sent_mean: float
+    sent_max: float
+    received_mean: float
+    received_max: float
+    messages_max: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GridPlan:
+    """What one replication takes.
+
+    Attributes
+    ----------
+    shape : GridShape
+    largest_bulk_size : int
+        The largest multiple of p that fits, or a whole epoch; 0 where none does.
+    bulk_size : int
+        The k to take; a batch per rank where none fits.
+    memory : dict
+        Bytes of a rank with it, by what they are for.
+    phases : tuple of PhasePlan
+        Of an epoch of such bulks; empty where none fits.
+    refusal : str
+        Why it does not fit; empty where it does.
+    """
+
+    shape: GridShape
+    largest_bulk_size: int
+    bulk_size: int
+    memory: dict[str, int]
+    phases: tuple[PhasePlan, ...]
+    refusal: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether a bulk of a batch per rank fits."""
+        return not self.refusal
+
+    @property
+    def seconds(self) -> float:
+        """Communication of an epoch."""
+        return sum(one.seconds for one in self.phases)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of a rank."""
+        return sum(self.memory.values())
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """Plans for each replication, ascending; `left_out` are those of more than 2^22 ranks times block rows."""
+
+    cluster: Cluster
+    job: Job
+    grids: tuple[GridPlan, ...]
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def recommended(self) -> GridPlan:
+        """The least communication of an epoch; of equal ones the least memory.
+
+        Raises
+        ------
+        CapacityError
+            If none fits.
+        """
+        fitting = [one for one in self.grids if one.fits]
+        if not fitting:
+            least = min(self.grids, key=lambda one: one.memory_bytes)
+            raise CapacityError(
+                argument="memory_per_rank",
+                given=format_bytes(self.cluster.memory_per_rank),
+                expected=f"at least {format_bytes(least.memory_bytes)}, which c = {least.shape.replication} takes",
+                hint="Use more ranks, smaller batches, fanouts or layer sizes, or features of fewer bytes.",
+            )
+        return min(fitting, key=lambda one: (one.seconds, one.memory_bytes))
+
+
+def plan_cluster(
+    pilot: Pilot, cluster: Cluster, job: Job | None = None, *, replication: int | None = None
+) -> ClusterPlan:
+    """Memory, the largest bulk, bytes and time of an epoch for each replication.
+
+    Of each c that fits, the bulk size is the smallest of the largest one and its halves whose epoch takes at most 5 %
+    longer than with any of them.
+
+    Parameters
+    ----------
+    pilot : Pilot
+    cluster : Cluster
+    job : Job, optional
+    replication : int, optional
+        c; None: every divisor of p.
+
+    Raises
+    ------
+    InputError
+        If c does not divide p, or there is no such algorithm.
+    CapacityError
+        If there are more ranks and block rows than the plan can hold.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> from spsample.planning.network import LINKS
+    >>> from spsample.planning.pilot import sample_pilot
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
+    >>> plan = plan_cluster(pilot, Cluster(4, 10**9, LINKS["perlmutter"], ranks_per_node=4))
+    >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
+    ([1, 2, 4], 4)
+    """
+    job = Job() if job is None else job
+    require_int("ranks", cluster.ranks, minimum=1)
+    factors = divisors(cluster.ranks) if replication is None else [replication]
+    shapes = [GridShape(cluster.ranks, c) for c in factors]
+    fitting = [shape for shape in shapes if shape.ranks * shape.num_blocks <= MOST_CELLS]
+    if not fitting:
+        raise CapacityError(
+            argument="ranks",
+            given=f"{cluster.ranks} with c = {shapes[-1].replication}",
+            expected=f"p * p/c of at most {MOST_CELLS}",
+            hint="Plan a larger replication.",
+        )
+    left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
+    return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting), left_out)
+
+
+class _Planned:
+    """The plan of one grid."""
+
+    def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
+        self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
+        profile = pilot.profile
+        self._wire = Wire.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+        self._bulks: BulkPlan = rank_plan(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
+        self._of_bulk = lru_cache(maxsize=None)(self._bulk)
+
+    @cached_property
+    def _tallies(self) -> GridPilot:
+        blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
+        return self._pilot.on(self._shape, blocks, staged=self._job.algorithm != "column")
+
+    def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
+        """Memory of a rank, and of a bulk each phase's bytes and seconds."""
+        profile, cluster = self._pilot.profile, self._cluster
+        counts = self._tallies.counts(bulk_size)
+        traffic = bulk_traffic(
+            counts,
+            self._pilot.sampler,
+            draw_law(self._pilot.sampler, profile.weighting),
+            self._wire,
+            self._job.algorithm,
+            feature_bytes=profile.feature_bytes,
+            model_bytes=self._job.model_bytes,
+        )
+        memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
+        phases = {}
+        for phase, moved in by_phase(traffic).items():
+            mine = (one for one in traffic if one.phase == phase)
+            phases[phase] = moved, sum(cluster.links.seconds(one, self._shape, cluster.ranks_per_node) for one in mine)
+        return memory, phases
+
+    def plan(self) -> GridPlan:
+        largest = self._largest(-(-self._pilot.num_batches // self._shape.ranks))
+        if largest == 0:
+            memory, _ = self._of_bulk(self._size(1))
+            refusal = f"one batch per rank takes {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
+            return GridPlan(self._shape, 0, self._size(1), memory, (), refusal)
+        halves = {max(largest >> i, 1) for i in range(largest.bit_length())}
+        seconds = {m: sum(one.seconds for one in self._epoch(self._size(m))) for m in halves}
+        best = min(m for m in halves if seconds[m] <= NEARLY * min(seconds.values()))
+        size = self._size(best)
+        return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
+
+    def _size(self, per_rank: int) -> int:
+        """Batches of a bulk with so many of a rank; an epoch at most."""
+        return min(per_rank * self._shape.ranks, self._pilot.num_batches)
+
+    def _largest(self, whole: int) -> int:
+        """Of 1 .. whole, the most batches per rank that fit; 0 where none does."""
+        low, high = 0, whole
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = sum(self._of_bulk(self._size(middle))[0].values()) <= self._cluster.memory_per_rank
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def _epoch(self, bulk_size: int) -> tuple[PhasePlan, ...]:
+        """Of all phases of an epoch, in bulks of that size; the last one is counted by its share."""
+        bulks = self._pilot.num_batches / bulk_size
+        phases = self._of_bulk(bulk_size)[1]
+        return tuple(
+            PhasePlan(phase, **{name: value * bulks for name, value in vars(moved).items()}, seconds=seconds * bulks)
+            for phase, (moved, seconds) in phases.items()
+        )
+
+
+def _largest_parts(memory: dict[str, int]) -> str:
+    """The two largest, in words."""
+    parts = sorted(memory.items(), key=lambda part: -part[1])[:2]
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in parts)
+
+
+def as_dict(plan: ClusterPlan) -> dict[str, Any]:
+    """For JSON: every number, by name."""
+    try:
+        recommended: dict[str, int] | None = {
+            "replication": plan.recommended.shape.replication,
+            "bulk_size": plan.recommended.bulk_size,
+        }
+    except CapacityError:
+        recommended = None
+    cluster, links = plan.cluster, plan.cluster.links
+    return {
+        "ranks": cluster.ranks,
+        "memory_per_rank": cluster.memory_per_rank,
+        "ranks_per_node": cluster.ranks_per_node,
+        "links": {"name": links.name, "inside": vars(links.inside), "between": vars(links.between)},
+        "algorithm": plan.job.algorithm,
+        "replicate_hubs": plan.job.hub_budget,
+        "model_bytes": plan.job.model_bytes,
+        "grids": [_grid_as_dict(one) for one in plan.grids],
+        "left_out": list(plan.left_out),
+        "recommended": recommended,
+    }
+
+
+def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
+    return {
+        "replication": grid.shape.replication,
+        "blocks": grid.shape.num_blocks,
+        "fits": grid.fits,
+        "refusal": grid.refusal or None,
+        "largest_bulk_size": grid.largest_bulk_size,
+        "bulk_size": grid.bulk_size,
+        "memory": {**grid.memory, "total": grid.memory_bytes},
+        "seconds": grid.seconds,
+        "phases": {
+            one.phase: {name: value for name, value in vars(one).items() if name != "phase"} for one in grid.phases
+        },
+    }
+
+
+__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster"]

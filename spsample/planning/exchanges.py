@@ -1,0 +1,233 @@
+"""Bytes of exchanges by rank, from what each rank needs of each block row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from spsample.comm.headers import HEADER_WORDS
+from spsample.planning.shape import FloatArray, GridShape
+
+Phase = Literal[
+    "frontier",
+    "totals",
+    "rows",
+    "positions",
+    "columns",
+    "sums",
+    "extraction",
+    "reduction",
+    "features",
+    "gradients",
+    "status",
+]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""What the ranks communicate for, in the order of a training step."""
+
+Kind = Literal["request", "reply", "reduction"]
+Scope = Literal["column", "row", "all", "ring"]
+"""Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
+
+WORD_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """One exchange: bytes that each rank sends to and receives from others, and the messages that it sends.
+
+    Attributes
+    ----------
+    phase : str
+        One of `PHASES`.
+    kind : {"request", "reply", "reduction"}
+    scope : {"column", "row", "all", "ring"}
+    sent, received, messages : array (p,)
+    serial : float
+        Bytes that move one after the other: for an all-to-all the most that a rank sends or receives; where ranks
+        wait for each other stage by stage, the sum over the stages.
+    """
+
+    phase: Phase
+    kind: Kind
+    scope: Scope
+    sent: FloatArray
+    received: FloatArray
+    messages: FloatArray
+    serial: float
+
+    @property
+    def recorded(self) -> str:
+        """Name of the phase under which a `spsample.comm.Recorder` counts it."""
+        return f"{self.phase} requests" if self.kind == "request" else self.phase
+
+    def scaled(self, factor: float) -> Traffic:
+        """The same, so many times."""
+        sent, received, messages = factor * self.sent, factor * self.received, factor * self.messages
+        return Traffic(self.phase, self.kind, self.scope, sent, received, messages, factor * self.serial)
+
+
+def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
+    """What ranks need of the block rows that they do not hold.
+
+    Examples
+    --------
+    >>> remote(GridShape(4, 2), np.array([[1, 2], [3, 4], [5, 6], [7, 8]])).tolist()
+    [[0.0, 2.0], [0.0, 4.0], [5.0, 0.0], [7.0, 0.0]]
+    """
+    others = np.array(needed, np.float64)
+    others[np.arange(shape.ranks), shape.rows] = 0.0
+    return others
+
+
+def asked(shape: GridShape, needed: FloatArray) -> FloatArray:
+    """(p,): what each rank needs of other ranks.
+
+    Examples
+    --------
+    >>> asked(GridShape(4, 2), np.array([[1, 2], [3, 4], [5, 6], [7, 8]])).tolist()
+    [2.0, 4.0, 5.0, 7.0]
+    """
+    sums: FloatArray = remote(shape, needed).sum(axis=1)
+    return sums
+
+
+def answered(shape: GridShape, needed: FloatArray) -> FloatArray:
+    """(p,): what other ranks of its column group need of each rank.
+
+    Examples
+    --------
+    >>> answered(GridShape(4, 2), np.array([[1, 2], [3, 4], [5, 6], [7, 8]])).tolist()
+    [5.0, 7.0, 2.0, 4.0]
+    """
+    blocks, c = shape.num_blocks, shape.replication
+    by_column = remote(shape, needed).reshape(blocks, c, blocks).sum(axis=0)
+    answers: FloatArray = by_column.T.reshape(shape.ranks)
+    return answers
+
+
+def request(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+    """Bytes `needed[r, i]` from rank r to the owner of block row i in its column group."""
+    sent, received = asked(shape, needed), answered(shape, needed)
+    return _all_to_all(phase, "request", sent, received, asked(shape, np.sign(needed)))
+
+
+def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+    """The other way: bytes `needed[r, i]` from the owner of block row i to rank r."""
+    sent, received = answered(shape, needed), asked(shape, needed)
+    return _all_to_all(phase, "reply", sent, received, answered(shape, np.sign(needed)))
+
+
+def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> Traffic:
+    return Traffic(phase, kind, "column", sent, received, messages, _most(sent, received))
+
+
+def staged_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+    """Bytes `needed[i, k]` from row group i to the owner of block row k, stage by stage (algorithm 2)."""
+    asks, answers, messages, serial = _staged(shape, needed)
+    return Traffic(phase, "request", "column", asks, answers, messages[0], serial)
+
+
+def staged_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+    """The other way; in each stage all wait for the one rank of their column that sends."""
+    asks, answers, messages, serial = _staged(shape, needed)
+    return Traffic(phase, "reply", "column", answers, asks, messages[1], serial)
+
+
+def _staged(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray], float]:
+    """By rank what it asks for and is asked for, messages either way, and the bytes of the longest column's stages."""
+    others = np.array(needed, np.float64)
+    np.fill_diagonal(others, 0.0)
+    asks, answers = _by_rank(shape, others)
+    messages = list(_by_rank(shape, (others > 0).astype(np.float64)))
+    return asks, answers, messages, _longest(shape, others.sum(axis=0))
+
+
+def _by_rank(shape: GridShape, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    columns, blocks = shape.stage_columns, shape.num_blocks
+    asks = np.zeros((blocks, shape.replication))
+    answers = np.zeros_like(asks)
+    np.add.at(asks.T, columns, others.T)
+    answers[np.arange(blocks), columns] = others.sum(axis=0)
+    return asks.reshape(-1), answers.reshape(-1)
+
+
+def _longest(shape: GridShape, stage: FloatArray) -> float:
+    """Sum over the stages of the column that has most to move; `stage[k]` is that of block row k."""
+    return float(np.bincount(shape.stage_columns, stage, shape.replication).max())
+
+
+def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Traffic:
+    """Every block row to all ranks of the column that it has its stage in (the sparsity-oblivious variant)."""
+    needed = np.tile(block_bytes, (shape.num_blocks, 1))
+    asks, answers, messages, _ = _staged(shape, needed)
+    serial = _longest(shape, block_bytes) if shape.num_blocks > 1 else 0.0
+    return Traffic(phase, "reply", "column", answers, asks, messages[1], serial)
+
+
+def row_gather(shape: GridShape, own: FloatArray) -> Traffic:
+    """Bytes `own[r]` of rank r to all other ranks of its row group."""
+    c = shape.replication
+    received = np.repeat(own.reshape(-1, c).sum(axis=1), c) - own
+    sent = own * (c - 1)
+    messages = np.where(own > 0, c - 1.0, 0.0)
+    return Traffic("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
+
+
+def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
+    """All-reduce of so many bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
+
+    Examples
+    --------
+    >>> ring_reduction("gradients", GridShape(4), 100).sent.tolist()
+    [150.0, 150.0, 150.0, 150.0]
+    """
+    steps = 2.0 * (shape.ranks - 1)
+    moved = np.full(shape.ranks, steps * num_bytes / shape.ranks)
+    return Traffic(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
+
+
+def header(shape: GridShape, exchanges: int = 1) -> Traffic:
+    """What precedes so many exchanges: counts and the status, to every other rank of the column group."""
+    return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
+
+
+def staged_header(shape: GridShape, exchanges: int) -> Traffic:
+    """The same in stages, where it goes to all ranks."""
+    return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
+
+
+def told(phase: Phase, shape: GridShape, words: int) -> Traffic:
+    """So many words from every rank to every other."""
+    return _words(phase, "reply", "all", shape, shape.ranks - 1.0, words)
+
+
+def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> Traffic:
+    moved = np.full(shape.ranks, messages * words * WORD_BYTES)
+    return Traffic(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
+
+
+def _most(sent: FloatArray, received: FloatArray) -> float:
+    return float(max(sent.max(), received.max()))
+
+
+__all__ = [
+    "PHASES",
+    "Kind",
+    "Phase",
+    "Traffic",
+    "answered",
+    "asked",
+    "broadcasts",
+    "header",
+    "remote",
+    "reply",
+    "request",
+    "ring_reduction",
+    "row_gather",
+    "staged_header",
+    "staged_reply",
+    "staged_request",
+    "told",
+]

@@ -1,0 +1,178 @@
+"""Links between ranks: latency and bandwidth inside of a node and between nodes (the alpha-beta model)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spsample.common.checks import require_int
+from spsample.errors import InputError
+from spsample.planning.exchanges import Scope, Traffic
+from spsample.planning.shape import GridShape
+
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_RATES = {f"{prefix}B/s": 10.0**power for prefix, power in (("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12))}
+_RATES |= {f"{prefix}bit/s": 10.0**power / 8 for prefix, power in (("k", 3), ("M", 6), ("G", 9), ("T", 12))}
+_NUMBER = r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z/]+)\s*"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A message of n bytes takes `alpha` + n / `beta` seconds."""
+
+    alpha: float
+    beta: float
+
+    def seconds(self, messages: float, num_bytes: float) -> float:
+        """Of so many messages with so many bytes in all, one after the other.
+
+        Examples
+        --------
+        >>> Link(alpha=2e-6, beta=25e9).seconds(3, 25e9)
+        1.000006
+        """
+        return self.alpha * messages + num_bytes / self.beta
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links of a cluster.
+
+    Attributes
+    ----------
+    name : str
+    inside : Link
+        Of a rank to the others of its node.
+    between : Link
+        Of one adapter of a node to other nodes.
+    adapters : int
+        Network adapters of a node, which its ranks share.
+    ranks_per_node : int
+        Where the user does not say how many.
+    """
+
+    name: str
+    inside: Link
+    between: Link
+    adapters: int
+    ranks_per_node: int
+
+    def to_other_nodes(self, ranks_per_node: int) -> Link:
+        """The link of one rank to other nodes: an adapter, or its share where ranks are more than adapters."""
+        share = min(1.0, self.adapters / ranks_per_node)
+        return Link(self.between.alpha, self.between.beta * share)
+
+    def seconds(self, traffic: Traffic, shape: GridShape, ranks_per_node: int) -> float:
+        """Of one exchange: messages and bytes of the rank that has most, by the share of its peers on its own node.
+
+        Examples
+        --------
+        >>> from spsample.planning.exchanges import ring_reduction
+        >>> shape = GridShape(8)
+        >>> LINKS["perlmutter"].seconds(ring_reduction("gradients", shape, 8e6), shape, ranks_per_node=4)
+        0.000672
+        """
+        share = share_inside(traffic.scope, shape, ranks_per_node)
+        messages, away = float(traffic.messages.max()), self.to_other_nodes(ranks_per_node)
+        inside = self.inside.seconds(share * messages, share * traffic.serial)
+        return inside + away.seconds((1 - share) * messages, (1 - share) * traffic.serial)
+
+
+PERLMUTTER = Links("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
+ETHERNET = Links("ethernet", Link(1e-6, 10e9), Link(30e-6, 25e9 / 8), adapters=1, ranks_per_node=1)
+SHARED_MEMORY = Links("shared-memory", Link(1e-6, 5e9), Link(30e-6, 125e6), adapters=1, ranks_per_node=2**31)
+LINKS = {links.name: links for links in (PERLMUTTER, ETHERNET, SHARED_MEMORY)}
+"""Perlmutter-like: four GPUs on NVLink 3 and four Slingshot-11 adapters a node. Ethernet: 25 Gbit/s a node. Shared
+memory: one machine."""
+
+
+def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
+    """The share of a rank's peers that are on its own node; ranks are numbered node by node.
+
+    Examples
+    --------
+    >>> shape = GridShape(16, 2)
+    >>> [round(share_inside(scope, shape, 4), 3) for scope in ("column", "row", "all", "ring")]
+    [0.143, 1.0, 0.2, 0.0]
+    """
+    p, c, node = shape.ranks, shape.replication, min(ranks_per_node, shape.ranks)
+    if scope == "ring":  # waits for the slowest link
+        return float(node >= p)
+    inside, peers = {
+        "column": (-(-node // c) - 1, p // c - 1),
+        "row": (min(node, c) - 1, c - 1),
+        "all": (node - 1, p - 1),
+    }[scope]
+    return inside / peers if peers else 1.0
+
+
+def links_named(name: str, alpha: str | None = None, bandwidth: str | None = None) -> Links:
+    """The links of that name, with another latency and bandwidth between nodes where they are given.
+
+    Parameters
+    ----------
+    name : str
+        One of `LINKS`.
+    alpha : str, optional
+        Seconds per message, as "2us".
+    bandwidth : str, optional
+        Of an adapter, as "25GB/s" or "100Gbit/s".
+
+    Raises
+    ------
+    InputError
+        If there are no such links, or an amount is not understood.
+
+    Examples
+    --------
+    >>> links_named("ethernet", bandwidth="100Gbit/s").between
+    Link(alpha=3e-05, beta=12500000000.0)
+    """
+    if name not in LINKS:
+        raise InputError(argument="links", given=repr(name), expected="one of " + ", ".join(LINKS))
+    links = LINKS[name]
+    if alpha is None and bandwidth is None:
+        return links
+    link = Link(
+        links.between.alpha if alpha is None else parse_seconds("alpha", alpha),
+        links.between.beta if bandwidth is None else parse_bandwidth("bandwidth", bandwidth),
+    )
+    inside = link if links is SHARED_MEMORY else links.inside
+    return Links(f"{name}, custom", inside, link, links.adapters, links.ranks_per_node)
+
+
+def parse_seconds(argument: str, text: str) -> float:
+    """Seconds, from "2us".
+
+    Examples
+    --------
+    >>> parse_seconds("alpha", "1.5 ms")
+    0.0015
+    """
+    return _parse(argument, text, _TIMES, "a time, as 2us or 0.03ms")
+
+
+def parse_bandwidth(argument: str, text: str) -> float:
+    """Bytes per second, from "25GB/s" or "200Gbit/s"; prefixes are powers of ten.
+
+    Examples
+    --------
+    >>> parse_bandwidth("bandwidth", "25Gbit/s")
+    3125000000.0
+    """
+    return _parse(argument, text, _RATES, "bytes or bits per second, as 25GB/s or 200Gbit/s")
+
+
+def _parse(argument: str, text: str, units: dict[str, float], expected: str) -> float:
+    match = re.fullmatch(_NUMBER, text)
+    if match is None or match[2] not in units or float(match[1]) == 0:
+        raise InputError(argument=argument, given=repr(text), expected=expected)
+    return float(match[1]) * units[match[2]]
+
+
+def require_ranks_per_node(links: Links, given: int | None) -> int:
+    """`given`, or what is usual with the links."""
+    return links.ranks_per_node if given is None else require_int("ranks_per_node", given, minimum=1)
+
+
+__all__ = ["LINKS", "Link", "Links", "links_named", "parse_bandwidth", "parse_seconds", "share_inside"]

@@ -1,0 +1,448 @@
+"""`Pilot`: a few batches that are sampled on one machine, and the counts of bulks on any grid that they promise."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from spsample.backends.protocol import Int64Array
+from spsample.common.checks import require_int
+from spsample.distributed.placement import balanced
+from spsample.errors import InputError
+from spsample.planning.counted import hop_counts, tally_batches, tally_src
+from spsample.planning.counts import RankCounts
+from spsample.planning.shape import FloatArray, GridShape
+from spsample.planning.tallies import (
+    SPARE_DRAWS,
+    BlockRows,
+    LayerRows,
+    distinct,
+    hub_rows,
+    layer_rows,
+    longest_rows,
+    tally,
+)
+from spsample.planning.visits import BlockVisits
+from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, LayerwiseSampler, Sampler
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.call import sample_batches
+from spsample.sparse import keys
+
+FIRST_PILOTS, MOST_PILOTS = 2, 64
+MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
+MOST_EDGES, MOST_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """What of a graph and its features decides memory and bytes.
+
+    Attributes
+    ----------
+    num_nodes, num_edges : int
+        n, and the number of entries.
+    id_bytes, weight_bytes : int
+        Of an entry: 4 or 8, and 0, 4 or 8.
+    feature_bytes : int
+        Of a vertex; 0 without features.
+    weighting : str
+        As of `Graph`.
+    most_neighbours : int
+        Entries of the longest row.
+    """
+
+    num_nodes: int
+    num_edges: int
+    id_bytes: int = 4
+    weight_bytes: int = 0
+    feature_bytes: int = 0
+    weighting: str = "unweighted"
+    most_neighbours: int = 0
+
+    @classmethod
+    def of(cls, graph: Any, feature_bytes: int = 0) -> GraphProfile:
+        """Of a graph that is here.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
+        3
+        """
+        return cls(
+            graph.num_nodes,
+            graph.num_edges,
+            graph.indices.itemsize,
+            0 if graph.data is None else graph.data.itemsize,
+            feature_bytes,
+            graph.weighting,
+            int(np.diff(graph.indptr).max(initial=0)),
+        )
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry of A."""
+        return self.id_bytes + self.weight_bytes
+
+
+class _Layer(NamedTuple):
+    """A frontier of the pilots and s of it; its distinct vertices, their degrees, how many batches have each."""
+
+    frontier: LayerRows
+    size: int
+    vertices: Int64Array
+    degrees: Int64Array
+    times: Int64Array
+
+
+def _layer(frontier: LayerRows, size: int) -> _Layer:
+    _, vertices, degrees = distinct(np.zeros_like(frontier.batch), frontier)
+    order = np.sort(frontier.vertices)
+    times = np.searchsorted(order, vertices, side="right") - np.searchsorted(order, vertices, side="left")
+    return _Layer(frontier, size, vertices, degrees, times)
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Batches sampled here, and how bulks on a cluster follow from them.
+
+    Where the graph is not here, the pilots come from a smaller one of the same kind (`scaled_pilot`): every number of
+    vertices, seeds and edges is `scale` times as large in the graph that is planned for.
+
+    Attributes
+    ----------
+    profile : GraphProfile
+        Of the graph that is planned for.
+    sampler : Sampler
+        That is planned for.
+    batch_size, num_batches : int
+        b, and the batches of an epoch.
+    graph : Graph
+        That the pilots were sampled from.
+    bulk : BulkSample
+        The pilots.
+    scale : float
+    seconds : float
+        Time that they took.
+    """
+
+    profile: GraphProfile
+    sampler: Sampler
+    batch_size: int
+    num_batches: int
+    graph: Any
+    bulk: BulkSample
+    scale: float = 1.0
+    seconds: float = 0.0
+
+    @property
+    def num_seeds(self) -> int:
+        """Seeds of an epoch, about."""
+        return self.num_batches * self.batch_size
+
+    @cached_property
+    def layers(self) -> list[_Layer]:
+        """Frontiers of the pilots, nearest the seeds first."""
+        sizes = self.bulk.sampler.sizes
+        return [_layer(one, s) for one, s in zip(layer_rows(self.graph, self.bulk), sizes, strict=True)]
+
+    def blocks(self, shape: GridShape, hub_budget: int = 0) -> BlockRows:
+        """Block rows of the graph that the pilots were sampled from."""
+        hubs = hub_rows(self.graph, int(hub_budget / self.scale), self.profile.entry_bytes)
+        return BlockRows(balanced(self.graph.indptr, shape.num_blocks).bounds, hubs)
+
+    def counts(
+        self, shape: GridShape, bulk_size: int, *, staged: bool = True, blocks: BlockRows | None = None
+    ) -> RankCounts:
+        """Predicted counts of a bulk.
+
+        Ranks differ as independent sums of batches would: their counts are the expected order statistics of a normal
+        distribution with the pilots' deviation.
+
+        Parameters
+        ----------
+        shape : GridShape
+        bulk_size : int
+            Batches over all ranks.
+        staged : bool
+            Also predict what only the algorithms in stages need.
+        blocks : BlockRows, optional
+            By default those with about the same number of entries, without hubs.
+        """
+        blocks = self.blocks(shape) if blocks is None else blocks
+        return self.on(shape, blocks, staged=staged).counts(bulk_size)
+
+    def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
+        """The pilots' tallies on one grid, for counts of bulks of several sizes."""
+        return GridPilot(self, shape, blocks, staged=staged)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of a batch's sampled edges and vertices over their mean."""
+        sizes = sum((one.entry_ranges.size + one.src_ranges.size for one in self.bulk.layers), np.zeros(len(self.bulk)))
+        return relative_deviation(sizes) / sqrt(self.scale)
+
+
+def relative_deviation(sizes: NDArray[Any]) -> float:
+    """Standard deviation over the mean; 0 where there is none."""
+    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+
+
+def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
+    """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
+    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
+    rows = tally(layer.times, owners, shape)
+    entries = tally(layer.times, owners, shape, layer.degrees)
+    hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
+    return (
+        BlockVisits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
+        BlockVisits(entries, graph.num_edges - hub_entries - entries.sum()),
+    )
+
+
+class GridPilot:
+    """The pilots' tallies on one grid.
+
+    Parameters
+    ----------
+    pilot : Pilot
+    shape : GridShape
+    blocks : BlockRows
+        Of the graph that the pilots were sampled from.
+    staged : bool
+        Also what only the algorithms in stages need.
+    """
+
+    def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> None:
+        self._pilot, self._shape, self._blocks = pilot, shape, blocks
+        graph, sampler = pilot.graph, pilot.bulk.sampler
+        self._tallies = [
+            tally_batches(
+                graph,
+                one.frontier,
+                sampler,
+                one.size,
+                blocks,
+                shape,
+                staged=staged,
+                merged_batches=MERGED_BATCHES,
+                spare=SPARE_DRAWS / pilot.scale,
+            )
+            for one in pilot.layers
+        ]
+        self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
+        self._inputs = tally_src(pilot.layers[-1].frontier, graph.num_nodes, shape)
+
+    def counts(self, bulk_size: int) -> RankCounts:
+        """Predicted counts of a bulk of so many batches over all ranks."""
+        pilot, shape, blocks = self._pilot, self._shape, self._blocks
+        hops = []
+        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot.layers, strict=True)):
+            folding = _Predicted(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
+            most = ceil(pilot.scale * int(layer.frontier.sources.max(initial=0)))
+            hops.append(hop_counts(folding, tallies, layer.frontier, blocks, shape, most))
+        rows, entries = np.diff(blocks.starts), np.diff(pilot.graph.indptr[blocks.starts])
+        return RankCounts(
+            shape=shape,
+            batches=shape.batches(bulk_size),
+            hops=tuple(hops),
+            inputs=_Predicted(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
+            block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
+            block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
+            block_longest=longest_rows(pilot.graph, blocks),
+        )
+
+
+class _Predicted:
+    """The batches of ranks are like the pilots, in the mean."""
+
+    def __init__(
+        self,
+        pilot: Pilot,
+        shape: GridShape,
+        bulk_size: int,
+        visits: tuple[BlockVisits, BlockVisits],
+        *,
+        all_distinct: bool,
+    ) -> None:
+        self._scale, self._visits, self._all_distinct = pilot.scale, visits, all_distinct
+        self._batches = shape.batches(bulk_size)
+        self._groups = shape.group_batches(bulk_size)
+
+    def by_rank(self, per_batch: FloatArray) -> FloatArray:
+        mean = per_batch.mean(axis=0) * self._scale
+        factors = _varied(self._batches, self._batches, self._deviation(per_batch.reshape(len(per_batch), -1).sum(1)))
+        scaled: FloatArray = np.multiply.outer(factors, mean)
+        return scaled
+
+    def most_by_rank(self, per_batch: FloatArray) -> FloatArray:
+        most = per_batch.max(axis=0, initial=0.0)
+        return np.broadcast_to(most, (len(self._batches), *most.shape))
+
+    def distinct_rows(self, frontier: LayerRows, blocks: BlockRows, *, grouped: bool) -> tuple[FloatArray, FloatArray]:
+        batches = self._groups if grouped else self._batches
+        deviation = self._deviation(np.bincount(frontier.batch, minlength=len(frontier.sources)))
+        factors = _varied(np.ones(len(batches)), batches, deviation)[:, None]
+        rows, entries = (factors * self._united(visits, batches) for visits in self._visits)
+        return rows, entries
+
+    def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
+        """Distinct things of so many batches, by block row. Seeds of different batches differ."""
+        sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
+        return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
+
+    def _deviation(self, sizes: NDArray[Any]) -> float:
+        return relative_deviation(sizes) / sqrt(self._scale)
+
+
+def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
+    """Ranks of different luck: expected order statistics (Blom), of the deviation of a mean of so many batches."""
+    p = len(batches)
+    scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
+    varied: FloatArray = np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
+    return varied
+
+
+def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:
+    """Sample a pilot on a graph that is here: the first batches of a fixed order, at most 64.
+
+    Parameters
+    ----------
+    graph : Graph
+    seeds : array-like of int
+        Of an epoch.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES` or `FastGCN`.
+    batch_size : int
+    feature_bytes : int
+        Of a vertex.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32)
+    >>> len(pilot.bulk), pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    (32, 256.0)
+    """
+    _require_known(sampler)
+    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    if len(ids) == 0:
+        raise InputError(argument="seeds", given="none", expected="at least one seed")
+    start = time.perf_counter()
+    bulk = _pilot_bulk(graph, ids, sampler, min(batch_size, len(ids)))
+    return Pilot(
+        profile=GraphProfile.of(graph, feature_bytes),
+        sampler=sampler,
+        batch_size=batch_size,
+        num_batches=-(-len(ids) // batch_size),
+        graph=graph,
+        bulk=bulk,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _require_known(sampler: Sampler) -> None:
+    """Refuse a sampler of which is not known which law draws."""
+    if not isinstance(sampler, (GraphSAGE, LADIES, FastGCN)):
+        raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
+
+
+def _pilot_bulk(graph: Any, ids: Int64Array, sampler: Sampler, batch_size: int) -> BulkSample:
+    """As many full batches as are cheap, told by the first two; all seeds where there is not one full batch."""
+    order = ids[keys.shuffle(len(ids), 0, 0)]
+    full = len(ids) // batch_size
+    first = sample_batches(graph, order[: min(full, FIRST_PILOTS) * batch_size], sampler, batch_size=batch_size)
+    batches = max(len(first), 1)
+    cheap = MOST_EDGES * batches // max(first.num_edges, 1)
+    if isinstance(sampler, LayerwiseSampler):
+        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
+        cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
+    pilots = min(full, MOST_PILOTS, max(cheap, FIRST_PILOTS))
+    return sample_batches(graph, order[: pilots * batch_size], sampler, batch_size=batch_size)
+
+
+def scaled_pilot(
+    smaller: Any,
+    sampler: Sampler,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    num_seeds: int,
+    batch_size: int,
+    feature_bytes: int = 0,
+) -> Pilot:
+    """A pilot for a graph that is not here, on a smaller one like it.
+
+    Assumed: the smaller graph has the degrees of the other one, and seeds are spread evenly over the vertices that have
+    in-neighbours. What a batch of b seeds on n vertices visits is then, with every number divided by `scale`, what a
+    batch of b / scale seeds visits on n / scale vertices (fanouts stay, layer sizes are divided too): whether a vertex
+    is visited depends on the share of its neighbours that are. The longest rows of a real graph grow with it; those of
+    the smaller one do not.
+
+    Parameters
+    ----------
+    smaller : Graph
+        With about the same average degree, weighted or not as the other one is.
+    sampler : Sampler
+        `GraphSAGE`, `LADIES` or `FastGCN`.
+    num_nodes, num_edges : int
+        Of the graph that is planned for.
+    num_seeds, batch_size : int
+        Of an epoch, and of a batch.
+    feature_bytes : int
+        Of a vertex.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> smaller = sp.load_dataset("rmat:12,8").graph
+    >>> size = {"num_nodes": 10**6, "num_edges": 15 * 10**6}
+    >>> pilot = scaled_pilot(smaller, sp.GraphSAGE([5]), **size, num_seeds=10**5, batch_size=1024)
+    >>> pilot.num_batches, pilot.scale, pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
+    (98, 256.0, 8192.0)
+    """
+    _require_known(sampler)
+    scale = max(require_int("num_nodes", num_nodes, minimum=1) / smaller.num_nodes, 1.0)
+    batch_size = require_int("batch_size", batch_size, minimum=1)
+    few = max(round(batch_size / scale), 1)
+    scale = batch_size / few
+    seeds = np.flatnonzero(np.diff(smaller.indptr))
+    pilot = sample_pilot(smaller, seeds, _with_sizes(sampler, scale), batch_size=few)
+    profile = replace(
+        pilot.profile,
+        num_nodes=num_nodes,
+        num_edges=require_int("num_edges", num_edges, minimum=0),
+        id_bytes=4 if num_nodes < 2**31 else 8,
+        feature_bytes=feature_bytes,
+    )
+    num_batches = -(-require_int("num_seeds", num_seeds, minimum=1) // batch_size)
+    return replace(pilot, profile=profile, sampler=sampler, batch_size=batch_size, num_batches=num_batches, scale=scale)
+
+
+def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
+    """With layer sizes divided; fanouts stay."""
+    if not isinstance(sampler, LayerwiseSampler):
+        return sampler
+    sizes = [max(round(s / scale), 1) for s in sampler.sizes]
+    return type(sampler)(sizes, **sampler.options())
+
+
+__all__ = ["GraphProfile", "GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]

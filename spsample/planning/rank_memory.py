@@ -1,0 +1,139 @@
+"""Memory of a rank: its part of the graph and of the features, its bulks, and the buffers of exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spsample.planning.counts import RankCounts
+from spsample.planning.epoch_bulks import ramp_of
+from spsample.planning.exchanges import Traffic
+from spsample.planning.memory import BulkCounts
+from spsample.planning.pilot import GraphProfile, Pilot
+from spsample.planning.planner import FEATURE_BATCHES, ORDER_BYTES, BulkPlan
+from spsample.planning.shape import GridShape
+from spsample.sampling import FastGCN
+
+COLUMN_BYTES = 12  # a column's share of the distribution that FastGCN draws from
+
+
+def memory_parts(
+    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Traffic], *, hub_budget: int = 0
+) -> dict[str, int]:
+    """Bytes of the rank that needs most, by what they are for.
+
+    Parameters
+    ----------
+    profile : GraphProfile
+    counts : RankCounts
+        Of a bulk.
+    bulks : BulkPlan
+        Of one rank (`rank_plan`).
+    traffic : iterable of Traffic
+        Of the bulk.
+    hub_budget : int
+        Bytes of hub rows that every rank holds.
+
+    Returns
+    -------
+    dict
+        "block row", "hub rows", "features", "bulks", "exchanges".
+    """
+    return {
+        "block row": block_row_bytes(profile, counts),
+        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, row_bytes(profile, profile.num_edges, 0)),
+        "features": feature_block_bytes(profile, counts.shape),
+        "bulks": bulks.peak(int(counts.batches.max())),
+        "exchanges": buffer_bytes(traffic, int(counts.batches.max())),
+    }
+
+
+def row_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
+    """Entries, and where rows begin."""
+    return round(entries * profile.entry_bytes + 8 * (rows + 1))
+
+
+def block_row_bytes(profile: GraphProfile, counts: RankCounts) -> int:
+    """The largest block row, and where each block row begins."""
+    pairs = zip(counts.block_entries.tolist(), counts.block_rows.tolist(), strict=True)
+    return max(row_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
+
+
+def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
+    """Features of n over p/c vertices."""
+    return -(-profile.num_nodes // shape.num_blocks) * profile.feature_bytes
+
+
+def buffer_bytes(traffic: Iterable[Traffic], steps: int) -> int:
+    """What a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
+    sizes = [0.0]
+    for one in traffic:
+        once = float((one.sent + one.received).max())
+        sizes.append(once / max(steps, 1) if one.phase in ("features", "gradients") else once)
+    return round(max(sizes))
+
+
+class _Stand:
+    """What the planner of bulks asks of a graph."""
+
+    def __init__(self, profile: GraphProfile) -> None:
+        self.num_nodes, self.weighting = profile.num_nodes, profile.weighting
+        self.indices = np.zeros(0, np.int32 if profile.id_bytes == 4 else np.int64)
+        self._degrees = np.array([profile.most_neighbours])
+
+    def in_degrees(self) -> Any:
+        return self._degrees
+
+
+def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
+    """The plan of one rank's bulks, from the pilots; its budget is not used.
+
+    Parameters
+    ----------
+    pilot : Pilot
+    shape : GridShape
+    prefetch : int
+        Bulks that a loader samples ahead.
+    threads : int
+        Of a rank.
+    """
+    counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
+    largest = max(layer.largest_sources for layer in counts.layers)
+    batches = -(-pilot.num_batches // shape.ranks)
+    profile = pilot.profile
+    other_seeds = pilot.num_seeds - batches * pilot.batch_size
+    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if isinstance(pilot.sampler, FastGCN) else 0
+    return BulkPlan(
+        memory_budget=1,
+        num_batches=batches,
+        batch_size=pilot.batch_size,
+        counts=counts,
+        spread=pilot.deviation,
+        held=max(prefetch, 1),
+        ramp=ramp_of(prefetch),
+        feature_bytes=int(1.1 * FEATURE_BATCHES * profile.feature_bytes * largest),
+        kept_bytes=distribution + ORDER_BYTES * max(other_seeds, 0),
+        pilot_seconds=pilot.seconds,
+        graph=_Stand(profile),
+        threads=threads,
+    )
+
+
+def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
+    """Of batches of the graph that is planned for, and of its sampler."""
+    scaled = counts.scaled(counts.batches, pilot.scale)
+    layers = tuple(
+        replace(
+            layer,
+            largest_rows=round(layer.largest_rows * pilot.scale),
+            largest_sources=round(layer.largest_sources * pilot.scale),
+        )
+        for layer in scaled.layers
+    )
+    return replace(scaled, sampler=pilot.sampler, layers=layers)
+
+
+__all__ = ["memory_parts", "rank_plan"]

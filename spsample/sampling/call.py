@@ -1,0 +1,143 @@
+"""`SamplingCall`: a call of `bulk_sample` whose arguments are checked; running it samples the bulk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spsample.backends import get_backend
+from spsample.backends.arithmetic import default_float_environment
+from spsample.backends.protocol import Int64Array
+from spsample.common.checks import require_choice, require_int
+from spsample.errors import CapacityError
+from spsample.sampling.arguments import SupportsSampling, check_arguments
+from spsample.sampling.bulk import BulkSample
+from spsample.sampling.sampler import Sampler, require_bool
+from spsample.sampling.seeds import SeedBatches, make_batches
+from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
+from spsample.sparse import derive_key
+from spsample.sparse.keys import SAMPLING
+from spsample.store.device_graph import placed_graph
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingCall:
+    """The arguments of `bulk_sample`, checked.
+
+    Attributes
+    ----------
+    graph : Graph, or another that it takes
+        On the device, where the call asks for that.
+    seeds : int64 array
+    key : (int, int)
+        Of the draws, from the random seed and the epoch.
+    sampler, batch_size, first_batch, edge_ids, duplicates, backend
+        As given.
+    """
+
+    graph: SupportsSampling
+    seeds: Int64Array
+    sampler: Sampler
+    batch_size: int
+    key: tuple[int, int]
+    first_batch: int
+    edge_ids: bool
+    duplicates: str
+    backend: str | None
+
+    @classmethod
+    def checked(  # the public face of bulk_sample: design, section 5
+        cls,
+        graph: SupportsSampling,
+        seeds: Any,
+        sampler: Sampler,
+        *,
+        batch_size: int,
+        random_seed: int = 0,
+        epoch: int = 0,
+        first_batch: int = 0,
+        edge_ids: bool = False,
+        duplicates: str = "merge",
+        backend: str | None = None,
+    ) -> SamplingCall:
+        """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks."""
+        with checking(graph, "bulk_sample"):
+            ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+            key = derive_key(random_seed, epoch, SAMPLING)
+            num_batches = -(-len(ids) // batch_size)
+            first_batch = require_int("first_batch", first_batch, minimum=0, maximum=2**32 - max(num_batches, 1))
+            require_choice("duplicates", duplicates, ("merge", "error"))
+            edge_ids = require_bool("edge_ids", edge_ids)
+            backend = None if backend is None else get_backend(backend).name
+            graph = placed_graph(graph, backend)
+        return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend)
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of the call, on all ranks."""
+        return -(-len(self.seeds) // self.batch_size)
+
+    def run(self) -> BulkSample:
+        """Sample the bulk; collective on a graph of several ranks, which compare their arguments first.
+
+        Raises
+        ------
+        CapacityError
+            If memory runs out, or a value of a layer-wise sample is too large for its type.
+        """
+        given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
+        require_same(self.graph, **given, random_seed=self.key)
+        A = self.graph.operand(self.backend)
+        with sampling(self.graph), A.backend.session():
+            try:
+                size = min(self.batch_size, len(self.seeds) + 1)
+                batches = make_batches(self.seeds, size, self.first_batch, A.index_dtype, self.duplicates)
+                share = _share_of(self.graph, batches).placed(A.backend)
+                layers = self.sampler.run(A, share.selector, self.key, self.edge_ids)
+                return _own_of(self.graph, BulkSample(self.sampler, share, layers), self.num_batches)
+            except MemoryError as error:
+                raise self._no_memory() from error
+
+    def _no_memory(self) -> CapacityError:
+        return CapacityError(
+            argument="seeds",
+            given=f"{self.num_batches} batches of up to {self.batch_size} seeds for {self.sampler!r}",
+            expected="a bulk that fits in memory",
+            hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
+        )
+
+
+_COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "duplicates", "backend")
+
+
+@default_float_environment()
+def sample_batches(graph: SupportsSampling, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
+    """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
+
+    Arguments and errors as of `bulk_sample`.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
+    2
+    """
+    return SamplingCall.checked(graph, seeds, sampler, **options).run()
+
+
+def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
+    """The batches of a call that are sampled here."""
+    if not isinstance(graph, SharedGraph):
+        return batches
+    return batches.chosen(graph.sampled_here(len(batches.selector.batch_ids)))
+
+
+def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> BulkSample:
+    """Of those sampled here, the batches that the caller gets."""
+    if not isinstance(graph, SharedGraph):
+        return bulk
+    here, own = graph.sampled_here(num_batches), graph.own(num_batches)
+    return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))
