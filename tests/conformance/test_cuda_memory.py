@@ -55,7 +55,7 @@ def test_memory_that_runs_out_is_said(emulated, graph, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(emulated, "empty", no_memory)
-        with pytest.raises(CapacityError, match="got 8 batches .* a bulk that fits in memory"):
+        with pytest.raises(CapacityError, match=r"got 8 batches .* a bulk that fits in memory"):
             sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
 
 
@@ -75,9 +75,9 @@ def test_memory_that_runs_out_says_how_much_was_asked(emulated, graph, monkeypat
     gpu = sp.DeviceGraph(graph)
     loader = sp.BulkLoader(gpu, np.arange(256), SAMPLER, batch_size=8, bulk_size=16, prefetch=0)
     little(emulated, monkeypatch, 700)
-    with pytest.raises(CapacityError, match="got 8 batches .* a bulk that fits in memory"):
+    with pytest.raises(CapacityError, match=r"got 8 batches .* a bulk that fits in memory"):
         sp.bulk_sample(gpu, np.arange(64), SAMPLER, batch_size=8)
-    with pytest.raises(CapacityError, match="got 16 batches .* a bulk that fits in memory"):
+    with pytest.raises(CapacityError, match=r"got 16 batches .* a bulk that fits in memory"):
         list(loader)
 
 

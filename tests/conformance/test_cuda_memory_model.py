@@ -11,9 +11,9 @@ from emulated_backend import emulated, needs_compiler
 from emulated_device import EmulatedArray
 
 import spsample as sp
+from spsample.planning import device_memory
 from spsample.planning.device_memory import device_scratch
 from spsample.planning.memory import BulkCounts
-from spsample.planning import device_memory
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from spsample.common import contents
 from spsample.common.contents import contents_of, is_mapped, words_sum
 from spsample.common.threads import compiled_core
-from spsample.common import contents
 from spsample.sparse import set_num_threads
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import pytest
 
 import spsample as sp
 from spsample.backends import available_backends, registry
-from spsample.errors import DTypeError, InputError
 from spsample.common import threads as runtime
+from spsample.errors import DTypeError, InputError
 
 needs_cpu = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is not built")
 
