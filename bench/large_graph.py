@@ -18,8 +18,8 @@ import typer
 
 import spsample as sp
 from resident import resident
+from spsample.comm.objects import all_gather_object
 from spsample.data import Dataset
-from spsample.distributed.ranks import of_all
 from spsample.features import FeatureStore
 from spsample.planning.cluster import Cluster, Job, plan_cluster
 from spsample.planning.network import links_named
@@ -71,7 +71,7 @@ def main(
     trainer.fit()
     facts |= {"seconds": time.perf_counter() - begin, "by phase": trainer.seconds}
     facts |= {"peak": resident("VmHWM") / MIB, "anonymous": resident("RssAnon") / MIB, "seeds": len(data.train_idx)}
-    everyone = of_all(comm, facts)
+    everyone = all_gather_object(comm, facts)
     if comm.rank == 0:
         plan = planned(dataset, data.train_idx, (comm.size, replication), batch_size)
         print(json.dumps({"ranks": comm.size, "replication": replication, "plan": plan, "by rank": everyone}))

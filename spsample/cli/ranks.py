@@ -122,9 +122,10 @@ class RanksData:
 
     def load(self, spec: str, split: int, random_seed: int) -> tuple[Dataset, str]:
         """The data set as maps of a store, and the store; collective. Rank 0 alone generates, reads or fetches."""
+        from spsample.comm import collective
+        from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
         from spsample.data.stored import is_store
-        from spsample.distributed.ranks import failing_together, from_first
 
         def loaded() -> tuple[str, int, int]:
             if is_store(spec):
@@ -133,24 +134,25 @@ class RanksData:
             return self._saved(dataset), 0, dataset.num_splits
 
         self._make_folder()
-        path, stored_split, num_splits = from_first(self._comm, loaded)
-        with failing_together(self._comm):
+        path, stored_split, num_splits = broadcast_object(self._comm, loaded)
+        with collective(self._comm):
             dataset = load_dataset(_visible(path), split=stored_split)
         return (replace(dataset, split=split, num_splits=num_splits) if num_splits else dataset), path
 
     def placed(self, dataset: Dataset, path: str, prepare: Callable[[Dataset], Dataset]) -> Dataset:
         """The data set prepared, with graph and features on the ranks; collective."""
+        from spsample.comm import collective
+        from spsample.comm.objects import broadcast_object
         from spsample.data import load_dataset
-        from spsample.distributed.ranks import failing_together, from_first
 
         def prepared() -> tuple[str | None, str, str]:
             ready = prepare(dataset)
             same = ready.x is dataset.x and ready.graph is dataset.graph
             return None if same else self._saved(ready), ready.name, ready.metric
 
-        store, name, metric = from_first(self._comm, prepared)
+        store, name, metric = broadcast_object(self._comm, prepared)
         if store is not None:
-            with failing_together(self._comm):
+            with collective(self._comm):
                 changed = load_dataset(_visible(store))
             dataset, path = replace(changed, split=dataset.split, num_splits=dataset.num_splits), store
         return self._spread(replace(dataset, name=name, metric=metric), path)
@@ -194,11 +196,11 @@ class RanksData:
 
     def _parts(self) -> NDArray[Any] | None:
         """The block row of each vertex, where the user says so."""
-        from spsample.distributed.ranks import failing_together
+        from spsample.comm import collective
 
         if self._options.partition is None:
             return None
-        with failing_together(self._comm):
+        with collective(self._comm):
             return _integers(Path(self._options.partition))
 
 

@@ -212,9 +212,9 @@ train.__doc__ = f"{getdoc(train)}\n{_EXAMPLES}"
 
 def _train(comm: Communicator, given: dict[str, Any]) -> None:
     """The command, on these ranks."""
-    from spsample.distributed.ranks import failing_together
+    from spsample.comm import collective
 
-    with failing_together(comm):
+    with collective(comm):
         _check_options(given)
         check_rank_options(RankOptions.of(given), comm.size)
     if comm.size == 1:
@@ -222,7 +222,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
     ranks = RanksData(comm, RankOptions.of(given)) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
-        with failing_together(comm):
+        with collective(comm):
             folder = _run_folder(given["out"], given["resume"], job)
         results: list[TrainResult] = []
         for name, data, seed in job.runs():
@@ -346,9 +346,9 @@ def _load(ranks: RanksData | None, spec: str, split: int, random_seed: int) -> _
 
 def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
     """Train once, or give back the result of a run that was over when its command was interrupted."""
-    from spsample.distributed.ranks import from_first
+    from spsample.comm.objects import broadcast_object
 
-    done = None if folder is None else from_first(job.comm, folder.result)
+    done = None if folder is None else broadcast_object(job.comm, folder.result)
     quiet, speaks = job.given["as_json"], job.comm.rank == 0
     if done is not None and done.settings.get("epochs") == job.preset.train.epochs:
         if speaks and not quiet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from spsample.comm.channel import Channel, Received, Sent, together
+from spsample.comm.channel import Channel, Received, Sent, collective
 from spsample.comm.communicator import Communicator, Reduction
 from spsample.comm.launch import init
 from spsample.comm.local import LocalCommunicator
@@ -41,7 +41,7 @@ __all__ = [
     "ThreadCommunicator",
     "TorchCommunicator",
     "Traffic",
+    "collective",
     "init",
     "run_threads",
-    "together",
 ]

@@ -155,7 +155,7 @@ class Channel:
 
 
 @contextmanager
-def together(world: Communicator, *channels: Channel, call: str = "a collective call") -> Iterator[None]:
+def collective(world: Communicator, *channels: Channel, call: str = "a collective call") -> Iterator[None]:
     """Run a block that all ranks of `world` run, so that all of them raise where one does.
 
     Parameters
@@ -180,7 +180,7 @@ def together(world: Communicator, *channels: Channel, call: str = "a collective 
     >>> from spsample.comm import run_threads
     >>> from spsample.errors import InputError
     >>> def body(comm):
-    ...     with together(comm):
+    ...     with collective(comm):
     ...         if comm.rank == 1:
     ...             raise InputError(argument="seeds", given="7", expected="less")
     >>> run_threads(2, body)
@@ -188,6 +188,9 @@ def together(world: Communicator, *channels: Channel, call: str = "a collective 
     ...
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
+    if world.size == 1 and not channels:
+        yield  # what a rank that is alone raises is left as it is
+        return
     failure: BaseException | None = None
     told_of_one = False
     try:
@@ -216,4 +219,4 @@ def _settle(channels: Sequence[Channel], call: str) -> None:
         channel.settle(call)
 
 
-__all__ = ["Channel", "Received", "Sent", "together"]
+__all__ = ["Channel", "Received", "Sent", "collective"]

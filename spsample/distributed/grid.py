@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spsample.comm import Communicator, together
+from spsample.comm import Communicator, collective
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sharing import require_same_on
@@ -65,7 +65,7 @@ class ProcessGrid:
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         p = comm.size
-        with together(comm):
+        with collective(comm):
             c = require_divisor(replication, p)
         require_same_on(comm, replication=c)
         self.comm = comm

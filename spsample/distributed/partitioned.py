@@ -13,7 +13,7 @@ import numpy as np
 from spsample.backends import Backend, get_backend
 from spsample.backends.cuda.staged import on_host_arrays
 from spsample.backends.protocol import Int64Array
-from spsample.comm import Channel, Communicator, together
+from spsample.comm import Channel, Communicator, collective
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS
@@ -70,7 +70,7 @@ class PartitionedGraph(SharedGraph):
         self._layout = layout
         self._parts: dict[str, Parts] = {}
         self._operands: dict[str, PartitionedOperand] = {}
-        with together(self.comm):
+        with collective(self.comm):
             self._placement = layout.place(rows, grid)
 
     @classmethod
@@ -109,7 +109,7 @@ class PartitionedGraph(SharedGraph):
             As `spsample.store.GraphStore.open`; on every rank where one cannot read it.
         """
         _require_grid(grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             layout = Layout.checked(algorithm, replicate_hubs, partition)
             rows = GraphStore.read(path, StoredRows)
         return cls._made(rows, grid, layout)
@@ -129,7 +129,7 @@ class PartitionedGraph(SharedGraph):
         Graphs in memory are compared between ranks by their contents, which reads each of them once.
         """
         _require_grid(grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             if not isinstance(graph, Graph):
                 raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
             layout = Layout.checked(algorithm, replicate_hubs, partition)
@@ -223,7 +223,7 @@ class PartitionedGraph(SharedGraph):
     def _operand(self, backend: Backend) -> PartitionedOperand:
         if backend.name not in self._parts:
             channel = Channel(self.grid.column_group)
-            with together(self.comm, channel):
+            with collective(self.comm, channel):
                 parts = self._read(channel, backend)
             self._parts[backend.name] = parts  # on all ranks or on none
         return ALGORITHMS[self.algorithm](self.grid, self._parts[backend.name])
@@ -246,7 +246,7 @@ class PartitionedGraph(SharedGraph):
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
         operands = list(self._operands.values())
         try:
-            with together(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
+            with collective(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
             self._operands.clear()  # some ranks may have kept what others have not

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.comm import Communicator, together
+from spsample.comm import Communicator, collective
 from spsample.comm.headers import agree
 from spsample.distributed.blocks import RowSource
 from spsample.errors import InputError
@@ -37,7 +37,7 @@ def require_same_graph(comm: Communicator, rows: RowSource) -> None:
     if agree(comm, told, "comparison of graphs").all():
         _require(differing(comm, contents=rows.digest))
         return
-    with together(comm, call="reading of graphs"):
+    with collective(comm, call="reading of graphs"):
         contents = {_ARRAYS[name]: number for name, number in rows.contents().items()}
     _require(differing(comm, **contents))
 

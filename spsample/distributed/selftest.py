@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spsample.backends import get_backend
-from spsample.comm import Communicator, together
+from spsample.comm import Communicator, collective
 from spsample.comm.check import check_ranks
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.grid import ProcessGrid
@@ -63,7 +63,7 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *
     >>> counts[0] == counts[1] > 50
     True
     """
-    with together(comm):
+    with collective(comm):
         device, reason = _cuda()
         if needs_device and device is None:
             raise BackendError(f"the self-test of devices needs one for each rank: {reason}")
@@ -75,7 +75,7 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *
             tell(f"devices: NOT checked, since not every rank has one ({why})")
     done = 0
     for title, check in _checks(comm, device):
-        with together(comm):
+        with collective(comm):
             count = check()
         done += count
         if comm.rank == 0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from spsample.comm import Channel, Communicator, Received, Sent, together
+from spsample.comm import Channel, Communicator, Received, Sent, collective
 from spsample.comm.headers import agree
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
@@ -80,14 +80,14 @@ class PartitionedFeatures:
         self._is_duplicate = False
         self._placement = placement
         self._channel = _channel(grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             rows = self._checked(as_rows(block))
             contents = _contents(rows, grid.row_group)
         require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             self._block: Any = rows if dtype is None else _converted(rows, self._format)
 
     @classmethod
@@ -117,7 +117,7 @@ class PartitionedFeatures:
             On every rank, if the store or the partition cannot be used on one.
         """
         _require_grid(grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
         require_same_on(grid.comm, **{name: checksums})
         return cls.of(x, grid, partition=partition, dtype=dtype)
@@ -129,7 +129,7 @@ class PartitionedFeatures:
         What the ranks have in memory is compared by its contents; maps are not read for it.
         """
         _require_grid(grid)
-        with together(grid.comm):
+        with collective(grid.comm):
             rows = as_rows(x)
             placement = _placement(partition, rows.shape[0], grid.num_blocks)
             block = _block_of(rows, placement, grid.row)
@@ -195,7 +195,7 @@ class PartitionedFeatures:
         InputError, DTypeError
             On every rank, if the ids of one are no integers in one dimension, or out of range.
         """
-        with together(self.grid.comm, self._channel, call="gather of features"):
+        with collective(self.grid.comm, self._channel, call="gather of features"):
             wanted = self._placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
             places, inverse = np.unique(wanted, return_inverse=True)
             return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
@@ -342,13 +342,13 @@ def _block_of(rows: Any, placement: Placement, block: int) -> Any:
 
 def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
     """How rows are kept; collective where that depends on all of them."""
-    with together(grid.comm):
+    with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
         require_choice("dtype", dtype, ("float32", "float16", "bfloat16", "int8"))
     if dtype != "int8":
         return format_for(dtype, None)
-    with together(grid.comm):
+    with collective(grid.comm):
         largest = np.zeros(rows.shape[1])
         for chunk in _chunks(rows):
             np.maximum(largest, np.abs(chunk).max(axis=0, initial=0), out=largest)

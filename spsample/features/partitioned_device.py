@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends import StackedSelector, get_backend
-from spsample.comm import Sent, together
+from spsample.comm import Sent, collective
 from spsample.errors import InputError
 from spsample.features.partitioned import PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
@@ -35,12 +35,12 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
     on_device = True
 
     def __init__(self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: None = None) -> None:
-        with together(grid.comm):
+        with collective(grid.comm):
             if dtype is not None:
                 raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")
         super().__init__(block, grid, placement, dtype="float32")
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
-        with together(grid.comm), self._kernels.session():
+        with collective(grid.comm), self._kernels.session():
             device = self._kernels.device
             rows: Any = device.to_device(np.ascontiguousarray(self._block))
             row_bytes = np.uint64(4 * rows.shape[1])
@@ -63,7 +63,7 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
             On every rank, if ids on the host of one are no integers in one dimension, or out of range. Those on the
             device, of a sample, are not checked.
         """
-        with together(self.grid.comm, self._channel, call="gather of features"), self._kernels.session():
+        with collective(self.grid.comm, self._channel, call="gather of features"), self._kernels.session():
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
             vertices = self._kernels.placed(ids).astype(id_dtype(self.num_rows))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import get_backend
+from spsample.comm.objects import comm_of
 from spsample.common.checks import require_int
 from spsample.common.units import require_bytes
-from spsample.distributed.ranks import comm_of
 from spsample.errors import InputError
 from spsample.loading import order
 from spsample.loading.batch import Batch, Completion, gathered

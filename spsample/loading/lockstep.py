@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from spsample.comm import Communicator, together
+from spsample.comm import Communicator, collective
 from spsample.errors import CommunicationError, RankError, SpSampleError
 
 __all__ = ["Lockstep"]
@@ -81,6 +81,6 @@ class Lockstep(Generic[T]):
             self._agree(self._failures[0] if self._failures else left)
 
     def _agree(self, failure: Exception | None) -> None:
-        with together(self._comm, call="the next batches of a loader"):
+        with collective(self._comm, call="the next batches of a loader"):
             if failure is not None:
                 raise failure

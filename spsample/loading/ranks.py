@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.comm import Communicator
-from spsample.distributed.ranks import comm_of
+from spsample.comm.objects import comm_of
 from spsample.errors import BackendError
 from spsample.planning.epoch_bulks import bulk_ranges
 from spsample.sampling.empty import empty_minibatch

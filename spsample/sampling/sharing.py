@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm import Communicator, together
+from spsample.comm import Communicator, collective
 from spsample.comm.headers import agree
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
@@ -63,7 +63,7 @@ def checking(graph: Any, call: str) -> Iterator[None]:
     if not isinstance(graph, SharedGraph):
         yield
         return
-    with together(graph.comm, call=f"the checks of {call}"):
+    with collective(graph.comm, call=f"the checks of {call}"):
         yield
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
+from spsample.comm import Communicator, LocalCommunicator, collective
+from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import require_bytes
+from spsample.distributed import ProcessGrid
+from spsample.distributed.placement import Placement
 from spsample.errors import InputError
-from spsample.features import FeatureSource
+from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 from spsample.loading import BulkLoader
 from spsample.planning import bulk_sample
-from spsample.sampling import GraphSAGE
+from spsample.sampling import GraphSAGE, Layer
+from spsample.sampling.empty import empty_minibatch
 from spsample.store import Graph
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
@@ -25,13 +31,10 @@ from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-    from torch import Tensor
 
     from spsample.sampling import Sampler
 
-__all__ = ["bytes_per_edge", "evaluating", "full_logits", "sampled_logits"]
-
-_Read = Callable[["NDArray[Any]"], "Tensor"]
+__all__ = ["VerticesHere", "VerticesOnRanks", "full_logits", "layer_by_layer", "logits_of_seeds", "sampled_logits"]
 
 EVALUATION_BYTES = 2**30
 """Memory for the part of the graph that is evaluated at once, unless told otherwise."""
@@ -83,8 +86,10 @@ def full_logits(
     _check(model, features)
     require_type("graph", graph, Graph, "a Graph")
     budget = require_bytes("memory_budget", memory_budget)
-    with evaluating(model), _activations(activations) as new:
-        return _layer_by_layer(model, graph, features, budget, new)
+    with _activations(activations) as new:
+        blocks = BlockMaker(graph, GraphSAGE([-1]))
+        logits = layer_by_layer(model, VerticesHere(graph, new), features, blocks, budget)
+        return logits.gather(np.arange(graph.num_nodes))
 
 
 def sampled_logits(
@@ -135,14 +140,38 @@ def sampled_logits(
         random_seed=random_seed,
         backend=backend,
     )
+    return logits_of_seeds(model, loader, blocks)
+
+
+def logits_of_seeds(model: GNN, loader: BulkLoader, blocks: BlockMaker) -> NDArray[np.float32]:
+    """Return the logits of a loader's seeds, in their order, on every rank; each rank computes its batches. Collective.
+
+    Raises
+    ------
+    InputError
+        If there are no seeds.
+    """
     if len(loader) == 0:
         raise InputError(argument="ids", given="none", expected="at least one vertex")
-    parts = []
+    comm = comm_of(loader.graph)
+    logits, places = [], []
     with evaluating(model):
         for batch in loader:
-            logits = model(*blocks.inputs(batch, model))
-            parts.append(logits.cpu().numpy()[batch.minibatch.seed_inverse])
-    return np.concatenate(parts)
+            with collective(comm, call="sampled evaluation"):
+                rows = model(*blocks.inputs(batch, model)).cpu().numpy()
+                inverse = batch.minibatch.seed_inverse
+                logits.append(rows[inverse])
+                places.append(batch.batch_id * loader.batch_size + np.arange(len(inverse)))
+    return _in_order(comm, np.concatenate(logits), np.concatenate(places))
+
+
+def _in_order(comm: Communicator, rows: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """All ranks' rows, each at its place."""
+    counts = comm.all_gather(np.array([len(rows)], np.int64), phase="evaluation")[:, 0]
+    everywhere = comm.all_gather_v(places, counts, phase="evaluation")
+    result = np.empty((len(everywhere), rows.shape[1]), np.float32)
+    result[everywhere] = comm.all_gather_v(np.ascontiguousarray(rows), counts, phase="evaluation")
+    return result
 
 
 def _check(model: GNN, features: FeatureSource) -> None:
@@ -162,31 +191,58 @@ def evaluating(model: GNN) -> Iterator[None]:
         model.train(was_training)
 
 
-def _layer_by_layer(
-    model: GNN, graph: Graph, features: FeatureSource, budget: int, new: Callable[[int, int], NDArray[np.float32]]
-) -> NDArray[np.float32]:
-    """Encoder and decoder act on one vertex at a time: within the first and the last layer's chunks."""
-    whole_rows = GraphSAGE([-1])
-    blocks = BlockMaker(graph, whole_rows)
-    last = len(model.convs) - 1
-    read: _Read = lambda ids: model.encoder(as_tensor(features.gather(ids)).cpu())  # noqa: E731
-    width, result = features.dim, np.empty((0, 0), dtype=np.float32)
-    for number, conv in enumerate(model.convs):
-        decoder = model.decoder if number == last else torch.nn.Identity()
-        limit = budget // bytes_per_edge(width, model.encoder, conv, decoder)
-        for start, stop in _chunks(graph, limit):
-            ids = np.arange(start, stop)
-            layer = bulk_sample(graph, ids, whole_rows, batch_size=len(ids))[0].layers[0]
-            part = decoder(conv(read(layer.src_nodes), blocks(layer))).numpy()
-            if start == 0:
-                result = new(graph.num_nodes, part.shape[1])
-            result[start:stop] = part
-        read, width = _reader(result), result.shape[1]
-    return np.array(result)
+class Vertices(Protocol):
+    """The vertices that this rank computes, in chunks, and where the activations of all vertices are kept."""
+
+    comm: Communicator
+
+    def chunks(self, limit: int) -> Iterator[Layer]:
+        """Whole rows of this rank's vertices, about `limit` edges and targets at a time; as many on every rank."""
+        ...
+
+    def kept(self, parts: Iterator[NDArray[np.float32]]) -> FeatureSource:
+        """The activations of the chunks, in their order, as features of the next layer."""
+        ...
 
 
-def _reader(h: NDArray[np.float32]) -> _Read:
-    return lambda ids: torch.from_numpy(h[ids])
+def layer_by_layer(
+    model: GNN, vertices: Vertices, features: FeatureSource, blocks: BlockMaker, budget: int
+) -> FeatureSource:
+    """Return the logits of all vertices, computed with full neighbourhoods, as features; collective.
+
+    Each layer is computed for all vertices before the next one. Encoder and decoder act on one vertex at a time: within
+    the first and the last layer's chunks.
+
+    Parameters
+    ----------
+    model
+        On the CPU. Put into evaluation mode meanwhile.
+    vertices
+        Who computes what: `VerticesHere`, or `VerticesOnRanks`.
+    features
+        Features of all vertices, local or on the same ranks.
+    blocks
+        Made for this graph and `GraphSAGE`.
+    budget
+        Bytes for one chunk, as in `full_logits`.
+    """
+    source, last = features, len(model.convs) - 1
+    with evaluating(model):
+        for number, conv in enumerate(model.convs):
+            encoder = model.encoder if number == 0 else torch.nn.Identity()
+            decoder = model.decoder if number == last else torch.nn.Identity()
+            limit = budget // bytes_per_edge(source.dim, model.encoder, conv, decoder)
+
+            def computed(source: FeatureSource = source, modules: Any = (encoder, conv, decoder)) -> Iterator[Any]:
+                for layer in vertices.chunks(limit):  # noqa: B023  (used up before the next layer)
+                    h = source.gather(layer.src_nodes)
+                    with collective(vertices.comm, call="full evaluation"):
+                        before, convolution, after = modules
+                        part = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
+                    yield part
+
+            source = vertices.kept(computed())
+    return source
 
 
 def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
@@ -195,22 +251,86 @@ def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
     return 40 + 8 * 4 * widest
 
 
-def _chunks(graph: Graph, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges of vertices with at most ``limit`` edges and targets each, or of one vertex."""
-    costs = graph.indptr + np.arange(graph.num_nodes + 1)
-    start = 0
-    while start < graph.num_nodes:
-        fits = int(np.searchsorted(costs, costs[start] + limit, side="right")) - 1
-        stop = max(start + 1, fits)
-        yield start, stop
-        start = stop
+class VerticesHere:
+    """All vertices of a graph on one rank, in chunks of exactly as many edges as fit.
+
+    Parameters
+    ----------
+    graph : Graph
+    new : function of rows and columns
+        Makes the arrays of activations; by default they are in memory.
+    """
+
+    def __init__(self, graph: Graph, new: Callable[[int, int], NDArray[np.float32]] | None = None) -> None:
+        self.comm: Communicator = LocalCommunicator()
+        self._graph = graph
+        self._new = new or _in_memory
+
+    def chunks(self, limit: int) -> Iterator[Layer]:
+        """Ranges of vertices with at most ``limit`` edges and targets each, or of one vertex."""
+        graph, start = self._graph, 0
+        costs = graph.indptr + np.arange(graph.num_nodes + 1)
+        while start < graph.num_nodes:
+            fits = int(np.searchsorted(costs, costs[start] + limit, side="right")) - 1
+            stop = max(start + 1, fits)
+            yield bulk_sample(graph, np.arange(start, stop), GraphSAGE([-1]), batch_size=stop - start)[0].layers[0]
+            start = stop
+
+    def kept(self, parts: Iterator[NDArray[np.float32]]) -> FeatureStore:
+        """In one array."""
+        rows, start = np.empty((0, 0), np.float32), 0
+        for part in parts:
+            if start == 0:
+                rows = self._new(self._graph.num_nodes, part.shape[1])
+            rows[start : start + len(part)] = part
+            start += len(part)
+        return FeatureStore(rows)
+
+
+class VerticesOnRanks:
+    """Ranges of as many vertices of a distributed graph for each rank, which compute side by side; collective.
+
+    Parameters
+    ----------
+    graph : distributed graph
+        Its rows are taken to be of average length.
+    rows : ProcessGrid
+        Of all ranks in one column, over which activations are spread.
+    """
+
+    def __init__(self, graph: Any, rows: ProcessGrid) -> None:
+        self.comm = rows.comm
+        self._graph, self._rows = graph, rows
+        size = -(-graph.num_nodes // rows.comm.size)
+        self._placement = Placement(np.minimum(np.arange(rows.comm.size + 1) * size, graph.num_nodes).astype(np.int64))
+
+    def chunks(self, limit: int) -> Iterator[Layer]:
+        """As many targets at a time as have about ``limit`` edges."""
+        graph, bounds = self._graph, self._placement.bounds
+        step = max(1, limit // (1 + graph.num_edges // max(graph.num_nodes, 1)))
+        for first in range(0, int(bounds[1]), step):
+            size = min(step, int(bounds[1]) - first)
+            ids = [np.arange(low + first, min(low + first + size, high)) for low, high in pairwise(bounds.tolist())]
+            bulk = bulk_sample(graph, np.concatenate(ids), GraphSAGE([-1]), batch_size=size)
+            yield (bulk[0] if len(bulk) else empty_minibatch(bulk, self.comm.rank)).layers[0]
+
+    def kept(self, parts: Iterator[NDArray[np.float32]]) -> PartitionedFeatures:
+        """Each rank its vertices'."""
+        computed = list(parts)
+        with collective(self.comm, call="full evaluation"):
+            block = np.concatenate(computed)
+        return PartitionedFeatures(block, self._rows, self._placement, phase="activations")
+
+
+def _in_memory(rows: int, columns: int) -> NDArray[np.float32]:
+    return np.empty((rows, columns), np.float32)
 
 
 @contextmanager
 def _activations(folder: str | Path | None) -> Iterator[Callable[[int, int], NDArray[np.float32]]]:
     """A function of rows and columns that makes an array; the one before the last one may be given up by then."""
     if folder is None:
-        yield lambda rows, columns: np.empty((rows, columns), dtype=np.float32)
+        yield _in_memory
         return
     with tempfile.TemporaryDirectory(prefix="activations-", dir=folder) as scratch:
         paths: list[Path] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from spsample.distributed.ranks import failing_together
+from spsample.comm import collective
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -24,9 +24,9 @@ def first_ranks_model(comm: Communicator, build: Callable[[], Model]) -> Model:
     """
     if comm.size == 1:
         return build()
-    with failing_together(comm):
+    with collective(comm):
         model = build() if comm.rank == 0 else None
-    with failing_together(comm):
+    with collective(comm):
         built = build() if model is None else model
     for tensor in built.state_dict().values():
         array = tensor.detach().cpu().numpy()

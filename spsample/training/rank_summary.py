@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spsample.comm import Communicator, Traffic
+from spsample.comm.objects import all_gather_object
 from spsample.common.checks import require_number, require_type
-from spsample.distributed.ranks import of_all
 
 __all__ = ["RankSummary", "rank_summary"]
 
@@ -68,7 +68,7 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
         require_number(f"seconds[{phase!r}]", value, lambda x: x >= 0, "seconds")
     traffic: Traffic | None = getattr(comm, "traffic", None)
     counted = {} if traffic is None else {phase: asdict(counts) for phase, counts in traffic.phases.items()}
-    everyone = of_all(comm, (dict(seconds), counted))
+    everyone = all_gather_object(comm, (dict(seconds), counted))
     times = [one for one, _ in everyone]
     phases = {phase for _, one in everyone for phase in one}
     told = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}

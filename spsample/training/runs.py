@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.distributed.ranks import failing_together, from_first
+from spsample.comm import collective
+from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
@@ -165,15 +166,15 @@ class RunFolder:
             If the checkpoint is damaged, or of other settings.
         """
         writes = trainer.comm.rank == 0
-        with failing_together(trainer.comm):
+        with collective(trainer.comm):
             if writes:
                 self._make()
                 trainer.callbacks += self._callbacks(recording)
-        state = from_first(trainer.comm, self._state)
+        state = broadcast_object(trainer.comm, self._state)
         if state is not None:
             trainer.load_state_dict(state)
         result = trainer.fit()
-        with failing_together(trainer.comm):
+        with collective(trainer.comm):
             if writes:
                 self.finish([result])
         return result

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.comm import collective
+from spsample.comm.objects import comm_of
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
 from spsample.data import Dataset
 from spsample.distributed import ProcessGrid, ReplicatedGraph
-from spsample.distributed.ranks import comm_of, failing_together
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
@@ -32,14 +33,13 @@ from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
-from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, logits_of_seeds
 from spsample.training.generator import SharedGenerator
 from spsample.training.gradients import StepLoss, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
 from spsample.training.progress import Progress
-from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.settings import TrainConfig
@@ -262,7 +262,7 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
         while True:
-            with failing_together(self.comm, "a training step"):
+            with collective(self.comm, call="a training step"):
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
@@ -281,7 +281,7 @@ class Trainer:
 
     def _tell(self, call: Callable[[Callback], None]) -> None:
         """Call the callbacks."""
-        with failing_together(self.comm, "callbacks of training"):
+        with collective(self.comm, call="callbacks of training"):
             for callback in self.callbacks:
                 call(callback)
 
@@ -344,7 +344,7 @@ class Trainer:
         if self.comm.size == 1:
             return
         ids = {f"{part}_idx": np.asarray(getattr(self.dataset, f"{part}_idx")) for part in ("train", "val", "test")}
-        with failing_together(self.comm, "a look at the labels"):
+        with collective(self.comm, call="a look at the labels"):
             labels = np.asarray(self.dataset.y)[np.concatenate(list(ids.values()))]
         require_same_on(self.comm, **ids, labels=labels)
 
@@ -364,46 +364,28 @@ class Trainer:
         )
 
     def _logits(self, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        if self._rows is not None:
-            return self._logits_on_ranks(kind, ids, self._rows)
+        """Of these vertices, on every rank, each of which computes its share."""
         if kind == "full":
-            budget = self.config.evaluation_memory
-            return full_logits(self._model_on_host(), self.dataset.graph, self.features, memory_budget=budget)[ids]
-        return sampled_logits(
-            self.model,
-            self.graph,
-            ids,
-            self.test_sampler,
-            self._placed_features,
-            blocks=self.blocks,
-            batch_size=self.config.batch_size,
-            random_seed=self.config.random_seed,
-            backend=self.config.backend,
-        )
-
-    def _model_on_host(self) -> GNN:
-        """Where all neighbours of a vertex are aggregated."""
-        return self.model if self.device.type == "cpu" else copy.deepcopy(self.model).cpu()
-
-    def _logits_on_ranks(self, kind: str, ids: NDArray[np.int64], rows: ProcessGrid) -> NDArray[np.float32]:
-        """The same on every rank, each of which computes its share."""
-        if kind == "full":
-            budget = require_bytes("evaluation_memory", self.config.evaluation_memory)
-            graph, whole_rows = self.dataset.graph, self.blocks.whole_rows()
-            model = self._model_on_host()
-            return full_logits_on_ranks(model, graph, self.features, whole_rows, rows, budget).gather(ids)
+            budget, graph = require_bytes("evaluation_memory", self.config.evaluation_memory), self.dataset.graph
+            vertices = VerticesHere(graph) if self._rows is None else VerticesOnRanks(graph, self._rows)
+            blocks = self.blocks.whole_rows()
+            return layer_by_layer(self._model_on_host(), vertices, self.features, blocks, budget).gather(ids)
         loader = BulkLoader(
             self.graph,
             ids,
             self.test_sampler,
             batch_size=self.config.batch_size,
-            prefetch=0,
-            features=self.features,
+            prefetch=1 if self._rows is None else 0,
+            features=self._placed_features,
             shuffle=False,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
         )
-        return sampled_logits_on_ranks(self.model, loader, self.blocks)
+        return logits_of_seeds(self.model, loader, self.blocks)
+
+    def _model_on_host(self) -> GNN:
+        """Where all neighbours of a vertex are aggregated."""
+        return self.model if self.device.type == "cpu" else copy.deepcopy(self.model).cpu()
 
     def _result(self) -> TrainResult:
         return TrainResult(

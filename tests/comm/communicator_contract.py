@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 
-from spsample.comm import Channel, Communicator, Recorder, Sent, together
+from spsample.comm import Channel, Communicator, Recorder, Sent, collective
 from spsample.errors import CommunicationError, DTypeError, InputError, RankError
 
 DTYPES = [
@@ -399,7 +399,7 @@ class CommunicatorContract:
         channel = Channel(comm, group, members)
 
         def body(failing):
-            with together(comm, channel):
+            with collective(comm, channel):
                 self.step(channel)
                 self.fail_on(comm, failing)
                 self.step(channel)
@@ -419,7 +419,7 @@ class CommunicatorContract:
     @staticmethod
     def run_together(comm, body):
         channel = Channel(comm)
-        with together(comm, channel):
+        with collective(comm, channel):
             body(channel)
 
     @staticmethod
@@ -518,7 +518,7 @@ class CommunicatorContract:
     @staticmethod
     def failing_last(comm, call, channels):
         """`call` within a collective call; the last rank fails in that instead."""
-        with together(comm, *[Channel(comm)] * channels):
+        with collective(comm, *[Channel(comm)] * channels):
             if comm.rank == comm.size - 1:
                 raise ZeroDivisionError("by zero")
             call(comm)

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from spsample.comm import Channel, init, together
+from spsample.comm import Channel, collective, init
 from spsample.errors import InputError
 
 FAULTY = 2
@@ -41,7 +41,7 @@ def main(backend, fault, timeout=20.0):
     for _ in range(10):
         exchange(comm)
     if fault == "input":
-        with together(comm, Channel(comm)):
+        with collective(comm, Channel(comm)):
             if comm.rank == FAULTY:
                 raise InputError(argument="seeds", given="-3 at position 17", expected="vertex ids in [0, 2708)")
     if comm.rank == FAULTY:

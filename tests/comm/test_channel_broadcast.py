@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spsample.comm import Channel, run_threads, together
+from spsample.comm import Channel, collective, run_threads
 from spsample.errors import InputError
 
 TIMEOUT = 30
@@ -22,7 +22,7 @@ def test_each_group_has_its_root():
         channel = rows_and_columns(comm)
         mine = [np.full((comm.rank, 2), comm.rank, np.int32), np.arange(comm.rank, dtype=np.float32)]
         root = 1 - comm.rank % 2  # rank 2 for the even ones, rank 1 for the odd ones
-        with together(comm, channel):
+        with collective(comm, channel):
             return channel.broadcast(mine, root, phase="example")
 
     for rank, (wide, long) in enumerate(run_threads(4, body, TIMEOUT)):
@@ -34,7 +34,7 @@ def test_each_group_has_its_root():
 def test_a_group_without_a_root():
     def body(comm):
         channel = rows_and_columns(comm)
-        with together(comm, channel):
+        with collective(comm, channel):
             return channel.broadcast([np.arange(3)], None if comm.rank % 2 else 0, phase="example")[0].tolist()
 
     assert run_threads(4, body, TIMEOUT) == [[0, 1, 2], [], [0, 1, 2], []]
@@ -49,7 +49,7 @@ def test_a_rank_that_fails_before(rank):
         return True
 
     def fails(comm, channel):
-        with together(comm, channel):
+        with collective(comm, channel):
             if comm.rank == rank:
                 raise InputError(argument="seeds", given="7", expected="less")
             channel.broadcast([np.arange(3)], 0, phase="example")

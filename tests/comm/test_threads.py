@@ -13,7 +13,7 @@ from communicator_contract import CommunicatorContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spsample.comm import Channel, LocalCommunicator, run_threads, together
+from spsample.comm import Channel, LocalCommunicator, collective, run_threads
 from spsample.errors import CommunicationError, InputError
 
 
@@ -80,7 +80,7 @@ def test_a_failure_that_nobody_tells_is_an_error():
 
     def body(comm):
         channel = Channel(comm)
-        with together(comm):
+        with collective(comm):
             if comm.rank == 1:
                 channel.fail()
             else:

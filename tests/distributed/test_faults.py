@@ -11,7 +11,7 @@ from hooked import Fault, Hooked
 from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, gathered, same_batches
 
 import spsample as sp
-from spsample.comm import Channel, Sent, run_threads, together
+from spsample.comm import Channel, Sent, collective, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
 from spsample.features import PartitionedFeatures
@@ -378,7 +378,7 @@ def test_wrong_counts_of_one_rank():
 
         def exchange():
             rows = np.zeros(P - (comm.rank == FAULTY))
-            with together(comm, channel):
+            with collective(comm, channel):
                 channel.exchange([Sent(rows, np.ones(P, np.int64))], phase="rows")
 
         return caught(exchange)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from training_cases import DATA, Seen, on_ranks
 
 import spsample as sp
-from spsample.comm import Recorder, init, together
+from spsample.comm import Recorder, collective, init
 from spsample.errors import SpSampleError
 from spsample.training import ModelConfig, TrainConfig, Trainer
 from spsample.training.gradients import CommunicatorGradients, DistributedGradients
@@ -157,7 +157,7 @@ def main(backend):
     comm = init(backend, timeout=30)
     cases = [name for name in globals() if name.startswith("case_")]
     for name in cases:
-        with together(comm.duplicate()):
+        with collective(comm.duplicate()):
             checked(globals()[name], comm)
     if comm.rank == 0:
         print(f"{len(cases)} cases passed", flush=True)

@@ -78,7 +78,7 @@ INTERFACES = {
 }
 """Protocols, bases and types: others implement them, and are covered."""
 
-INSIDE = {"Channel", "together", "row_lengths"}
+INSIDE = {"Channel", "collective", "row_lengths"}
 """Words of ranks and rows for the library's own rooms, which hand over what they have checked."""
 
 NEEDS_A_GPU = {"PartitionedDeviceFeatures"}

@@ -1,15 +1,16 @@
-"""The ranks that something lies on, blocks of work in which they fail together, and plain objects told to all."""
+"""Plain Python objects between ranks, and the ranks that a graph or features lie on."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
 
-from spsample.comm import Communicator, LocalCommunicator, together
+from spsample.comm.channel import collective
+from spsample.comm.communicator import Communicator
+from spsample.comm.local import LocalCommunicator
 
 T = TypeVar("T")
 
@@ -26,23 +27,18 @@ def comm_of(shared: Any) -> Communicator:
     return comm if isinstance(comm, Communicator) else LocalCommunicator()
 
 
-def failing_together(comm: Communicator, call: str = "a collective call") -> AbstractContextManager[None]:
-    """`spsample.comm.together`, where there are others; what one rank alone raises is left as it is."""
-    return together(comm, call=call) if comm.size > 1 else nullcontext()
-
-
-def from_first(comm: Communicator, make: Callable[[], T]) -> T:
+def broadcast_object(comm: Communicator, make: Callable[[], T]) -> T:
     """What rank 0 makes, on every rank; collective. The others get a copy, by pickle.
 
     Examples
     --------
     >>> from spsample.comm import run_threads
-    >>> run_threads(2, lambda comm: from_first(comm, lambda: f"rank {comm.rank}'s"))
+    >>> run_threads(2, lambda comm: broadcast_object(comm, lambda: f"rank {comm.rank}'s"))
     ["rank 0's", "rank 0's"]
     """
     if comm.size == 1:
         return make()
-    with together(comm):
+    with collective(comm):
         made = make() if comm.rank == 0 else None
         told = pickle.dumps(made)
     size = comm.broadcast(np.array([len(told)], np.int64), phase="set-up")
@@ -51,13 +47,13 @@ def from_first(comm: Communicator, make: Callable[[], T]) -> T:
     return made if comm.rank == 0 else pickle.loads(received.tobytes())  # type: ignore[return-value]
 
 
-def of_all(comm: Communicator, mine: T) -> list[T]:
+def all_gather_object(comm: Communicator, mine: T) -> list[T]:
     """What each rank has, by rank, on every rank; collective, by pickle.
 
     Examples
     --------
     >>> from spsample.comm import run_threads
-    >>> run_threads(2, lambda comm: of_all(comm, {"rank": comm.rank}))[0]
+    >>> run_threads(2, lambda comm: all_gather_object(comm, {"rank": comm.rank}))[0]
     [{'rank': 0}, {'rank': 1}]
     """
     told = np.frombuffer(pickle.dumps(mine), np.uint8)
@@ -66,4 +62,4 @@ def of_all(comm: Communicator, mine: T) -> list[T]:
     return [pickle.loads(everyone[end - size : end].tobytes()) for size, end in zip(sizes, ends, strict=True)]
 
 
-__all__ = ["comm_of", "failing_together", "from_first", "of_all"]
+__all__ = ["all_gather_object", "broadcast_object", "comm_of"]
