@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from spsample.data.dataset import Dataset, Features
+from spsample.data.dataset import Dataset, Features, save_dataset
 from spsample.data.partition import PartitionQuality, metis_partition, partition_quality
 from spsample.data.planted import planted, rewire
 from spsample.data.registry import load_dataset
 from spsample.data.scaling import scale_features
-from spsample.data.stored import save_dataset
 
 __all__ = [
     "Dataset",

@@ -7,18 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
+from scipy import sparse
 
 from spsample.common.checks import require_int, require_type
+from spsample.data.splits import SPLIT_IDS
 from spsample.errors import InputError
+from spsample.store import StoreWriter
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from scipy import sparse
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "Split", "random_split"]
+__all__ = ["Dataset", "Features", "Split", "random_split", "save_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
@@ -104,8 +106,6 @@ class Dataset:
         DataError
             As `spsample.store.StoreWriter`.
         """
-        from spsample.data.stored import save_dataset
-
         save_dataset(self, path, overwrite=overwrite)
 
     def _refusal(self, given: str, expected: str) -> InputError:
@@ -126,6 +126,57 @@ class Dataset:
             f"{dim} features, {self.num_classes} classes, "
             f"split {len(self.train_idx)}/{len(self.val_idx)}/{len(self.test_idx)})"
         )
+
+
+def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a data set as a graph store: graph, features, labels, its split, its facts; all of it or nothing.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Dense features keep their dtype; sparse ones become the arrays x_indptr, x_indices and x_data.
+    path : path-like
+        The folder to make.
+    overwrite : bool, optional
+        Replace a store that is there.
+
+    Raises
+    ------
+    DataError
+        As `spsample.store.StoreWriter`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spsample.data import load_dataset, planted, save_dataset
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> save_dataset(planted(60, 3, 2), f"{folder.name}/planted")
+    >>> load_dataset(f"{folder.name}/planted")
+    Dataset('planted', 60 vertices, 180 edges, 2 features, 2 classes, split 36/12/12)
+    >>> folder.cleanup()
+    """
+    require_type("dataset", dataset, Dataset, "a data set")
+    with StoreWriter(path, overwrite=overwrite) as writer:
+        writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
+        dataset.graph.write_to(writer)
+        _write_features(writer, dataset.x)
+        if dataset.num_classes:
+            writer.write("y", dataset.y)
+        for name in SPLIT_IDS:
+            writer.write(name, getattr(dataset, name))
+        writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
+
+
+def _write_features(writer: StoreWriter, x: Any) -> None:
+    if x is None:
+        return
+    if not sparse.issparse(x):
+        writer.write("x", x)
+        writer.set(node_features=["x"])
+        return
+    for name in ("indptr", "indices", "data"):
+        writer.write(f"x_{name}", getattr(x, name))
+    writer.set(x_shape=[int(size) for size in x.shape])
 
 
 class Split(TypedDict):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.data.dataset import Dataset, Split
-from spsample.data.stored import is_store, load_store, save_dataset
+from spsample.data.dataset import Dataset, Split, save_dataset
+from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph
 

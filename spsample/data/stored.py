@@ -1,4 +1,4 @@
-"""Data sets as graph stores: a folder of memory maps instead of one file that is read whole."""
+"""Data sets from graph stores: a folder of memory maps instead of one file that is read whole."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from spsample.common.checks import require_int, require_type
+from spsample.common.checks import require_int
 from spsample.data.dataset import Dataset, Split
 from spsample.data.splits import PARTS, SPLIT_IDS, repeated
 from spsample.errors import DataError, InputError
-from spsample.store import GraphStore, StoreWriter
+from spsample.store import GraphStore
 from spsample.store.layout import META_FILE
 from spsample.store.validation import check_ids
 
-__all__ = ["dataset_of", "is_store", "load_store", "save_dataset"]
+__all__ = ["dataset_of", "is_store", "load_store"]
 
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
 
@@ -25,57 +24,6 @@ _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_clas
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Whether there is a folder with a ``meta.json`` at `path`; `load_store` says what may be wrong with it."""
     return os.path.isfile(os.path.join(path, META_FILE))  # also where no file can have such a name
-
-
-def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Write a data set as a graph store: graph, features, labels, its split, its facts; all of it or nothing.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Dense features keep their dtype; sparse ones become the arrays x_indptr, x_indices and x_data.
-    path : path-like
-        The folder to make.
-    overwrite : bool, optional
-        Replace a store that is there.
-
-    Raises
-    ------
-    DataError
-        As `spsample.store.StoreWriter`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from spsample.data import load_dataset, planted, save_dataset
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> save_dataset(planted(60, 3, 2), f"{folder.name}/planted")
-    >>> load_dataset(f"{folder.name}/planted")
-    Dataset('planted', 60 vertices, 180 edges, 2 features, 2 classes, split 36/12/12)
-    >>> folder.cleanup()
-    """
-    require_type("dataset", dataset, Dataset, "a data set")
-    with StoreWriter(path, overwrite=overwrite) as writer:
-        writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
-        dataset.graph.write_to(writer)
-        _write_features(writer, dataset.x)
-        if dataset.num_classes:
-            writer.write("y", dataset.y)
-        for name in SPLIT_IDS:
-            writer.write(name, getattr(dataset, name))
-        writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
-
-
-def _write_features(writer: StoreWriter, x: Any) -> None:
-    if x is None:
-        return
-    if not sparse.issparse(x):
-        writer.write("x", x)
-        writer.set(node_features=["x"])
-        return
-    for name in ("indptr", "indices", "data"):
-        writer.write(f"x_{name}", getattr(x, name))
-    writer.set(x_shape=[int(size) for size in x.shape])
 
 
 def load_store(path: str | os.PathLike[str], split: int = 0) -> Dataset:

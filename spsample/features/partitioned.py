@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +26,70 @@ from spsample.store.validation import validate_seeds
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["PartitionedFeatures", "even_placement", "id_dtype"]
+__all__ = ["PartitionedFeatures", "RowBlocks", "even_placement", "id_dtype"]
 
 _CHUNK_BYTES = 64 << 20
+
+
+class RowBlocks:
+    """Which ranks of a grid have which rows, and the exchanges with them.
+
+    Attributes
+    ----------
+    grid : ProcessGrid
+    placement : Placement
+        Which block has which row.
+    phase : str
+        What a recorder counts the rows as; requests for them as "`phase` requests".
+    channel : Channel
+        Over the column group, whose ranks together have all rows; all ranks of the grid fail together.
+    """
+
+    def __init__(self, grid: ProcessGrid, placement: Placement, phase: str) -> None:
+        self.grid = grid
+        self.placement = placement
+        self.phase = phase
+        members = range(grid.column, grid.comm.size, grid.replication)
+        self.channel = Channel(grid.comm, grid.column_group, members)
+        self._is_duplicate = False
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self.grid.comm
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all blocks."""
+        return int(self.placement.bounds[-1])
+
+    @property
+    def first_row(self) -> int:
+        """Place of this rank's first row."""
+        return int(self.placement.bounds[self.grid.row])
+
+    def gathering(self) -> AbstractContextManager[None]:
+        """Around a gather: where one rank fails, all do."""
+        return collective(self.comm, self.channel, call="gather of features")
+
+    def requests(self, places: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Ask each rank of the column group for rows, and learn what it asks for."""
+        return self.channel.exchange([Sent(places, counts)], phase=f"{self.phase} requests")[0]
+
+    def answers(self, rows: NDArray[Any], counts: NDArray[np.int64]) -> Received:
+        """Send the rows that were asked for, and receive those that this rank asked for."""
+        return self.channel.exchange([Sent(rows, counts)], phase=self.phase)[0]
+
+    def duplicate(self) -> RowBlocks:
+        """The blocks over duplicated communicators, for another thread; collective."""
+        twin = RowBlocks(self.grid.duplicate(), self.placement, self.phase)
+        twin._is_duplicate = True
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; another grid is its maker's. Collective."""
+        if self._is_duplicate:
+            self.grid.close()
 
 
 class PartitionedFeatures:
@@ -75,20 +138,16 @@ class PartitionedFeatures:
     def __init__(
         self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: str | None = None, phase: str = "features"
     ) -> None:
-        self.grid = grid
-        self.phase = phase
-        self._is_duplicate = False
-        self._placement = placement
-        self._channel = _channel(grid)
+        self.blocks = RowBlocks(grid, placement, phase)
         with collective(grid.comm):
-            rows = self._checked(as_rows(block))
+            rows = _checked(self.blocks, as_rows(block))
             contents = _contents(rows, grid.row_group)
         require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
         with collective(grid.comm):
-            self._block: Any = rows if dtype is None else _converted(rows, self._format)
+            self.block: Any = rows if dtype is None else _converted(rows, self._format)
 
     @classmethod
     def open(
@@ -138,19 +197,24 @@ class PartitionedFeatures:
         return cls(block, grid, placement, dtype=dtype)
 
     @property
+    def grid(self) -> ProcessGrid:
+        """The ranks."""
+        return self.blocks.grid
+
+    @property
     def comm(self) -> Communicator:
         """All ranks of the grid."""
-        return self.grid.comm
+        return self.blocks.comm
 
     @property
     def num_rows(self) -> int:
         """Number of vertices."""
-        return int(self._placement.bounds[-1])
+        return self.blocks.num_rows
 
     @property
     def dim(self) -> int:
         """Number of features per vertex."""
-        return int(self._block.shape[1])
+        return int(self.block.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -160,7 +224,7 @@ class PartitionedFeatures:
     @property
     def block_rows(self) -> int:
         """Number of rows on this rank."""
-        return int(self._block.shape[0])
+        return int(self.block.shape[0])
 
     @property
     def row_bytes(self) -> int:
@@ -170,9 +234,9 @@ class PartitionedFeatures:
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
-        if sparse.issparse(self._block):
-            return int(self._block.data.nbytes + self._block.indices.nbytes + self._block.indptr.nbytes)
-        return int(self._block.nbytes)
+        if sparse.issparse(self.block):
+            return int(self.block.data.nbytes + self.block.indices.nbytes + self.block.indptr.nbytes)
+        return int(self.block.nbytes)
 
     def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
@@ -195,67 +259,45 @@ class PartitionedFeatures:
         InputError, DTypeError
             On every rank, if the ids of one are no integers in one dimension, or out of range.
         """
-        with collective(self.grid.comm, self._channel, call="gather of features"):
-            wanted = self._placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
+        with self.blocks.gathering():
+            wanted = self.blocks.placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
             places, inverse = np.unique(wanted, return_inverse=True)
             return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
 
     def duplicate(self) -> PartitionedFeatures:
-        """The same features over duplicated communicators, for another thread; collective."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.grid = self.grid.duplicate()
-        twin._channel = _channel(twin.grid)
-        twin._is_duplicate = True
+        """Return these features over duplicated communicators, for another thread; collective."""
+        twin = copy.copy(self)
+        twin.blocks = self.blocks.duplicate()
         return twin
 
     def close(self) -> None:
         """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
-        if self._is_duplicate:
-            self.grid.close()
+        self.blocks.close()
 
     def _distinct(self, places: NDArray[Any]) -> NDArray[np.float32]:
         """Rows at distinct, ascending places."""
-        bounds = self._placement.bounds
-        cuts = np.searchsorted(places, bounds)
+        cuts = np.searchsorted(places, self.blocks.placement.bounds)
         first, end = int(cuts[self.grid.row]), int(cuts[self.grid.row + 1])
         rows = np.empty((len(places), self.dim), np.float32)
         fetched = self._fetch(places, cuts) if self.grid.num_blocks > 1 else np.empty((0, self.dim), np.float32)
         rows[:first] = fetched[:first]
-        rows[first:end] = self._format.decode(self._encoded(places[first:end] - bounds[self.grid.row]))
+        rows[first:end] = self._format.decode(self._encoded(places[first:end] - self.blocks.first_row))
         rows[end:] = fetched[first:]
         return rows
 
     def _fetch(self, places: NDArray[Any], cuts: NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows of other blocks, in order."""
         counts = np.diff(cuts)
-        offsets = places - np.repeat(self._placement.bounds[:-1], counts)
+        offsets = places - np.repeat(self.blocks.placement.bounds[:-1], counts)
         here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
         counts[self.grid.row] = 0
-        requests = np.delete(offsets, here).astype(id_dtype(self.num_rows))
-        (asked,) = self._channel.exchange([Sent(requests, counts)], phase=f"{self.phase} requests")
-        answer = Sent(self._encoded(asked.rows), asked.counts)
-        (received,) = self._channel.exchange([answer], phase=self.phase)
-        return self._decoded(received)
-
-    def _decoded(self, received: Received) -> NDArray[np.float32]:
-        return self._format.decode(received.rows)
+        asked = self.blocks.requests(np.delete(offsets, here).astype(id_dtype(self.num_rows)), counts)
+        return self._format.decode(self.blocks.answers(self._encoded(asked.rows), asked.counts).rows)
 
     def _encoded(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Rows of this rank's block as they are sent."""
-        rows = dense_rows(self._block, offsets)
+        rows = dense_rows(self.block, offsets)
         return rows if rows.dtype == self._format.dtype else self._format.encode(rows)
-
-    def _checked(self, rows: Any) -> Any:
-        bounds = self._placement.bounds
-        if len(bounds) != self.grid.num_blocks + 1:
-            given, expected = f"{len(bounds) - 1} blocks", f"one for each of the p/c = {self.grid.num_blocks} rows"
-            raise InputError(argument="placement", given=given, expected=expected)
-        wanted = int(bounds[self.grid.row + 1] - bounds[self.grid.row])
-        if rows.shape[0] != wanted:
-            where = f"block {self.grid.row}"
-            raise InputError(argument="block", given=f"{rows.shape[0]} rows", expected=f"{wanted}, those of {where}")
-        return rows
 
     def _require_same_columns(self, rows: Any) -> None:
         """All ranks' rows must have the same shape and dtype."""
@@ -272,6 +314,19 @@ class PartitionedFeatures:
     def __repr__(self) -> str:
         blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
         return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+
+
+def _checked(blocks: RowBlocks, rows: Any) -> Any:
+    """The rows, once there are as many as this rank's block has."""
+    bounds, grid = blocks.placement.bounds, blocks.grid
+    if len(bounds) != grid.num_blocks + 1:
+        given, expected = f"{len(bounds) - 1} blocks", f"one for each of the p/c = {grid.num_blocks} rows"
+        raise InputError(argument="placement", given=given, expected=expected)
+    wanted = int(bounds[grid.row + 1] - bounds[grid.row])
+    if rows.shape[0] != wanted:
+        where = f"block {grid.row}"
+        raise InputError(argument="block", given=f"{rows.shape[0]} rows", expected=f"{wanted}, those of {where}")
+    return rows
 
 
 def _contents(rows: Any, comm: Communicator) -> int | None:
@@ -324,12 +379,6 @@ def even_placement(num_rows: int, num_blocks: int) -> Placement:
 
 def _require_grid(grid: object) -> None:
     require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
-
-
-def _channel(grid: ProcessGrid) -> Channel:
-    """Over the column group; all ranks fail together."""
-    members = range(grid.column, grid.comm.size, grid.replication)
-    return Channel(grid.comm, grid.column_group, members)
 
 
 def _block_of(rows: Any, placement: Placement, block: int) -> Any:

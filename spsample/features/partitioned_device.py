@@ -2,52 +2,103 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 
 from spsample.backends import StackedSelector, get_backend
-from spsample.comm import Sent, collective
+from spsample.comm import collective
+from spsample.common.checks import require_type
 from spsample.errors import InputError
 from spsample.features.partitioned import PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
+    from spsample.comm import Communicator
     from spsample.distributed import ProcessGrid
-    from spsample.distributed.placement import Placement
 
 __all__ = ["PartitionedDeviceFeatures"]
 
 
-class PartitionedDeviceFeatures(PartitionedFeatures):
-    """`PartitionedFeatures` whose blocks lie on the ranks' GPUs; rows come out there.
+class PartitionedDeviceFeatures:
+    """Features in block rows, each copied to its rank's GPU; rows come out there.
 
     Ids are sorted by the rank that has them, sent there, and answered by one gather kernel: one all-to-allv of ids and
     one of float32 rows within the column group, for each of which the host reads the counts once. Over NCCL both pass
     from GPU to GPU; over gloo, threads and an MPI that knows nothing of GPUs they pass through the memory of the host.
     Ids that are given twice are fetched twice: those of a minibatch's sources are distinct.
 
-    Parameters, errors and the way to make one (`of`, `open`) are those of `PartitionedFeatures`, but for `dtype`, which
-    is refused: rows are float32.
+    Parameters
+    ----------
+    source : PartitionedFeatures
+        Kept as given (without `dtype`): rows on devices are float32. Its rows are copied, it is not held.
+
+    Raises
+    ------
+    InputError, DTypeError
+        On every rank, if the source of one cannot be used.
+    BackendError
+        If there is no GPU.
     """
 
     on_device = True
 
-    def __init__(self, block: Any, grid: ProcessGrid, placement: Placement, *, dtype: None = None) -> None:
-        with collective(grid.comm):
-            if dtype is not None:
-                raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")
-        super().__init__(block, grid, placement, dtype="float32")
+    def __init__(self, source: PartitionedFeatures) -> None:
+        require_type("source", source, PartitionedFeatures, "PartitionedFeatures")
+        self.blocks, self.dim = source.blocks, source.dim
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
-        with collective(grid.comm), self._kernels.session():
+        with collective(self.comm), self._kernels.session():
             device = self._kernels.device
-            rows: Any = device.to_device(np.ascontiguousarray(self._block))
-            row_bytes = np.uint64(4 * rows.shape[1])
-            begins = np.arange(rows.shape[0], dtype=np.uint64) * row_bytes + np.uint64(device.address(rows))
-            self._block, self._row_places = rows, device.to_device(begins)
-            position = placement.position
+            rows = source.block.toarray() if sparse.issparse(source.block) else source.block
+            self._rows: Any = device.to_device(np.ascontiguousarray(rows, np.float32))
+            begins = np.arange(rows.shape[0], dtype=np.uint64) * np.uint64(4 * self.dim)
+            self._row_places = device.to_device(begins + np.uint64(device.address(self._rows)))
+            position = source.blocks.placement.position
             self._position = None if position is None else device.to_device(position.astype(id_dtype(self.num_rows)))
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        grid: ProcessGrid,
+        name: str = "x",
+        *,
+        partition: Any = None,
+        dtype: None = None,
+    ) -> PartitionedDeviceFeatures:
+        """`PartitionedFeatures.open`, copied to the devices; `dtype` is refused. Collective."""
+        _refuse_dtype(grid, dtype)
+        return cls(PartitionedFeatures.open(path, grid, name, partition=partition))
+
+    @classmethod
+    def of(cls, x: Any, grid: ProcessGrid, *, partition: Any = None, dtype: None = None) -> PartitionedDeviceFeatures:
+        """`PartitionedFeatures.of`, copied to the devices; `dtype` is refused. Collective."""
+        _refuse_dtype(grid, dtype)
+        return cls(PartitionedFeatures.of(x, grid, partition=partition))
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self.blocks.comm
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return self.blocks.num_rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this rank's rows."""
+        return int(self._rows.nbytes)
 
     def gather(self, ids: Any) -> Any:
         """Return the features of the vertices ``ids``, on the device or on the host. Collective; may be empty.
@@ -63,25 +114,46 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
             On every rank, if ids on the host of one are no integers in one dimension, or out of range. Those on the
             device, of a sample, are not checked.
         """
-        with collective(self.grid.comm, self._channel, call="gather of features"), self._kernels.session():
+        with self.blocks.gathering(), self._kernels.session():
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
             vertices = self._kernels.placed(ids).astype(id_dtype(self.num_rows))
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
-            routed = self._kernels.route_rows(one_batch, self._placement.bounds, self._position)
-            asked = self._exchanged(routed.vertices, routed.counts[:, 0], f"{self.phase} requests")
-            received = self._exchanged(self._rows(self._kernels.placed(asked.rows)), asked.counts, self.phase)
+            routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
+            asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
+            answer = self._sendable(self._rows_of(self._kernels.placed(asked.rows)))
+            received = self.blocks.answers(answer, asked.counts)
             rows: Any = self._kernels.placed(received.rows)
             return rows[self._kernels.placed(routed.places)]
 
-    def _rows(self, vertices: Any) -> Any:
+    def duplicate(self) -> PartitionedDeviceFeatures:
+        """Return these features over duplicated communicators, for another thread; collective."""
+        twin = copy.copy(self)
+        twin.blocks = self.blocks.duplicate()
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid. Collective."""
+        self.blocks.close()
+
+    def _rows_of(self, vertices: Any) -> Any:
         """Rows of this rank's block."""
         places = vertices if self._position is None else self._position[vertices]
-        offsets = places - int(self._placement.bounds[self.grid.row])
-        return self._kernels.gather_rows_at(self._row_places, offsets, self.dim, "float32")
+        return self._kernels.gather_rows_at(self._row_places, places - self.blocks.first_row, self.dim, "float32")
 
-    def _exchanged(self, rows: Any, counts: Any, phase: str) -> Any:
-        """Rows for each rank of the column group, for those from each."""
-        if not getattr(self.grid.column_group, "takes_device_buffers", False):
-            rows = self._kernels.on_host(rows)
-        return self._channel.exchange([Sent(rows, counts)], phase=phase)[0]
+    def _sendable(self, rows: Any) -> Any:
+        """Where the communicator takes rows from: on the device, or on the host."""
+        if getattr(self.blocks.grid.column_group, "takes_device_buffers", False):
+            return rows
+        return self._kernels.on_host(rows)
+
+    def __repr__(self) -> str:
+        grid = self.blocks.grid
+        blocks = f"block {grid.row} of {grid.num_blocks}"
+        return f"PartitionedDeviceFeatures({self.num_rows:,} x {self.dim:,}, float32, {blocks})"
+
+
+def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:
+    with collective(grid.comm):
+        if dtype is not None:
+            raise InputError(argument="dtype", given=repr(dtype), expected="None: rows on devices are float32")

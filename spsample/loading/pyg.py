@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spsample.common.checks import require_type
-from spsample.errors import InputError, require_module
+from spsample.common.checks import short
+from spsample.errors import DTypeError, InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.adapters import as_tensor
 from spsample.sampling.graphsage import makes_subgraphs
@@ -33,9 +33,8 @@ class PygLoader:
     """
 
     def __init__(self, loader: BulkLoader) -> None:
-        from spsample.loading.loader import BulkLoader
-
-        require_type("loader", loader, BulkLoader, "a BulkLoader")
+        if not hasattr(loader, "batches"):
+            raise DTypeError(argument="loader", given=short(loader), expected="a BulkLoader")
         if not makes_subgraphs(loader.sampler):
             raise InputError(
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"

@@ -1,13 +1,14 @@
-"""Gradients of one step, averaged over the ranks that took it, each with the weight of its seeds."""
+"""One model on several ranks: its first weights, and the gradients of a step, averaged by the number of seeds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
 
-from spsample.comm import Communicator, Recorder
+from spsample.comm import Communicator, Recorder, collective
 from spsample.comm.recorder import Counts
 from spsample.common.checks import require_type
 from spsample.errors import InputError
@@ -15,7 +16,34 @@ from spsample.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CommunicatorGradients", "DistributedGradients", "Gradients", "LocalGradients", "StepLoss", "gradients_for"]
+__all__ = [
+    "CommunicatorGradients",
+    "DistributedGradients",
+    "Gradients",
+    "LocalGradients",
+    "StepLoss",
+    "first_ranks_model",
+    "gradients_for",
+]
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+
+def first_ranks_model(comm: Communicator, build: Callable[[], Model]) -> Model:
+    """Return a model that every rank builds, with the weights that rank 0's got; collective.
+
+    Rank 0 builds first and alone: where ranks are threads they share torch's generator.
+    """
+    if comm.size == 1:
+        return build()
+    with collective(comm):
+        model = build() if comm.rank == 0 else None
+    with collective(comm):
+        built = build() if model is None else model
+    for tensor in built.state_dict().values():
+        array = tensor.detach().cpu().numpy()
+        tensor.copy_(torch.from_numpy(comm.broadcast(array, phase="set-up")))
+    return built
 
 
 class StepLoss(NamedTuple):

@@ -35,12 +35,11 @@ from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, logits_of_seeds
 from spsample.training.generator import SharedGenerator
-from spsample.training.gradients import StepLoss, gradients_for
+from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
 from spsample.training.progress import Progress
-from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.settings import TrainConfig
 from spsample.training.states import reading_state
