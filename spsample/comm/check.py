@@ -102,7 +102,7 @@ def _check_uneven(comm: Communicator) -> None:
 
 
 def _seconds(comm: Communicator, words: int, rounds: int) -> float:
-    """Of one exchange of so many words per pair of ranks."""
+    """Seconds of one exchange of `words` words per pair of ranks."""
     send = np.zeros((comm.size * words), np.int64)
     counts = np.full(comm.size, words)
     comm.barrier(phase="check")

@@ -89,7 +89,7 @@ class MessageCommunicator(Communicator):
     def _start_exchange(
         self, send: Array, send_bytes: Int64Array, received: Array, received_bytes: Int64Array
     ) -> Pending:
-        """So many bytes to and from each rank; two ranks agree about theirs, others know nothing of them."""
+        """Count bytes to and from each rank; two ranks agree about theirs, others know nothing of them."""
 
     @abstractmethod
     def _start_gather(self, send: Array, received: Array) -> Pending:
@@ -97,7 +97,7 @@ class MessageCommunicator(Communicator):
 
     @abstractmethod
     def _start_gather_v(self, send: Array, received: Array, received_bytes: Int64Array) -> Pending:
-        """So many bytes from each rank, which all ranks know."""
+        """Count bytes from each rank, which all ranks know."""
 
     @abstractmethod
     def _start_broadcast(self, buffer: Array, root: int) -> Pending:

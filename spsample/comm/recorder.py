@@ -57,7 +57,7 @@ class Traffic:
             self.phases.setdefault(phase, Counts()).add(counts)
 
     def total(self) -> Counts:
-        """Of all phases."""
+        """Counts of all phases added up."""
         total = Counts()
         with self._lock:
             for counts in self.phases.values():
@@ -170,7 +170,7 @@ class Recorder(Communicator):
         self._comm.abort(message)
 
     def _count(self, phase: str, sent: Int64Array, received: Int64Array) -> None:
-        """One call with so many bytes to and from each rank."""
+        """Count one call, with its bytes to and from each rank."""
         sent, received = np.delete(sent, self.rank), np.delete(received, self.rank)
         messages = int(np.count_nonzero(sent)), int(np.count_nonzero(received))
         self.traffic.add(phase, Counts(1, *messages, int(sent.sum()), int(received.sum())))

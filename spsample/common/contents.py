@@ -21,7 +21,7 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 class Contents:
-    """Of several arrays, which must not change: made on first use, and kept.
+    """A number that tells several arrays, which must not change, from others: made on first use, and kept.
 
     Examples
     --------

@@ -16,7 +16,7 @@ MOST_THREADS = 4096
 
 
 def set_num_threads(threads: int) -> None:
-    """Let calls from this thread use up to so many threads in the compiled kernels.
+    """Set how many threads calls from this thread may use in the compiled kernels.
 
     Without it the environment variable `OMP_NUM_THREADS` decides, read at the first call, or else there is one thread
     per processor. Other threads of the program keep their own number. The `reference` backend is

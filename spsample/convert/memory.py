@@ -34,7 +34,7 @@ class SortPlan:
 
 
 def make_plan(budget: Any, threads: int, weight_bytes: int) -> SortPlan:
-    """Return the sizes for a budget of so many bytes, of which the process already holds some.
+    """Return the sizes for a budget in bytes, of which the process already holds some.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def for_bits(cls, key_bits: int, position_bits: int, weight_bytes: int) -> Layout:
-        """Return the smallest records that hold keys and positions of so many bits."""
+        """Return the smallest records that hold keys and positions of these widths in bits."""
         head = next(size for size in _HEADS if 8 * size >= key_bits + position_bits)
         return cls(head, position_bits, weight_bytes)
 

@@ -184,7 +184,7 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
 
 
 def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
-    """Return bytes with so many first lines empty, and how many of those are still to come."""
+    """Return bytes with their first lines empty, and how many such lines are still to come."""
     parts = data.split(b"\n", lines)
     ended = len(parts) - 1
     return b"\n" * ended + (parts[-1] if ended == lines else b""), lines - ended

@@ -123,7 +123,7 @@ def rewire(dataset: Dataset, random_seed: int = 0) -> Dataset:
 
 
 class PlantedRows:
-    """The same problem a range of vertices at a time, for graphs that do not fit in memory; parameters as `planted`."""
+    """The problem of `planted`, a range of vertices at a time, for graphs that do not fit in memory; its parameters."""
 
     def __init__(
         self, num_nodes: int, degree: int = 15, num_classes: int = 4, noise: float = 0.1, *, random_seed: int = 0

@@ -335,7 +335,7 @@ def _contents(rows: Any, comm: Communicator) -> int | None:
 
 
 def _require_same_rows(comm: Communicator, argument: str, contents: int | None, sharing: int) -> None:
-    """Of each `sharing` ranks in a row, those that have rows in memory must have the same; collective."""
+    """Refuse ranks that have other rows in memory, among each `sharing` ranks in a row; collective."""
     numbers = np.array([contents is not None, contents or 0], np.int64)
     told = agree(comm, np.tile(numbers, (comm.size, 1)), f"comparison of {argument}")
     for first in range(0, comm.size, sharing):
@@ -360,7 +360,7 @@ def _placement(partition: Any, num_rows: int, num_blocks: int) -> Placement:
 
 
 def id_dtype(num_rows: int) -> np.dtype[np.signedinteger]:
-    """Of row numbers."""
+    """Type of row numbers."""
     return np.dtype(np.int32 if num_rows < 2**31 else np.int64)
 
 

@@ -95,7 +95,7 @@ class Completion:
         self._placed: Any = None
 
     def given(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
-        """Of features in memory and labels of seeds what tells them from others, for ranks that must have the same."""
+        """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
         contents = getattr(self.features, "contents", None)
         labels = None if self.labels is None else self.labels[seeds]
         return {"features": None if contents is None else contents(), "labels": labels}
@@ -118,7 +118,7 @@ class Completion:
 
 
 def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of the positions of all its seeds, those of the distinct ones."""
+    """Positions of a minibatch's distinct seeds, from those of all its seeds."""
     if len(positions) == len(minibatch.seeds):
         return positions
     first: NDArray[np.int64] = positions[np.unique(minibatch.seed_inverse, return_index=True)[1]]

@@ -219,7 +219,7 @@ class BulkLoader:
         return self.batches(self.completion)
 
     def pyg(self) -> PygLoader:
-        """The same batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
+        """Batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
 
         Raises
         ------
@@ -451,7 +451,7 @@ def _is_auto(bulk_size: object) -> bool:
 
 
 class _Part(NamedTuple):
-    """What this rank has of a bulk, or of a part of one: of so many batches from the first one on."""
+    """What this rank has of a bulk, or of a part of one."""
 
     bulk: BulkSample
     first: int

@@ -36,7 +36,7 @@ class Share(NamedTuple):
         return cls(comm.rank, comm.size)
 
     def steps(self, batches: int) -> int:
-        """Steps for so many batches, the same on every rank.
+        """Steps that the batches take, the same number on every rank.
 
         Examples
         --------
@@ -46,7 +46,7 @@ class Share(NamedTuple):
         return -(-batches // self.size)
 
     def rounded(self, batches: int) -> int:
-        """So many batches, or a few more: whole steps.
+        """The number of batches rounded up to whole steps.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class Share(NamedTuple):
             yield first + begin * self.size, min(first + end * self.size, last)
 
     def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
-        """Minibatches of one rank, of a bulk of so many batches from `first` on: one for each step.
+        """Minibatches of one rank from a bulk whose first batch is `first`: one for each step.
 
         Where the last step has fewer batches than there are ranks, some get a minibatch without seeds.
         """

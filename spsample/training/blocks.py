@@ -88,7 +88,7 @@ class Block:
         return self.degrees
 
     def to(self, device: torch.device) -> Block:
-        """The same on a device; itself, if it is there."""
+        """A copy on a device; itself, if it is there."""
         degrees = None if self.degrees is None else self.degrees.to(device)
         return Block(self.indptr.to(device), self.indices.to(device), self.values.to(device), self.num_src, degrees)
 
@@ -176,7 +176,7 @@ class BlockMaker:
         self._make = _MAKERS[aggregation_for(sampler)]
 
     def whole_rows(self) -> BlockMaker:
-        """The same for whole rows, of which the mean is taken."""
+        """A maker of blocks for whole rows, of which the mean is taken."""
         other = copy.copy(self)
         other._make = mean_block
         return other
@@ -246,7 +246,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 def _totals_of(graph: SharedGraph, first: int, end: int) -> NDArray[np.float32]:
-    """Of the rows of a range of vertices; collective, each rank with a range of its own."""
+    """Sums of the rows of a range of vertices; collective, each rank with a range of its own."""
     A = graph.operand()
     ids = np.arange(first, end, dtype=A.index_dtype)
     Q = RowSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))

@@ -89,7 +89,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 class Checkpointer(Callback):
-    """Write the trainer's state every so many minutes, batches or epochs, whichever comes first, and at the end.
+    """Write the trainer's state at intervals of minutes, batches or epochs, whichever comes first, and at the end.
 
     Parameters
     ----------

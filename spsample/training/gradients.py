@@ -80,7 +80,7 @@ class Gradients(Protocol):
 
 
 class LocalGradients:
-    """Of one rank."""
+    """Gradients on one rank."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model: Any = model

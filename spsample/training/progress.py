@@ -68,7 +68,7 @@ class Progress:
     before_last: Best | None = None
 
     def add_step(self, loss: float, num_seeds: int, num_batches: int = 1) -> None:
-        """Take note of a step, with a batch on each of so many ranks."""
+        """Take note of a step, with a batch on each rank."""
         self.step += 1
         self.next_batch += num_batches
         self.loss_sum += loss * num_seeds

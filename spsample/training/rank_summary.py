@@ -15,7 +15,7 @@ __all__ = ["RankSummary", "rank_summary"]
 
 @dataclass(frozen=True)
 class RankSummary:
-    """Of all ranks: ``max`` and ``mean`` of each number.
+    """What a run took on all ranks: ``max`` and ``mean`` of each number.
 
     Attributes
     ----------

@@ -220,8 +220,8 @@ class Trainer:
         """Let `fit` go on where ``state`` was taken.
 
         The losses that follow are those of the uninterrupted run, bit for bit, with the same version of torch, the same
-        number of threads and the same kind of processor. With more epochs than the run had, that of a run of so many
-        epochs from the start.
+        number of threads and the same kind of processor. With more epochs than the run had, they are those of a longer run
+        from its start.
 
         Raises
         ------
@@ -363,7 +363,7 @@ class Trainer:
         )
 
     def _logits(self, kind: str, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Of these vertices, on every rank, each of which computes its share."""
+        """Logits of these vertices, on every rank; each computes its share."""
         if kind == "full":
             budget, graph = require_bytes("evaluation_memory", self.config.evaluation_memory), self.dataset.graph
             vertices = VerticesHere(graph) if self._rows is None else VerticesOnRanks(graph, self._rows)
@@ -507,7 +507,7 @@ def _row_normalised(graph: Any) -> Any:
 
 
 def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
-    """Of torch's generator, for one batch."""
+    """Seed of torch's generator, for one batch."""
     told = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
     return int.from_bytes(sha256(told).digest()[:7], "little")
 
@@ -549,7 +549,7 @@ def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
 
 
 def _check_epochs(settings: dict[str, Any], planned: int, progress: dict[str, Any]) -> None:
-    """Refuse other epochs than were planned, where the run would not be that of so many from the start."""
+    """Refuse other epochs than were planned, where the run would differ from one of that length from the start."""
     epochs, trained = settings["epochs"], progress["epoch"]
     if epochs <= trained:
         given = f"{epochs} for a run that has trained {trained}"

@@ -1,0 +1,73 @@
+"""What keeps the house in order beside import-linter: no circle of imports, docstrings that stand alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+grimp = pytest.importorskip("grimp")
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "spsample").rglob("*.py"))
+
+
+def circles(*, with_types: bool) -> list[set[str]]:
+    """Modules that import each other in a loop; those that only annotations ask for count or not."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = grimp.build_graph("spsample", exclude_type_checking_imports=not with_types, cache_dir=None)
+    modules = sorted(graph.modules)
+    number = {module: i for i, module in enumerate(modules)}
+    pairs = [(number[a], number[b]) for a in modules for b in graph.find_modules_directly_imported_by(a)]
+    rows, columns = np.array(pairs).T
+    matrix = csr_array((np.ones(len(pairs)), (rows, columns)), shape=(len(modules), len(modules)))
+    _, label = connected_components(matrix, connection="strong")
+    return [
+        {modules[i].removeprefix("spsample.") for i in np.flatnonzero(label == one)}
+        for one in np.flatnonzero(np.bincount(label) > 1)
+    ]
+
+
+def test_no_circle_of_imports() -> None:
+    assert circles(with_types=False) == []
+
+
+def test_circles_of_types_are_listed() -> None:
+    """Where a protocol would be longer than the annotation that closes the circle, docs/architecture.md names it."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    for circle in circles(with_types=True):
+        assert all(f"`{module}`" in page for module in circle), circle
+
+
+def docstrings(file: Path) -> list[tuple[int, str]]:
+    """Line and text of each."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text:
+                found.append((getattr(node, "lineno", 1), text))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (r"\AThe same\b", "names nothing: say what it does"),
+        (r"\AOf\b", "is half a sentence: say what it is"),
+        (r"\b[Ss]o many\b", "names no number: say which"),
+    ],
+)
+def test_docstrings_stand_alone(words: str, why: str) -> None:
+    bad = [
+        f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for file in FILES
+        for line, text in docstrings(file)
+        if re.search(words, text)
+    ]
+    assert not bad, f"{why}\n" + "\n".join(bad)
