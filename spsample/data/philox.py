@@ -43,7 +43,7 @@ class PhiloxStream:
         self._bits = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=spawn_key))
 
     def at(self, place: int) -> PhiloxStream:
-        """This stream from word `place` on, whatever was taken from it.
+        """Return this stream from word `place` on, whatever was taken from it.
 
         Examples
         --------

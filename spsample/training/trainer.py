@@ -220,8 +220,8 @@ class Trainer:
         """Let `fit` go on where ``state`` was taken.
 
         The losses that follow are those of the uninterrupted run, bit for bit, with the same version of torch, the same
-        number of threads and the same kind of processor. With more epochs than the run had, they are those of a longer run
-        from its start.
+        number of threads and the same kind of processor. With more epochs than the run had, they are those of a
+        longer run from its start.
 
         Raises
         ------
