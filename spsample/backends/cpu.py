@@ -27,7 +27,7 @@ from spsample.backends.protocol import (
     Int64Array,
     IntArray,
     Matrix,
-    Numerators,
+    QuantisationRule,
     RoutedRows,
     StackedRows,
     StackedSelector,
@@ -104,12 +104,12 @@ class CpuBackend(OnHost):
         exponents: NDArray[np.int32] = _core.row_exponents(A.indptr, A.data, bool(A.row_normalized))
         return exponents
 
-    def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
+    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
         """(n,) numerators of the graph rule: column sums over all rows of A."""
         totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
         return totals
 
-    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
         return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
 
@@ -119,7 +119,7 @@ class CpuBackend(OnHost):
         """Sum of each batch's counts, and the largest of its exponents or `NO_EXPONENT`."""
         return totals.batch_totals(batch_ptr, counts, exponents)
 
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
         """(m,) numerator of `(1/d)^power` of each row of d entries under its batch's K; 0 for an empty row."""
         return totals.row_numerators(batch_ptr, counts, rule)
 
@@ -182,7 +182,7 @@ class CpuBackend(OnHost):
         """Column law on the k rows of P."""
         return ColumnSample(*_drawn(_core.draw_columns, P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
 
-    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
         return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw), A.num_columns))
 
@@ -227,7 +227,7 @@ class CpuBackend(OnHost):
         return StackedRows(Q.batch_ptr, *_core.extract(A.indptr, A.indices, *Q, src_ptr, src, bool(positions)))
 
     def extracted_numerators(
-        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
     ) -> UInt64Array:
         """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
         numerators: UInt64Array = _core.extracted_numerators(

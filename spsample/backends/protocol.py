@@ -78,7 +78,7 @@ class Draw(NamedTuple):
     replace: bool = False
 
 
-class Numerators(NamedTuple):
+class QuantisationRule(NamedTuple):
     """From weights to integers: `max(1, rint(m^power 2^(power e + K)))`, summed by column, then `^column_power`.
 
     `shifts` (k,) int64 holds K, one per batch; it is None where every entry counts 1 (unweighted graphs).
@@ -198,14 +198,14 @@ class Backend(Protocol):
         """
         ...
 
-    def column_totals(self, A: Matrix, rule: Numerators) -> UInt64Array:
+    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
         """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None.
 
         n is the number of columns: over a block of rows, the block's part of the sums, each raised to `column_power`.
         """
         ...
 
-    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out.
 
         A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
@@ -222,7 +222,7 @@ class Backend(Protocol):
         """
         ...
 
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
         """(m,) uint64 numerator of `(1/d)^power` under its batch's K for each stacked row of d = `counts` entries.
 
         0 for an empty row; `rule.shifts` is not None.
@@ -283,7 +283,7 @@ class Backend(Protocol):
         """Column law on the k rows of P."""
         ...
 
-    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         """Column law on Q A: `draw_columns` on what `merge_columns` returns, which need not be written out.
 
         A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
@@ -343,7 +343,7 @@ class Backend(Protocol):
         ...
 
     def extracted_numerators(
-        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
     ) -> UInt64Array:
         """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators."""
         ...

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
 from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, WIDE_DRAWS, Stream
@@ -158,7 +158,9 @@ class ColumnRanges:
         return np.argsort(rank, kind="stable"), np.bincount(rank, minlength=len(ends)).astype(np.int64)
 
 
-def column_sums(channel: Channel, block: LocalOperand, rule: Numerators, bounds: Int64Array, phase: str) -> UInt64Array:
+def column_sums(
+    channel: Channel, block: LocalOperand, rule: QuantisationRule, bounds: Int64Array, phase: str
+) -> UInt64Array:
     """Sums by column over all block rows of the column group, for this rank's range of columns.
 
     Rank r has the columns `bounds[r]` to `bounds[r + 1] - 1`. Blocks are added up some rows at a time.
@@ -226,7 +228,7 @@ def _merged(columns: Int64Array, k: int) -> tuple[list[Int64Array], list[Int64Ar
     return drawn, counts
 
 
-def _graph_rule(channel: Channel, block: LocalOperand, num_edges: int) -> Numerators:
+def _graph_rule(channel: Channel, block: LocalOperand, num_edges: int) -> QuantisationRule:
     """The graph rule, of the largest exponent of all blocks."""
     largest = NO_EXPONENT
     if block.weighting != "unweighted" and block.num_nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends import Numerators
+from spsample.backends import QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
 from spsample.distributed.blocks import RowSource
@@ -29,7 +29,7 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget:
     budget = min(budget, ROW_BYTES * (np.iinfo(rows.index_dtype).max - n))
     bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
-    counts = column_sums(channel, pattern, Numerators(None, 1, 1), bounds, PHASE)
+    counts = column_sums(channel, pattern, QuantisationRule(None, 1, 1), bounds, PHASE)
     first = int(bounds[channel.group.rank])
     starts = np.asarray(rows.array("indptr", first, first + len(counts) + 1), np.int64)
     entry_bytes = rows.index_dtype.itemsize + (0 if rows.data_dtype is None else rows.data_dtype.itemsize)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends import Backend, ColumnMatrix, ColumnSample, Compaction, Draw, Numerators, StackedSelector
+from spsample.backends import Backend, ColumnMatrix, ColumnSample, Compaction, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.sparse import Entries, GraphOperand, RowTotals
 from spsample.sparse.operand import FrontierTotals, Numbering, RowRule, Weighting
@@ -92,7 +92,7 @@ class CappedOperand(GraphOperand):
     ) -> IntArray:
         return self._inner.locate(Q, rows, offsets, exclude)
 
-    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         return self._inner.left_multiply(Q, rule)
 
     def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
@@ -109,7 +109,7 @@ class CappedOperand(GraphOperand):
     def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         return self._inner.draw_entries(Q, numerators, draw)
 
-    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         return self._inner.draw_merged(Q, rule, draw)
 
     def _check(self, Q: StackedSelector, draw: Draw, rule: RowRule) -> None:

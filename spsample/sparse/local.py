@@ -14,7 +14,7 @@ from spsample.backends import (
     Compaction,
     Draw,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
 )
@@ -112,7 +112,7 @@ class LocalOperand(GraphOperand):
     ) -> IntArray:
         return self.backend.locate(self.matrix, Q, rows, offsets, exclude)
 
-    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         return self.backend.merge_columns(self.matrix, Q, rule)
 
     def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
@@ -130,7 +130,7 @@ class LocalOperand(GraphOperand):
     def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         return self.backend.draw_entries(self.matrix, Q, numerators, draw)
 
-    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         return self.backend.draw_merged(self.matrix, Q, rule, draw)
 
     def _entries(self, rows: StackedRows, Q: StackedSelector, edge_ids: bool) -> Entries:

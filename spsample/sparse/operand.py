@@ -15,7 +15,7 @@ from spsample.backends import (
     Compaction,
     Draw,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
 )
@@ -139,7 +139,7 @@ class GraphOperand(ABC):
         """The column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
 
     @abstractmethod
-    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A as one row of integer numerators per batch."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class GraphOperand(ABC):
 
         return draw_entries(self, Q, numerators, draw)
 
-    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         """Column law on Q A: composed of `left_multiply` and a draw; a local graph overrides it with one kernel."""
         return self.backend.draw_columns(self.left_multiply(Q, rule), Q.batch_ids, draw)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends import Backend, Numerators
+from spsample.backends import Backend, QuantisationRule
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
 from spsample.backends.reference.probability import ceil_log2
 from spsample.errors import CapacityError
@@ -27,7 +27,7 @@ def batch_totals(backend: Backend, batch_ptr: Int64Array, totals: RowTotals) -> 
     return FrontierTotals(counts, np.where(largest == NO_EXPONENT, 0, largest))
 
 
-def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, column_power: int) -> Numerators:
+def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, column_power: int) -> QuantisationRule:
     """The frontier rule of k batches: one K per batch from its entry count and its largest row exponent.
 
     Parameters
@@ -51,12 +51,12 @@ def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, colu
     """
     _check_headroom(totals.counts, column_power)
     if weighting == "unweighted":
-        return Numerators(None, power, column_power)
+        return QuantisationRule(None, power, column_power)
     bits = np.array([ceil_log2(max(m, 1)) for m in totals.counts.tolist()], np.int64)
-    return Numerators(HEADROOM_BITS[column_power] - power * totals.exponents - bits, power, column_power)
+    return QuantisationRule(HEADROOM_BITS[column_power] - power * totals.exponents - bits, power, column_power)
 
 
-def graph_rule(backend: Backend, weighting: Weighting, totals: RowTotals) -> Numerators:
+def graph_rule(backend: Backend, weighting: Weighting, totals: RowTotals) -> QuantisationRule:
     """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column."""
     everything = batch_totals(backend, np.array([0, len(totals.counts)]), totals)
     return frontier_rule(weighting, everything, power=2, column_power=1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnSample, Compaction, Draw, Numerators, StackedSelector
+from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.checks import require_array, require_int, require_type
 from spsample.common.lazily import lazily
@@ -132,13 +132,13 @@ class BatchProduct:
         return self.A.row_totals(self.Q.arrays)
 
     @property
-    def _rule(self) -> Numerators:
+    def _rule(self) -> QuantisationRule:
         if self.A.weighting == "unweighted" and self.column_power == 1:
-            return Numerators(None, self.power, self.column_power)  # and no totals are asked for
+            return QuantisationRule(None, self.power, self.column_power)  # and no totals are asked for
         return self._frontier_rule
 
     @lazily
-    def _frontier_rule(self) -> Numerators:
+    def _frontier_rule(self) -> QuantisationRule:
         if self._draws_entries:
             totals = batch_totals(self.A.backend, self.Q.batch_ptr, self._totals)
         else:

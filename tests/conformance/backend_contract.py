@@ -22,7 +22,7 @@ from spsample.backends.protocol import (
     Compaction,
     Draw,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
 )
@@ -234,13 +234,13 @@ class BackendContract(RoutingContract):
     @pytest.mark.parametrize("column_power", [1, 2])
     @index_types
     def test_column_totals_unweighted(self, backend, index, column_power):
-        totals = backend.column_totals(matrix(index), Numerators(None, 1, column_power))
+        totals = backend.column_totals(matrix(index), QuantisationRule(None, 1, column_power))
         counts = [sum(row.count(v) for row in ROWS) ** column_power for v in range(7)]
         assert (totals.dtype, totals.tolist()) == (np.uint64, counts)
 
     @value_types
     def test_column_totals_weighted(self, backend, value):
-        totals = backend.column_totals(matrix(value=value), Numerators(np.array([4]), 1, 1))
+        totals = backend.column_totals(matrix(value=value), QuantisationRule(np.array([4]), 1, 1))
         expected = [0] * 7
         for row, weights in zip(ROWS, WEIGHTS, strict=True):
             for v, w in zip(row, weights, strict=True):
@@ -249,11 +249,11 @@ class BackendContract(RoutingContract):
 
     def test_column_totals_of_an_empty_matrix(self, backend):
         A = Matrix(np.zeros(4, np.int64), np.zeros(0, np.int32))
-        assert backend.column_totals(A, Numerators(None, 2, 1)).tolist() == [0, 0, 0]
+        assert backend.column_totals(A, QuantisationRule(None, 2, 1)).tolist() == [0, 0, 0]
 
     @index_types
     def test_merge_columns_unweighted(self, backend, index):
-        P = backend.merge_columns(matrix(index), selector(index=index), Numerators(None, 1, 2))
+        P = backend.merge_columns(matrix(index), selector(index=index), QuantisationRule(None, 1, 2))
         assert P.columns.dtype == index
         assert (P.indptr.dtype, P.numerators.dtype, P.totals.dtype) == (np.int64, np.uint64, np.uint64)
         for i, frontier in enumerate(FRONTIERS):
@@ -265,19 +265,21 @@ class BackendContract(RoutingContract):
 
     @value_types
     def test_merge_columns_leaves_zeros_out(self, backend, value):
-        rule = Numerators(np.full(5, 8), 1, 1)
+        rule = QuantisationRule(np.full(5, 8), 1, 1)
         P = backend.merge_columns(matrix(value=value), selector(), rule)
         assert parts(P.columns, P.indptr)[2] == ROWS[3]
         assert parts(P.columns, P.indptr)[3] == [0, 3, 6]  # rows 6 (zeros), 5, 1 (column 1 weighs 0), 2
         assert parts(P.numerators, P.indptr)[3] == [8 * 256, 2 * 256, 64]
 
     def test_merge_columns_takes_the_shift_of_the_batch(self, backend):
-        P = backend.merge_columns(matrix(value=np.float64), selector([[5], [5]]), Numerators(np.array([0, 3]), 2, 1))
+        P = backend.merge_columns(
+            matrix(value=np.float64), selector([[5], [5]]), QuantisationRule(np.array([0, 3]), 2, 1)
+        )
         assert P.numerators.tolist() == [49, 49 * 8]
 
     @empties
     def test_merge_columns_empty(self, backend, frontiers):
-        P = backend.merge_columns(matrix(), selector(frontiers), Numerators(None, 1, 1))
+        P = backend.merge_columns(matrix(), selector(frontiers), QuantisationRule(None, 1, 1))
         assert P.indptr.tolist() == [0] * (len(frontiers) + 1)
         assert P.totals.tolist() == [0] * len(frontiers)
         assert (len(P.columns), P.columns.dtype) == (0, np.int32)
@@ -307,14 +309,14 @@ class BackendContract(RoutingContract):
         """Exact by fractions of Python; shifts from those that leave 1 to those of the law."""
         counts = np.array([1, 2, 3, 0, 5, 7, 10**6, 1, 0, 3, 2**31 + 1])
         sizes, shifts = [3, 0, 5, 3], np.array([62, 5, 0, 30])
-        numerators = backend.row_numerators(pointers(sizes), counts, Numerators(shifts, power, 1))
+        numerators = backend.row_numerators(pointers(sizes), counts, QuantisationRule(shifts, power, 1))
         expected = []
         for count, shift in zip(counts.tolist(), np.repeat(shifts, sizes).tolist(), strict=True):
             m, e = np.frexp(1.0 / max(count, 1))
             scaled = Fraction(float(m if power == 1 else m * m)) * Fraction(2) ** int(power * e + shift)
             expected.append(max(1, round(scaled)) if count else 0)
         assert (numerators.dtype, numerators.tolist()) == (np.uint64, expected)
-        none = backend.row_numerators(pointers([]), counts[:0], Numerators(shifts[:0], power, 1))
+        none = backend.row_numerators(pointers([]), counts[:0], QuantisationRule(shifts[:0], power, 1))
         assert (none.dtype, len(none)) == (np.uint64, 0)
 
     # --- row law ----------------------------------------------------------------------------------------------------
@@ -736,7 +738,7 @@ class BackendContract(RoutingContract):
             rows = backend.extract(A, Q, src_ptr, src)
             check_types(rows, np.int32, True)
             assert len(rows.columns) == 0
-            rule = Numerators(np.zeros(len(frontiers), np.int64), 1, 1)
+            rule = QuantisationRule(np.zeros(len(frontiers), np.int64), 1, 1)
             N = backend.extracted_numerators(A, Q, rows, src_ptr, rule)
             assert (N.dtype, N.tolist()) == (np.uint64, [0] * len(src))
             values = backend.entry_values(A, Q, rows, src_ptr, np.ones(len(src)), True)
@@ -749,7 +751,7 @@ class BackendContract(RoutingContract):
         for A in (matrix(index), matrix(index, np.float32), matrix(index, np.float64), matrix(index, None, True)):
             Q = selector(index=index)
             shifts = None if A.data is None and not A.row_normalized else np.arange(4, 9)
-            rule = Numerators(shifts, 3 - column_power, column_power)
+            rule = QuantisationRule(shifts, 3 - column_power, column_power)
             P = backend.merge_columns(A, Q, rule)
             sources = [[6, 0, 5, 1, 4, 2, 3]] * len(FRONTIERS)
             src_ptr, src = pointers([7] * len(FRONTIERS)), concatenated(sources, index)
@@ -857,7 +859,7 @@ class BackendContract(RoutingContract):
             data = None if block.A.data is None else block.A.data[kept]
             emptied = Matrix(pointers(lengths.tolist()), block.A.indices[kept], data, block.A.row_normalized)
             for power, column_power in ((2, 1), (1, 2)):
-                rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, power, column_power)
+                rule = QuantisationRule(np.full(4, 20) if kind != "unweighted" else None, power, column_power)
                 graph_rule = rule._replace(shifts=None if rule.shifts is None else rule.shifts[:1])
                 totals = backend.column_totals(block.matrix, graph_rule)
                 assert_same(totals, backend.column_totals(emptied, graph_rule))
@@ -881,7 +883,7 @@ class BackendContract(RoutingContract):
                     draw = Draw(KEY, 1, size, replace)
                     sample = backend.draw_entries(block.matrix, block.Q, q, draw)
                     assert_same(sample, backend.draw_entries(block.A, block.selected, q, draw))
-                    rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, 1, 2)
+                    rule = QuantisationRule(np.full(4, 20) if kind != "unweighted" else None, 1, 2)
                     sample = backend.draw_merged(block.matrix, block.Q, rule, draw)
                     assert_same(sample, backend.draw_merged(block.A, block.selected, rule, draw))
 
@@ -896,7 +898,7 @@ class BackendContract(RoutingContract):
             rows = backend.extract(block.matrix, block.Q, src_ptr, src)
             whole = backend.extract(block.A, block.selected, src_ptr, src)
             assert_same(block.in_whole(rows), whole)
-            rule = Numerators(np.full(4, 20) if kind != "unweighted" else None, 2, 1)
+            rule = QuantisationRule(np.full(4, 20) if kind != "unweighted" else None, 2, 1)
             N = backend.extracted_numerators(block.matrix, block.Q, rows, src_ptr, rule)
             assert_same(N, backend.extracted_numerators(block.A, block.selected, whole, src_ptr, rule))
             factors = rng.random(len(src))

@@ -17,7 +17,7 @@ from spsample.backends.protocol import (
     ColumnSample,
     Compaction,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
 )
@@ -135,7 +135,7 @@ def test_extract_of_rows_in_other_memory():
     factors = rng.random(len(src))
     values = kernels.entry_values(apart, placed, rows, src_ptr, device.to_device(factors), True)
     assert_same(returned(values), REFERENCE.entry_values(A, Q, expected, src_ptr, factors, True))
-    rule = Numerators(np.array([-10, -30]), 2, 1)
+    rule = QuantisationRule(np.array([-10, -30]), 2, 1)
     N = kernels.extracted_numerators(apart, placed, rows, src_ptr, rule)
     assert_same(returned(N), REFERENCE.extracted_numerators(A, Q, expected, src_ptr, rule))
 
@@ -165,7 +165,7 @@ def test_values(kind, index):
             assert values.tobytes() == expected.tobytes()
         for power, column_power in ((1, 1), (2, 1), (1, 2)):
             for shifts in (None, np.array([-10, -30, -60])):
-                rule = Numerators(shifts, power, column_power)
+                rule = QuantisationRule(shifts, power, column_power)
                 N = backend.extracted_numerators(A, Q, given, src_ptr, rule)
                 assert_same(N, REFERENCE.extracted_numerators(A, Q, rows, src_ptr, rule))
 
@@ -181,7 +181,7 @@ def test_values_keep_subnormal_numbers():
         expected = REFERENCE.entry_values(A, Q, rows, src_ptr, np.array([1.0, 3.0]), normalize)
         assert values.tobytes() == expected.tobytes()
         assert (values > 0).all()
-    rule = Numerators(np.array([1050]), 1, 1)
+    rule = QuantisationRule(np.array([1050]), 1, 1)
     assert backend.extracted_numerators(A, Q, rows, src_ptr, rule).tolist() == (
         REFERENCE.extracted_numerators(A, Q, rows, src_ptr, rule).tolist()
     )
@@ -224,7 +224,7 @@ def test_weights_need_positions():
     with pytest.raises(ValueError, match="positions"):
         backend.entry_values(A, Q, rows, np.array([0, 1]), np.ones(1), False)
     with pytest.raises(ValueError, match="positions"):
-        backend.extracted_numerators(A, Q, rows, np.array([0, 1]), Numerators(np.zeros(1, np.int64), 1, 1))
+        backend.extracted_numerators(A, Q, rows, np.array([0, 1]), QuantisationRule(np.zeros(1, np.int64), 1, 1))
 
 
 @pytest.mark.parametrize("k", [0, 1, 40])

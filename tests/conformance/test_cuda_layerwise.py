@@ -13,7 +13,7 @@ from test_layerwise_kernels import EMPTY, PARALLEL, RULES, N, frontiers, hubs
 
 import spsample as sp
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix, Numerators, StackedSelector
+from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.sparse import GraphOperand, LocalOperand
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
@@ -33,7 +33,7 @@ def rule_of(name, rng, k, index=np.int32):
     """The matrix and the rule of one of RULES."""
     data, row_normalized, shift, column_power = RULES[name]
     shifts = None if shift is None else shift - np.arange(k)
-    return hubs(rng, index, data, row_normalized), Numerators(shifts, 3 - column_power, column_power)
+    return hubs(rng, index, data, row_normalized), QuantisationRule(shifts, 3 - column_power, column_power)
 
 
 # --- integer probabilities --------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_whole_matrix(rule):
 
 def test_column_totals_beyond_32_bits():
     A = Matrix(np.array([0, 3, 5]), np.array([1, 1, 0, 1, 4], np.int32), np.full(5, 1.5), num_columns=5)
-    rule = Numerators(np.array([58]), 1, 1)
+    rule = QuantisationRule(np.array([58]), 1, 1)
     np.testing.assert_array_equal(backend().column_totals(A, rule), REFERENCE.column_totals(A, rule))
 
 
@@ -79,7 +79,7 @@ def test_draw_merged(rule, free):
 
 def test_no_batches_with_little_memory():
     A, rng = hubs(np.random.default_rng(1)), np.random.default_rng(2)
-    Q, rule = frontiers(rng, 1), Numerators(None, 1, 2)
+    Q, rule = frontiers(rng, 1), QuantisationRule(None, 1, 2)
     none = StackedSelector(np.zeros(1, np.int64), Q.vertices[:0], np.zeros(0, np.int64))
     one, draw = backend(ONE_BY_ONE), Draw(KEY, 0, 3)
     assert_equal(one.merge_columns(A, none, rule), REFERENCE.merge_columns(A, none, rule))
@@ -89,7 +89,7 @@ def test_no_batches_with_little_memory():
 def test_columns_outside_are_refused():
     A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, -7, 0, 1, 800_000], np.int32))
     Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
-    rule, one = Numerators(None, 1, 2), backend()
+    rule, one = QuantisationRule(None, 1, 2), backend()
     calls = [
         lambda: one.merge_columns(A, Q, rule),
         lambda: one.draw_merged(A, Q, rule, Draw(KEY, 0, 3)),
@@ -106,7 +106,7 @@ def test_draw_merged_of_nothing():
     for vertices, batch_ptr in (([], [0]), ([], [0, 0]), ([0, 2], [0, 2]), ([1], [0, 1])):
         k = len(batch_ptr) - 1
         Q = StackedSelector(np.array(batch_ptr), np.array(vertices, np.int32), np.arange(k))
-        rule = Numerators(np.zeros(k, np.int64), 1, 2)
+        rule = QuantisationRule(np.zeros(k, np.int64), 1, 2)
         for replace in (False, True):
             draw = Draw(KEY, 0, 3, replace)
             assert_equal(backend().draw_merged(A, Q, rule, draw), REFERENCE.draw_merged(A, Q, rule, draw))
@@ -274,7 +274,7 @@ def layerwise_calls(kernels, rng, k):
     A, Q = hubs(rng), frontiers(rng, k + 1)
     Q = StackedSelector(Q.batch_ptr[: k + 1], device.to_device(Q.vertices[: Q.batch_ptr[k]]), Q.batch_ids[:k])
     A = Matrix(*(device.to_device(part) for part in A[:2]))
-    rule, draw = Numerators(None, 1, 2), Draw(KEY, 0, 30)
+    rule, draw = QuantisationRule(None, 1, 2), Draw(KEY, 0, 30)
     P, exclude = kernels.merge_columns(A, Q, rule), kernels.draw_merged(A, Q, rule, draw)
     cumulative = device.to_device(np.arange(1, 3001, dtype=np.uint64))
     return {
@@ -320,7 +320,11 @@ def test_rows_that_lie_apart():
     )
     apart = Matrix(indptr, indices[:0], data[:0], row_places=columns, weight_places=weights)
     whole, on_device = OnHost(kernels), Q._replace(vertices=device.to_device(Q.vertices))
-    rule, graph_rule, draw = Numerators(np.full(3, 12), 1, 2), Numerators(np.full(1, 12), 2, 1), Draw(KEY, 0, 60)
+    rule, graph_rule, draw = (
+        QuantisationRule(np.full(3, 12), 1, 2),
+        QuantisationRule(np.full(1, 12), 2, 1),
+        Draw(KEY, 0, 60),
+    )
     exclude = kernels.draw_merged(apart, on_device, rule, draw)
     on_host = OnHost(kernels)._returned(exclude)
     assert_equal(on_host, whole.draw_merged(A, Q, rule, draw))

@@ -7,7 +7,7 @@ import pytest
 from equality import threads
 from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
 
-from spsample.backends.protocol import Draw, Matrix, Numerators, StackedSelector
+from spsample.backends.protocol import Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import GraphOperand
 
@@ -112,7 +112,7 @@ def test_draw_merged(rule, count, index):
         Q = frontiers(rng, k + 1, index)
         Q = StackedSelector(Q.batch_ptr[: k + 1], Q.vertices[: Q.batch_ptr[k]], Q.batch_ids[:k])
         shifts = None if shift is None else np.full(k, shift)
-        numerators = Numerators(shifts, 3 - column_power, column_power)
+        numerators = QuantisationRule(shifts, 3 - column_power, column_power)
         for draw in (Draw(KEY, 0, 70), Draw(KEY, 1, 50, True), Draw(KEY, 2, N)):
             with threads(count):
                 sample = CPU.draw_merged(A, Q, numerators, draw)
@@ -129,7 +129,7 @@ def test_draw_merged_over_several_ranges_of_columns(count):
     for row_normalized in (False, True):
         A = Matrix(indptr, np.concatenate([np.sort(r) for r in rows]).astype(np.int32), None, row_normalized)
         Q = StackedSelector(np.array([0, 4, 6]), np.array([2, 0, 3, 1, 1, 9], np.int32), np.array([3, 9]))
-        numerators = Numerators(np.array([30, 31]) if row_normalized else None, 1, 2)
+        numerators = QuantisationRule(np.array([30, 31]) if row_normalized else None, 1, 2)
         with threads(count):
             sample = CPU.draw_merged(A, Q, numerators, Draw(KEY, 0, 400))
         assert_equal(sample, REFERENCE.draw_merged(A, Q, numerators, Draw(KEY, 0, 400)))
@@ -141,7 +141,7 @@ def test_draw_merged_counts_beyond_16_bits():
     A = Matrix(np.array([0, len(columns), *[len(columns)] * 7]), columns.astype(np.int32))
     Q = StackedSelector(np.array([0, 2]), np.array([0, 3], np.int32), np.array([0]))
     for size in (1, 2, 3):
-        arguments = (A, Q, Numerators(None, 1, 2), Draw(KEY, 0, size))
+        arguments = (A, Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, size))
         assert_equal(CPU.draw_merged(*arguments), REFERENCE.draw_merged(*arguments))
 
 
@@ -151,7 +151,7 @@ def test_draw_merged_squares_of_whole_blocks(count):
     indptr = np.minimum(np.arange(2 * count + 1), count) * 256
     A = Matrix(indptr, np.tile(np.arange(256, dtype=np.int32), count))
     Q = StackedSelector(np.array([0, count]), np.arange(count, dtype=np.int32), np.array([0]))
-    arguments = (A, Q, Numerators(None, 1, 2), Draw(KEY, 0, 16))
+    arguments = (A, Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, 16))
     assert_equal(CPU.draw_merged(*arguments), REFERENCE.draw_merged(*arguments))
 
 
@@ -159,7 +159,7 @@ def test_draw_merged_refuses_columns_outside():
     A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, 900_000, 5, 6, 800_000], np.int32))
     Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
     with pytest.raises(ValueError, match="indices: a column is not below the number of columns"):
-        CPU.draw_merged(A, Q, Numerators(None, 1, 2), Draw(KEY, 0, 3))
+        CPU.draw_merged(A, Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, 3))
 
 
 @pytest.mark.parametrize("backend", [CPU, REFERENCE], ids=["cpu", "reference"])
@@ -170,7 +170,7 @@ def test_draw_merged_of_nothing(backend):
         k = len(batch_ptr) - 1
         Q = StackedSelector(np.array(batch_ptr), np.array(vertices, np.int32), np.arange(k))
         for replace in (False, True):
-            sample = backend.draw_merged(A, Q, Numerators(np.zeros(k, np.int64), 1, 2), Draw(KEY, 0, 3, replace))
+            sample = backend.draw_merged(A, Q, QuantisationRule(np.zeros(k, np.int64), 1, 2), Draw(KEY, 0, 3, replace))
             assert sample.indptr.tolist() == [0] * (k + 1)
             assert sample.columns.dtype == np.int32
             assert sample.totals.tolist() == [0] * k
@@ -181,7 +181,7 @@ def test_draw_merged_is_composed_by_default():
     """Where a graph has no fused kernel, `left_multiply` and `draw_columns` give the same sample."""
     rng = np.random.default_rng(2)
     operand, Q = LocalOperand(hubs(rng), None, CPU), frontiers(rng, 3)
-    arguments = (Q, Numerators(None, 1, 2), Draw(KEY, 0, 30))
+    arguments = (Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, 30))
     assert_equal(GraphOperand.draw_merged(operand, *arguments), operand.draw_merged(*arguments))
 
 
@@ -195,7 +195,7 @@ def test_merge_columns(rule, count, index):
     A = hubs(rng, index, data, row_normalized)
     for k in (1, 2, 3, 7):
         Q = frontiers(rng, k, index)
-        numerators = Numerators(None if shift is None else shift - np.arange(k), 3 - column_power, column_power)
+        numerators = QuantisationRule(None if shift is None else shift - np.arange(k), 3 - column_power, column_power)
         with threads(count):
             P = CPU.merge_columns(A, Q, numerators)
         assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
@@ -212,7 +212,7 @@ def test_merge_columns_dense_and_by_hash_table(count, data):
     sizes = [99, 100, 0, 101, 98, 300]
     vertices = np.concatenate([rng.permutation(300)[:size] for size in sizes]).astype(np.int32)
     Q = StackedSelector(pointers(sizes), vertices, np.arange(len(sizes)))
-    for numerators in (Numerators(None, 1, 2), Numerators(np.full(len(sizes), 20), 1, 2)):
+    for numerators in (QuantisationRule(None, 1, 2), QuantisationRule(np.full(len(sizes), 20), 1, 2)):
         with threads(count):
             P = CPU.merge_columns(A, Q, numerators)
         assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
@@ -229,7 +229,7 @@ def test_merge_columns_over_several_ranges(count, data):
     weights = None if data is None else rng.random(len(columns)) * (rng.random(len(columns)) < 0.8)
     A = Matrix(pointers([len(r) for r in rows]), columns, weights, num_columns=n)
     Q = StackedSelector(np.array([0, 4, 5]), np.array([2, 0, 3, 1, 3], np.int32), np.array([3, 9]))
-    numerators = Numerators(None if data is None else np.array([30, 31]), 1, 2)
+    numerators = QuantisationRule(None if data is None else np.array([30, 31]), 1, 2)
     with threads(count):
         P = CPU.merge_columns(A, Q, numerators)
     assert_equal(P, REFERENCE.merge_columns(A, Q, numerators))
@@ -242,8 +242,8 @@ def test_merge_columns_counts_beyond_16_bits(count):
     A = Matrix(pointers([len(columns) - 3, 3]), columns, num_columns=300_000)
     Q = StackedSelector(np.array([0, 1, 3, 4]), np.array([1, 0, 1, 1], np.int32), np.arange(3))
     with threads(count):
-        P = CPU.merge_columns(A, Q, Numerators(None, 1, 2))
-    assert_equal(P, REFERENCE.merge_columns(A, Q, Numerators(None, 1, 2)))
+        P = CPU.merge_columns(A, Q, QuantisationRule(None, 1, 2))
+    assert_equal(P, REFERENCE.merge_columns(A, Q, QuantisationRule(None, 1, 2)))
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -251,7 +251,7 @@ def test_merge_columns_refuses_columns_outside(count):
     A = Matrix(np.array([0, 3, 6]), np.array([1, 500_000, 900_000, 5, 6, 800_000], np.int32))
     Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([0]))
     with threads(count), pytest.raises(ValueError, match="indices: a column is not below the number of columns"):
-        CPU.merge_columns(A, Q, Numerators(None, 1, 2))
+        CPU.merge_columns(A, Q, QuantisationRule(None, 1, 2))
 
 
 def test_merge_columns_refuses_sums_of_more_than_64_bits():
@@ -259,4 +259,4 @@ def test_merge_columns_refuses_sums_of_more_than_64_bits():
     A = Matrix(np.array([0, 2, 2]), np.array([1, 1], np.int32), np.ones(2))
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
     with pytest.raises(ValueError, match="a sum passes 64 bits"):
-        CPU.merge_columns(A, Q, Numerators(np.array([63]), 1, 1))
+        CPU.merge_columns(A, Q, QuantisationRule(np.array([63]), 1, 1))

@@ -48,7 +48,7 @@ MADE_BY_THE_LIBRARY = {
     "GatheredRows",
     "Layer",
     "Matrix",
-    "Numerators",
+    "QuantisationRule",
     "PartitionQuality",
     "Preset",
     "RankSummary",

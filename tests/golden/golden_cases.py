@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 import spsample as sp
-from spsample.backends.protocol import ColumnMatrix, Draw, Matrix, Numerators, StackedSelector
+from spsample.backends.protocol import ColumnMatrix, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.sparse import CSRMatrix, normalize_rows
 from spsample.sparse.keys import derive_key
 
@@ -320,7 +320,7 @@ def quantised(backend, case):
     """Numerators of one row of weights, each in a column of its own, and of the same as the whole graph."""
     degree = len(case["weights"])
     A, Q = one_row({"vertex": 0, "batch": 0, "degree": degree}, case["weights"])
-    rule = Numerators(np.array([case["shift"]], np.int64), case["power"], case["column_power"])
+    rule = QuantisationRule(np.array([case["shift"]], np.int64), case["power"], case["column_power"])
     P = backend.merge_columns(A, Q, rule)
     merged = dict(zip(P.columns.tolist(), P.numerators.tolist(), strict=True))
     numerators = [merged.get(v, 0) for v in range(degree)]

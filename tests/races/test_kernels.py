@@ -15,7 +15,7 @@ from test_layerwise_kernels import RULES, N, hubs
 import spsample as sp
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.cuda.hashed_product import HashedProduct
-from spsample.backends.protocol import UNKNOWN_RULE, ColumnSample, Draw, Matrix, Numerators, StackedSelector
+from spsample.backends.protocol import UNKNOWN_RULE, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.features.formats import format_for
 
 __all__ = ["emulated"]
@@ -65,7 +65,7 @@ def test_merged_columns_of_many_batches(backend, rule):
     data, row_normalized, shift, power = RULES[rule]
     A, Q = hubs(rng, np.int32, data, row_normalized), selector(rng, 260, 400)
     A = A._replace(indices=A.indices % 400, num_columns=400)
-    numerators = Numerators(None if shift is None else np.full(260, shift), 3 - power, power)
+    numerators = QuantisationRule(None if shift is None else np.full(260, shift), 3 - power, power)
     assert_equal(backend.merge_columns(A, Q, numerators), REFERENCE.merge_columns(A, Q, numerators))
 
 

@@ -9,7 +9,7 @@ import pytest
 from draws import operand
 
 from spsample import CSRMatrix, Graph
-from spsample.backends import Numerators, StackedSelector
+from spsample.backends import QuantisationRule, StackedSelector
 from spsample.sparse import normalize_rows
 from spsample.sparse.probability import frontier_rule
 
@@ -166,7 +166,7 @@ def test_column_power_two_keeps_squares_below_2_62(backend):
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
     rule = frontier_rule("weighted", A.frontier_totals(Q), 1, 2)
     P = A.left_multiply(Q, rule)
-    assert isinstance(rule, Numerators)
+    assert isinstance(rule, QuantisationRule)
     assert int(P.totals[0]) == sum(int(n) for n in P.numerators) <= 2**62
     K = int(rule.shifts[0])
     first = sum(max(1, round(Fraction(w) * Fraction(2) ** K)) for w in weights[:2])

@@ -18,7 +18,7 @@ from spsample.backends.protocol import (  # noqa: E402
     NO_EXPONENT,
     ColumnSample,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
 )
@@ -174,7 +174,7 @@ def test_numerators_of_many_weights(cpu, dtype, power):
         A = Matrix(np.minimum(np.arange(n + 1), 1) * part, np.arange(part, dtype=np.int32), weights[:part])
         for shift in (-2000, -601, -600, -30, -1, 0, 1, 10, 51, 52, 600, 601, 1100):
             expected = [_core.quantize(float(w), shift, power) for w in weights[:part]] + [0] * (n - part)
-            assert cpu.column_totals(A, Numerators(np.array([shift]), power, 1)).tolist() == expected
+            assert cpu.column_totals(A, QuantisationRule(np.array([shift]), power, 1)).tolist() == expected
 
 
 # --- numerators by column ----------------------------------------------------------------------------
@@ -198,20 +198,20 @@ def test_merge_columns(cpu, index):
     A = matrix([[1.0, 2.0, None], [None, 4.0, 0.0], [0.0, None, None]], index=index)
     Q = selector([0, 1], [], [2], [1, 2], index=index)
     shifts = np.array([0, 0, 0, 1], np.int64)
-    P = cpu.merge_columns(A, Q, Numerators(shifts, 1, 2))
+    P = cpu.merge_columns(A, Q, QuantisationRule(shifts, 1, 2))
     assert P.columns.dtype == index
     assert P.indptr.tolist() == [0, 2, 2, 2, 3]
     assert P.columns.tolist() == [0, 1, 1]
     assert P.numerators.tolist() == [1, 36, 64]
     assert P.totals.tolist() == [37, 0, 0, 64]
-    counts = cpu.merge_columns(A, Q, Numerators(None, 1, 1))
+    counts = cpu.merge_columns(A, Q, QuantisationRule(None, 1, 1))
     assert counts.numerators.tolist() == [1, 2, 1, 1, 1, 1, 1]
 
 
 def test_column_totals(cpu):
     A = matrix([[1.0, 2.0, None], [None, 4.0, 0.0], [0.0, None, None]])
-    assert cpu.column_totals(A, Numerators(np.array([3]), 2, 1)).tolist() == [8, 8 * 20, 0]
-    assert cpu.column_totals(A, Numerators(None, 2, 2)).tolist() == [4, 4, 1]
+    assert cpu.column_totals(A, QuantisationRule(np.array([3]), 2, 1)).tolist() == [8, 8 * 20, 0]
+    assert cpu.column_totals(A, QuantisationRule(None, 2, 2)).tolist() == [4, 4, 1]
 
 
 @pytest.mark.parametrize("index", INDEX_TYPES)
@@ -229,7 +229,7 @@ def test_compact_extract_and_values(cpu, index):
     assert rows.indptr.tolist() == [0, 1, 3, 0, 2]
     assert rows.columns.tolist() == [1, 1, 0, 0, 1]
     assert rows.positions.tolist() == [4, 0, 1, 2, 3]
-    numerators = cpu.extracted_numerators(A, Q, rows, merged.src_ptr, Numerators(np.array([1, 0]), 1, 2))
+    numerators = cpu.extracted_numerators(A, Q, rows, merged.src_ptr, QuantisationRule(np.array([1, 0]), 1, 2))
     assert numerators.tolist() == [36, 225, 0, 4, 1]
     values = cpu.entry_values(A, Q, rows, merged.src_ptr, np.array([2.0, 1.0, 9.0, 0.5, 3.0]), True)
     assert values.dtype == np.float32

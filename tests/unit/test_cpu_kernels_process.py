@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
-from spsample.backends import Matrix, Numerators, get_backend
+from spsample.backends import Matrix, QuantisationRule, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.sparse import normalize_rows, spgemm
 
@@ -138,7 +138,7 @@ def test_quantised_from_bits(dtype: type[np.floating]) -> None:
     """Multiples of the smallest number of either type are integers under the exponent that makes it 1."""
     integers = np.array([0, 1, 2, 3, 5, 1000, 2**20 + 1])
     weights = (integers * np.float64(SMALLEST[dtype])).astype(dtype)
-    rule = Numerators(np.array([1 - int(np.frexp(SMALLEST[dtype])[1])]), 1, 1)
+    rule = QuantisationRule(np.array([1 - int(np.frexp(SMALLEST[dtype])[1])]), 1, 1)
     A = Matrix(np.array([0, *[7] * 7]), np.arange(7, dtype=np.int32), weights)
 
     def totals() -> list[int]:

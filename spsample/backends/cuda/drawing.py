@@ -17,7 +17,7 @@ from spsample.backends.protocol import (
     Draw,
     Int64Array,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedSelector,
 )
 
@@ -51,7 +51,7 @@ class ColumnDraws(Merging, Drawing):
         part = Merged(0, len(batch_ids), P.indptr, P.columns, P.numerators)
         return self._drawn_merged(part, self.uploaded(batch_ids), draw)
 
-    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         """Column law on Q A, of which as much is written out at a time as memory allows. Waits twice for each part."""
         ids = self.uploaded(Q.batch_ids)
         samples = [

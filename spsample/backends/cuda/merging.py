@@ -11,7 +11,7 @@ from spsample.backends.cuda.calls import index_variant, num_columns, variant_of
 from spsample.backends.cuda.column_sets import PLACE_NEW, ColumnSets, groups
 from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
 from spsample.backends.cuda.probability import Probabilities, refused_columns
-from spsample.backends.protocol import ColumnMatrix, Int64Array, Matrix, Numerators, StackedSelector
+from spsample.backends.protocol import ColumnMatrix, Int64Array, Matrix, QuantisationRule, StackedSelector
 
 MARK = Kernel("merging", "mark_columns", lanes=32)
 ADD = Kernel("merging", "add_numerators", lanes=32)
@@ -36,7 +36,7 @@ class _Work(NamedTuple):
 
     A: Matrix
     Q: StackedSelector
-    rule: Numerators
+    rule: QuantisationRule
     ends: DeviceArray
 
 
@@ -52,7 +52,7 @@ class _Group(NamedTuple):
 class Merging(Probabilities):
     """`merge_columns`, and the same part by part."""
 
-    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out."""
         parts = list(self.merged_parts(A, Q, rule))
         columns = _joined(self.device, [part.columns for part in parts], A.indices[:0])
@@ -64,7 +64,7 @@ class Merging(Probabilities):
         self.run(TOTALS, len(Q.batch_ids), len(Q.batch_ids), self.uploaded(indptr), prefix, totals)
         return ColumnMatrix(indptr, columns, numerators, self.device.to_host(totals))
 
-    def merged_parts(self, A: Matrix, Q: StackedSelector, rule: Numerators) -> Iterator[Merged]:
+    def merged_parts(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> Iterator[Merged]:
         """The merged columns of consecutive batches, as many at a time as memory allows. Waits once for each group."""
         work = _Work(A, Q, rule, self.row_ends(A, Q, -1, False))
         for batches in groups(self.device, len(Q.batch_ids), num_columns(A)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from spsample.backends.cuda.calls import Calls, num_columns, variant_of
 from spsample.backends.cuda.device import DeviceArray, Kernel
-from spsample.backends.protocol import Matrix, Numerators
+from spsample.backends.protocol import Matrix, QuantisationRule
 
 EVEN_EXPONENTS = Kernel("probability", "even_row_exponents")
 EXPONENTS = Kernel("probability", "row_exponents", lanes=32)
@@ -38,7 +38,7 @@ class Probabilities(Calls):
         self.run(EXPONENTS, self.device.resident_warps(), *arguments, raised, variant=variant_of(A))
         return (raised ^ SIGN).view(np.int32)
 
-    def column_totals(self, A: Matrix, rule: Numerators) -> DeviceArray:
+    def column_totals(self, A: Matrix, rule: QuantisationRule) -> DeviceArray:
         """(n,) column sums over all rows under the graph rule. Waits once."""
         n = num_columns(A)
         sums, refused = self.device.zeros(n, np.uint64), self.device.zeros(1, np.int64)
@@ -57,7 +57,7 @@ class Probabilities(Calls):
             raise refused_columns()
         return sums
 
-    def rule_parameters(self, rule: Numerators) -> tuple[Any, ...]:
+    def rule_parameters(self, rule: QuantisationRule) -> tuple[Any, ...]:
         """Parameters of the rule by which entries get their numerators."""
         return (None if rule.shifts is None else self.uploaded(rule.shifts), rule.power)
 

@@ -20,7 +20,7 @@ PER_BATCH_FIELDS = {
     "Compaction": {"src_ptr"},
     "ColumnMatrix": {"indptr", "totals"},
     "ColumnSample": {"indptr", "totals", "whole"},
-    "Numerators": {"shifts"},
+    "QuantisationRule": {"shifts"},
     "RoutedRows": {"counts"},
     "GatheredRows": {"entry_ptr"},
 }

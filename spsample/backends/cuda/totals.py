@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.chunks import chunk_kernel, chunks_of
 from spsample.backends.cuda.device import Kernel
-from spsample.backends.protocol import NO_EXPONENT, Int64Array, Numerators, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, Int64Array, QuantisationRule, UInt64Array
 
 TOTAL = chunk_kernel("totals", "total_batches")
 NUMBER = Kernel("totals", "number_rows")
@@ -30,7 +30,7 @@ class Totals(Calls):
         sums, largest = self.device.to_host(totals).astype(np.int64).reshape(2, k)
         return sums, largest + NO_EXPONENT
 
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
         """(m,) numerator of `(1/d)^a` of each row of d entries under its batch's K; 0 for an empty row."""
         numerators: UInt64Array = self.device.empty(len(counts), np.uint64)
         pointers, shifts = self.uploaded(batch_ptr), self.uploaded(cast("Int64Array", rule.shifts))

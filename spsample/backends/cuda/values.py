@@ -13,7 +13,7 @@ from spsample.backends.protocol import (
     FloatArray,
     Int64Array,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
     UInt64Array,
@@ -31,7 +31,7 @@ class Values(Calls):
     """`extracted_numerators` and `entry_values`."""
 
     def extracted_numerators(
-        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: Numerators
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
     ) -> UInt64Array:
         """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
         _require_positions(A, rows)

@@ -13,7 +13,7 @@ from spsample.backends.protocol import (
     Draw,
     IntArray,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedSelector,
     UInt64Array,
 )
@@ -30,7 +30,7 @@ def draw_columns(P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSa
     return _draw_distributions(rows, batch_ids, draw, P.columns)
 
 
-def draw_merged(A: Matrix, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+def draw_merged(A: Matrix, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on each batch's merged columns."""
     return draw_columns(merge_columns(A, Q, rule), Q.batch_ids, draw)
 

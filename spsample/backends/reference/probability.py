@@ -9,7 +9,7 @@ from spsample.backends.protocol import (
     NO_EXPONENT,
     ColumnMatrix,
     Matrix,
-    Numerators,
+    QuantisationRule,
     StackedRows,
     StackedSelector,
     UInt64Array,
@@ -79,14 +79,14 @@ def row_exponents(A: Matrix) -> NDArray[np.int32]:
     return result
 
 
-def entry_numerators(A: Matrix, row: int, rule: Numerators, batch: int) -> UInt64Array:
+def entry_numerators(A: Matrix, row: int, rule: QuantisationRule, batch: int) -> UInt64Array:
     """Numerators of the entries of one row under the frontier rule."""
     if rule.shifts is None:
         return np.ones(A.indptr[row + 1] - A.indptr[row], np.uint64)
     return quantize(entry_weights(A, row), int(rule.shifts[batch]), rule.power)
 
 
-def column_totals(A: Matrix, rule: Numerators) -> UInt64Array:
+def column_totals(A: Matrix, rule: QuantisationRule) -> UInt64Array:
     """(n,) column sums of the numerators over all rows (graph rule)."""
     rows = len(A.indptr) - 1
     totals = np.zeros(rows if A.num_columns is None else A.num_columns, np.uint64)
@@ -95,7 +95,7 @@ def column_totals(A: Matrix, rule: Numerators) -> UInt64Array:
     return totals**rule.column_power
 
 
-def merge_columns(A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+def merge_columns(A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
     """One row per batch: numerators of the frontier's entries merged by column."""
     columns, numerators = [], []
     for i in range(len(Q.batch_ids)):
@@ -118,7 +118,7 @@ def merge_columns(A: Matrix, Q: StackedSelector, rule: Numerators) -> ColumnMatr
 
 
 def extracted_numerators(
-    A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: NDArray[np.int64], rule: Numerators
+    A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: NDArray[np.int64], rule: QuantisationRule
 ) -> UInt64Array:
     """N_v of each src column from the entries of the extraction."""
     sums = np.zeros(src_ptr[-1], np.uint64)

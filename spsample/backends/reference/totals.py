@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import default_float_environment
-from spsample.backends.protocol import NO_EXPONENT, Int64Array, Numerators, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, Int64Array, QuantisationRule, UInt64Array
 
 
 def batch_totals(
@@ -32,12 +32,12 @@ def batch_totals(
 
 
 @default_float_environment()
-def row_numerators(batch_ptr: Int64Array, counts: Int64Array, rule: Numerators) -> UInt64Array:
+def row_numerators(batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
     """(m,) numerator of `(1/d)^a` of each row of d entries under its batch's K; 0 for an empty row.
 
     Examples
     --------
-    >>> row_numerators(np.array([0, 3]), np.array([1, 2, 0]), Numerators(np.array([4]), 2, 1)).tolist()
+    >>> row_numerators(np.array([0, 3]), np.array([1, 2, 0]), QuantisationRule(np.array([4]), 2, 1)).tolist()
     [16, 4, 0]
     """
     shift = np.repeat(cast("Int64Array", rule.shifts), np.diff(batch_ptr))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.frontier import Frontier
@@ -50,14 +50,14 @@ class ColumnOperand(PartitionedOperand):
     ) -> IntArray:
         return locate(self._frontier_of(Q), rows, offsets, exclude)
 
-    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         return merged(self._frontier_of(Q), self._asked(Q, rule, 0), rule)
 
-    def draw_merged(self, Q: StackedSelector, rule: Numerators, draw: Draw) -> ColumnSample:
+    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         columns = len(Q.vertices) + len(Q.batch_ids) * draw.size
         return draw_columns(self._frontier_of(Q), self._asked(Q, rule, GAP_BYTES * columns), rule, draw)
 
-    def _asked(self, Q: StackedSelector, rule: Numerators, later_bytes: int) -> Answered:
+    def _asked(self, Q: StackedSelector, rule: QuantisationRule, later_bytes: int) -> Answered:
         """Rows or sums of each part; rows are kept for an extraction."""
         frontier = self._frontier_of(Q)
         answered = ask(frontier, rule, later_bytes)

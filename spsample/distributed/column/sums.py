@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, ColumnSample, Draw, Numerators, StackedSelector
+from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
     sums: ColumnMatrix
 
 
-def ask(frontier: Frontier, rule: Numerators, later_bytes: int) -> Answered:
+def ask(frontier: Frontier, rule: QuantisationRule, later_bytes: int) -> Answered:
     """Of each part the rows of Q or their sums by column.
 
     `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
@@ -51,7 +51,7 @@ def ask(frontier: Frontier, rule: Numerators, later_bytes: int) -> Answered:
     return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
 
 
-def merged(frontier: Frontier, answered: Answered, rule: Numerators) -> ColumnMatrix:
+def merged(frontier: Frontier, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`GraphOperand.left_multiply`)."""
     rows, sums = answered
     block, k = frontier.owners.block, len(frontier.Q.batch_ids)
@@ -61,7 +61,7 @@ def merged(frontier: Frontier, answered: Answered, rule: Numerators) -> ColumnMa
     return powered(added(block.backend, [sums, own], k, block.num_columns), rule.column_power)
 
 
-def draw_columns(frontier: Frontier, answered: Answered, rule: Numerators, draw: Draw) -> ColumnSample:
+def draw_columns(frontier: Frontier, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`GraphOperand.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
@@ -75,11 +75,11 @@ class _Answer(NamedTuple):
     Columns are those of sums or of rows, whichever it sends.
     """
 
-    rule: Numerators
+    rule: QuantisationRule
 
     def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
         later, shifts = received
-        rule = Numerators(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
+        rule = QuantisationRule(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
         limits = (_row_bytes(block, wanted) - later.rows).tolist()
         ends = pointers_of(wanted.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
@@ -106,7 +106,9 @@ def _row_bytes(block: LocalOperand, wanted: Wanted) -> Int64Array:
     return wanted.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
 
 
-def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: Numerators, limit: int) -> list[ColumnMatrix] | None:
+def _cheaper_sums(
+    block: LocalOperand, Q: StackedSelector, rule: QuantisationRule, limit: int
+) -> list[ColumnMatrix] | None:
     """Sums of a rank's batches in pieces, or None where they take `limit` bytes or more.
 
     An eighth of the batches is merged at a time, until those merged take as many bytes by themselves. What is merged
@@ -125,7 +127,9 @@ def _cheaper_sums(block: LocalOperand, Q: StackedSelector, rule: Numerators, lim
     return pieces or None
 
 
-def _batches(Q: StackedSelector, rule: Numerators, begin: int, end: int) -> tuple[StackedSelector, Numerators]:
+def _batches(
+    Q: StackedSelector, rule: QuantisationRule, begin: int, end: int
+) -> tuple[StackedSelector, QuantisationRule]:
     """Batches begin .. end - 1, and the rule for them."""
     ptr = Q.batch_ptr[begin : end + 1]
     chosen = StackedSelector(ptr - ptr[0], Q.vertices[ptr[0] : ptr[-1]], Q.batch_ids[begin:end])
@@ -138,7 +142,7 @@ def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
     return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
 
 
-def _sums_of(frontier: Frontier, rows: FetchedRows, rule: Numerators) -> ColumnMatrix:
+def _sums_of(frontier: Frontier, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
     """Sums of the fetched rows: k rows for each of their parts."""
     Q, chosen = rows.selector(frontier)
     shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, Numerators, StackedSelector
+from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.distributed.column.partial_sums import added, powered, received_sums
@@ -145,7 +145,7 @@ class StagedOperand(PartitionedOperand):
         everyones, maxima = self.row_group.gather([narrow(counts, np.array([k])).rows, exponents])
         return added_totals(widen(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
-    def left_multiply(self, Q: StackedSelector, rule: Numerators) -> ColumnMatrix:
+    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Of each column's rows, and added up: the published all-reduce."""
         rows, k = self.column_rows(Q), len(Q.batch_ids)
         P = rows.A.left_multiply(rows.Q, rule._replace(column_power=1))
