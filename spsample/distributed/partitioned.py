@@ -163,6 +163,11 @@ class PartitionedGraph(SharedGraph):
         return self._rows.weighting
 
     @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self._rows.index_dtype
+
+    @property
     def digest(self) -> str | None:
         """What tells the graph from others, where it is a store's."""
         return self._rows.digest
@@ -181,7 +186,7 @@ class PartitionedGraph(SharedGraph):
         other = copy.copy(self)
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
-        other._owned = other.grid
+        other._duplicated = other.grid
         other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
@@ -203,7 +208,7 @@ class PartitionedGraph(SharedGraph):
                 hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
-        other._owned = None
+        other._duplicated = None
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
         other._parts, other._operands = {}, {}
@@ -237,8 +242,8 @@ class PartitionedGraph(SharedGraph):
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return Parts(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
-    def sampled_here(self, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
+    def sampled_batches(self, num_batches: int) -> Int64Array:
+        """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
         return ALGORITHMS[self.algorithm].sampled_here(self.grid, num_batches)
 
     @contextmanager

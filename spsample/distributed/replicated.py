@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from spsample.comm import Communicator
 from spsample.distributed.blocks import GraphRows
 from spsample.distributed.same_graph import require_same_graph
@@ -76,6 +78,21 @@ class ReplicatedGraph(SharedGraph):
         return self.graph.weighting
 
     @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self.graph.index_dtype
+
+    @property
+    def host(self) -> Graph:
+        """The whole graph, which every rank has."""
+        return self.graph
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Bytes kept on this rank for samplers beyond the arrays of the graph, made on first use."""
+        return self.graph.kept_nbytes
+
+    @property
     def digest(self) -> str | None:
         """What tells the graph from others, where it is a store's."""
         return self.graph.digest
@@ -96,7 +113,7 @@ class ReplicatedGraph(SharedGraph):
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""
         twin = ReplicatedGraph(self.graph, self.comm.duplicate())
-        twin._owned = twin.comm
+        twin._duplicated = twin.comm
         return twin
 
     def __repr__(self) -> str:

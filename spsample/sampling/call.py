@@ -132,12 +132,12 @@ def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
     """The batches of a call that are sampled here."""
     if not isinstance(graph, SharedGraph):
         return batches
-    return batches.chosen(graph.sampled_here(len(batches.selector.batch_ids)))
+    return batches.chosen(graph.sampled_batches(len(batches.selector.batch_ids)))
 
 
 def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> BulkSample:
     """Of those sampled here, the batches that the caller gets."""
     if not isinstance(graph, SharedGraph):
         return bulk
-    here, own = graph.sampled_here(num_batches), graph.own(num_batches)
+    here, own = graph.sampled_batches(num_batches), graph.local_batches(num_batches)
     return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -14,47 +13,9 @@ from spsample.comm import Communicator, collective
 from spsample.comm.headers import agree
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
-from spsample.sparse import GraphOperand
+from spsample.sampling.distributed_graph import DistributedGraph
 
-
-class SharedGraph(ABC):
-    """A graph on the ranks of `comm`, each of which samples a share of every bulk's batches.
-
-    `bulk_sample` on it is collective: all ranks give the same arguments, each gets batches of its own.
-    """
-
-    comm: Communicator
-    _owned: Any = None  # of a duplicate: the communicator or grid that was made for it
-
-    @property
-    @abstractmethod
-    def num_nodes(self) -> int:
-        """Number of vertices of the whole graph."""
-
-    @abstractmethod
-    def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it; its methods are collective where rows lie on other ranks."""
-
-    @abstractmethod
-    def sampling(self) -> AbstractContextManager[None]:
-        """Around the collective calls of the operand: where one rank fails, all raise."""
-
-    @abstractmethod
-    def duplicate(self) -> SharedGraph:
-        """The same graph over duplicated communicators, for another thread; collective."""
-
-    def close(self) -> None:
-        """Free the communicators that `duplicate` made for this graph, if it did; collective, and the last call."""
-        if self._owned is not None:
-            self._owned.close()
-
-    def sampled_here(self, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of a call that this rank samples."""
-        return self.own(num_batches)
-
-    def own(self, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of a call that this rank gets: every p-th one."""
-        return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
+SharedGraph = DistributedGraph
 
 
 @contextmanager

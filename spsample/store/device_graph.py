@@ -12,7 +12,9 @@ from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
+from spsample.store.base_graph import BaseGraph
 from spsample.store.hot_rows import hottest_rows, split_rows
+from spsample.store.normalization import sums_of_alike
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -25,7 +27,7 @@ RESERVED_SHARE = 0.5
 """With ``entries="auto"`` the graph takes at most this share of the free memory: bulks and features need the rest."""
 
 
-class DeviceGraph:
+class DeviceGraph(BaseGraph):
     """A graph that is sampled on a GPU, by `spsample.bulk_sample`, a `BulkLoader` and samplers as any other graph.
 
     It does not change: a copy (`copy.copy`, `copy.deepcopy`) is itself. Pickled, it is the `Graph` it was made of, and
@@ -133,6 +135,11 @@ class DeviceGraph:
         return self._graph
 
     @property
+    def is_on_device(self) -> bool:
+        """True: bulks are made in the memory of the device."""
+        return True
+
+    @property
     def nbytes(self) -> int:
         """Bytes of its arrays, wherever they lie."""
         A = self._operand.matrix
@@ -151,6 +158,23 @@ class DeviceGraph:
             indptr = backend.placed(self._operand.matrix.indptr)
             counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
             return counts
+
+    def row_sums(self) -> NDArray[np.float32]:
+        """Sum the values of each row: float32 on the host, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If the graph has weights that lie on the device only.
+        """
+        if self._graph is not None:
+            return self._graph.row_sums()
+        if self.weighting == "weighted":
+            given = "a weighted graph of device arrays"
+            raise InputError(
+                argument="graph", given=given, expected="a DeviceGraph made of a Graph, which has its row sums"
+            )
+        return sums_of_alike(self.weighting, self.in_degrees())
 
     def free_bytes(self) -> int:
         """Memory of the device that can still be had."""
