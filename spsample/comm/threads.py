@@ -102,7 +102,7 @@ class _Room:
             part.close(why)
 
     def leave(self, number: int, why: str, grace: float = 0.0) -> None:
-        """Take note that the one rank that belongs here has returned; its other threads may still come to rooms of parts."""
+        """Note that the one rank that belongs here has returned; its other threads may still come to rooms of parts."""
         with self._changed:
             if number in self.world:
                 self._left = self._left or why
