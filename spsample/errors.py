@@ -219,9 +219,9 @@ class RankError(SpSampleError, RuntimeError):
         return RankError, (self.rank, self.message)
 
 
-def told_by(error: BaseException, rank: int) -> BaseException:
-    """The error, with a note that all ranks raise it, and that this one speaks for them (attribute ``told_by``)."""
-    error.told_by = rank  # type: ignore[attr-defined]
+def raised_by(error: BaseException, rank: int) -> BaseException:
+    """The error, with a note that all ranks raise it, and that this one speaks for them (attribute ``raised_by``)."""
+    error.raised_by = rank  # type: ignore[attr-defined]
     return error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spsample.errors import CapacityError, InputError, told_by
+from spsample.errors import CapacityError, InputError, raised_by
 
 __all__ = ["as_typed"]
 
@@ -90,5 +90,5 @@ def as_typed() -> Iterator[None]:
             raise
         argument = _OPTIONS[name] + bracket + position
         typed = type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint)
-        rank = getattr(error, "told_by", None)
-        raise typed if rank is None else told_by(typed, rank) from None
+        rank = getattr(error, "raised_by", None)
+        raise typed if rank is None else raised_by(typed, rank) from None

@@ -238,7 +238,7 @@ def ending_together(comm: Communicator) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if comm.size > 1 and getattr(error, "told_by", None) is None:
+        if comm.size > 1 and getattr(error, "raised_by", None) is None:
             kind = "" if isinstance(error, (SpSampleError, OSError)) else f"{type(error).__name__}: "
             comm.abort(f"spsample: rank {comm.rank}: error: {kind}{error}")
         raise
@@ -246,8 +246,8 @@ def ending_together(comm: Communicator) -> Iterator[None]:
 
 def is_told_here(error: BaseException, rank: int) -> bool:
     """Whether this rank prints an error: the one that has it, or that others call by name."""
-    told_by = getattr(error, "told_by", None)
-    return told_by is None or told_by == rank or isinstance(error, CommunicationError)
+    raised_by = getattr(error, "raised_by", None)
+    return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)
 
 
 def check_rank_options(options: RankOptions, ranks: int) -> None:

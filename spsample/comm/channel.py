@@ -20,7 +20,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import contiguous
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
-from spsample.comm.headers import PeerFailedError, end, is_told, tell
+from spsample.comm.headers import PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError
 
 
@@ -135,23 +135,25 @@ class Channel:
 
     def reduce_max(self, value: int) -> int:
         """The largest of the scope's values: for loops that all ranks must leave together."""
-        return int(tell(self.scope, np.full((self.scope.size, 1), value, np.int64), "reduce_max")[:, 0].max())
+        return int(
+            exchange_headers(self.scope, np.full((self.scope.size, 1), value, np.int64), "reduce_max")[:, 0].max()
+        )
 
     def settle(self, call: str) -> None:
         """The last header of a call: learn of ranks that failed after the last exchange."""
-        tell(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
+        exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
 
     def fail(self) -> None:
         """Join the header that the others wait in, or will, and tell them that this rank has failed."""
-        tell(self.scope, np.zeros((self.scope.size, 0), np.int64), "a failure", failed=True)
+        exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), "a failure", failed=True)
 
     def _header(self, counts: Int64Array, call: str) -> Int64Array:
         """Counts that the ranks of the group have for this one, from those that it has for them."""
         if self.group is self.scope:
-            return tell(self.scope, counts, call)
+            return exchange_headers(self.scope, counts, call)
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
-        return tell(self.scope, everyone, call)[self._members]
+        return exchange_headers(self.scope, everyone, call)[self._members]
 
 
 @contextmanager
@@ -201,12 +203,12 @@ def collective(world: Communicator, *channels: Channel, call: str = "a collectiv
     except PeerFailedError:
         told_of_one = True
     except Exception as error:
-        if is_told(error, world):
+        if is_raised_everywhere(error, world):
             raise
         failure = error
         for channel in channels[:1]:
             channel.fail()
-    end(world, call, failure)
+    finish_call(world, call, failure)
     if told_of_one:
         raise CommunicationError(
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "

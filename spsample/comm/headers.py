@@ -16,24 +16,24 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Array, Communicator
-from spsample.errors import CommunicationError, RankError, on_rank, told_by
+from spsample.errors import CommunicationError, RankError, on_rank, raised_by
 
 HEADER_WORDS = 8
 """Words of a header: the call with the status, and up to seven numbers."""
 
 _STATUS = "status"
 _FAILED = 1  # in the first word: the sender is in a channel, and goes to the end of its call
-_TELLS = 2  # the sender is at the end of its call, and tells an error of so many bytes
+_REPORTS = 2  # the sender is at the end of its call, and tells an error of so many bytes
 _STATUS_BITS = 2
 _HASH_BYTES = 7
 _DESCRIPTION_BYTES = 256
 
 
 class PeerFailedError(Exception):
-    """Another rank has failed in what all do together; what happened is told at the end of it."""
+    """Another rank has failed in what all do together; its error comes at the end of the call."""
 
 
-def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = False) -> Int64Array:
+def exchange_headers(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = False) -> Int64Array:
     """Send row q of `numbers` (size, up to 7) to rank q; return those that came, a row from each rank.
 
     Parameters
@@ -48,18 +48,19 @@ def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = F
     Raises
     ------
     PeerFailedError
-        If another rank told so; not on those that did themselves.
+        If another rank has failed; not on those that report so themselves.
     SpSampleError
-        What a rank that is at an `end` tells.
+        What a rank that is at an `finish_call` tells.
     CommunicationError
         If the ranks are in different calls; on all of them, naming each rank's.
 
     Examples
     --------
     >>> from spsample.comm import run_threads
-    >>> run_threads(2, lambda comm: tell(comm, np.array([[3], [4]]) + comm.rank, "an example")[:, 0].tolist())
+    >>> numbers = np.array([[3], [4]])
+    >>> run_threads(2, lambda comm: exchange_headers(comm, numbers + comm.rank, "an example")[:, 0].tolist())
     [[3, 4], [4, 5]]
-    >>> run_threads(2, lambda comm: tell(comm, np.zeros((2, 0), np.int64), "ab"[comm.rank]))
+    >>> run_threads(2, lambda comm: exchange_headers(comm, np.zeros((2, 0), np.int64), "ab"[comm.rank]))
     Traceback (most recent call last):
     ...
     spsample.errors.CommunicationError: rank 0 of a group of 2: the ranks are in different calls: rank 0 in a; rank 1 in
@@ -70,12 +71,14 @@ def tell(comm: Communicator, numbers: Int64Array, call: str, *, failed: bool = F
         return received[:, 1 : 1 + numbers.shape[1]]
     if (received[:, 0] & _FAILED).any():
         raise PeerFailedError
-    _raise_what_is_told(comm, received, call)
+    _raise_what_is_reported(comm, received, call)
     raise _out_of_step(comm, call)
 
 
-def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
-    """`tell`, in a call that knows of no failures: one who tells of one is in another call, which its next header says.
+def exchange_numbers(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
+    """`exchange_headers`, in a call that knows of no failures.
+
+    A rank that reports one is in another call, which its next header says.
 
     Raises
     ------
@@ -84,16 +87,16 @@ def agree(comm: Communicator, numbers: Int64Array, call: str) -> Int64Array:
     """
     while True:
         try:
-            return tell(comm, numbers, call)
+            return exchange_headers(comm, numbers, call)
         except PeerFailedError:
             continue
 
 
-def end(comm: Communicator, call: str, failure: BaseException | None = None) -> None:
+def finish_call(comm: Communicator, call: str, failure: BaseException | None = None) -> None:
     """At the end of a call: tell the others what this rank failed with, and raise on all ranks what the first one did.
 
     Ranks that are not at the end of this call but in another one, within it or after it, raise the error, too. Once it
-    is told over a communicator nobody has to tell it again over that one: see `is_told`.
+    went over a communicator nobody has to report it again over that one: see `is_raised_everywhere`.
 
     Raises
     ------
@@ -105,23 +108,25 @@ def end(comm: Communicator, call: str, failure: BaseException | None = None) -> 
     Examples
     --------
     >>> from spsample.comm import run_threads
-    >>> run_threads(2, lambda comm: end(comm, "an example", None if comm.rank else ZeroDivisionError("by zero")))
+    >>> failures = [ZeroDivisionError("by zero"), None]
+    >>> run_threads(2, lambda comm: finish_call(comm, "an example", failures[comm.rank]))
     Traceback (most recent call last):
     ...
     spsample.errors.RankError: rank 0 failed: ZeroDivisionError: by zero
     """
-    told = b"" if failure is None else _pickled(failure, comm.rank)
-    received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
+    report = b"" if failure is None else _pickled(failure, comm.rank)
+    sizes, status = np.full((comm.size, 1), len(report)), _REPORTS if report else 0
+    received = _exchanged(comm, sizes, f"the end of {call}", status)
     while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # on its way to an end
-        received = _exchanged(comm, np.full((comm.size, 1), len(told)), f"the end of {call}", _TELLS if told else 0)
-    if told or not _are_alike(received):
-        _raise_what_is_told(comm, received, call, told, failure)
+        received = _exchanged(comm, sizes, f"the end of {call}", status)
+    if report or not _are_alike(received):
+        _raise_what_is_reported(comm, received, call, report, failure)
         raise _out_of_step(comm, f"the end of {call}")
 
 
-def is_told(error: BaseException, comm: Communicator) -> bool:
-    """Whether all ranks of this communicator raise the error, since it was told over it."""
-    return getattr(error, "told_over", None) == id(comm)
+def is_raised_everywhere(error: BaseException, comm: Communicator) -> bool:
+    """Whether all ranks of this communicator raise the error, since it went over it."""
+    return getattr(error, "raised_over", None) == id(comm)
 
 
 def describe(name: str, phase: str, array: Array, rows_only: bool) -> str:
@@ -164,15 +169,15 @@ def _are_alike(received: Int64Array) -> bool:
     return words.count(words[0]) == len(words)
 
 
-def _raise_what_is_told(
-    comm: Communicator, received: Int64Array, call: str, told: bytes = b"", failure: BaseException | None = None
+def _raise_what_is_reported(
+    comm: Communicator, received: Int64Array, call: str, report: bytes = b"", failure: BaseException | None = None
 ) -> None:
     """Take the errors that ranks at an end tell, if any; raise the first one's."""
-    sizes = np.where(received[:, 0] & _TELLS, received[:, 1], 0)
+    sizes = np.where(received[:, 0] & _REPORTS, received[:, 1], 0)
     if not sizes.any():
         return
     with comm.agreed(f"errors in {call}"):
-        everyone = comm.all_gather_v(np.frombuffer(told, np.uint8), sizes, phase=_STATUS)
+        everyone = comm.all_gather_v(np.frombuffer(report, np.uint8), sizes, phase=_STATUS)
     ends = np.cumsum(sizes)
     errors = {
         rank: pickle.loads(everyone[end - size : end].tobytes())
@@ -181,26 +186,26 @@ def _raise_what_is_told(
     }
     rank, first = min(errors.items())
     everywhere = len(errors) == comm.size and len({str(error) for error in errors.values()}) == 1
-    error = told_by(first if everywhere else on_rank(first, rank), rank)
-    error.told_over = id(comm)  # type: ignore[attr-defined]
+    error = raised_by(first if everywhere else on_rank(first, rank), rank)
+    error.raised_over = id(comm)  # type: ignore[attr-defined]
     raise error from failure
 
 
 def _pickled(error: BaseException, rank: int) -> bytes:
-    """The error as others can read it; one that cannot be pickled is told in words."""
+    """The error as others can read it; one that cannot be pickled is put in words."""
     try:
-        told = pickle.dumps(error)
-        pickle.loads(told)
+        report = pickle.dumps(error)
+        pickle.loads(report)
     except Exception:
         return pickle.dumps(RankError(rank, f"{type(error).__name__}: {error}"))
-    return told
+    return report
 
 
 def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
     """All ranks have seen that they are in different calls, and tell each other in which."""
-    told = np.frombuffer(call.encode()[:_DESCRIPTION_BYTES].ljust(_DESCRIPTION_BYTES), np.uint8)
+    report = np.frombuffer(call.encode()[:_DESCRIPTION_BYTES].ljust(_DESCRIPTION_BYTES), np.uint8)
     with comm.agreed(call):
-        everyone = comm.all_gather(told, phase=_STATUS)
+        everyone = comm.all_gather(report, phase=_STATUS)
     ranks_in: dict[str, list[int]] = {}
     for rank, text in enumerate(everyone):
         ranks_in.setdefault(text.tobytes().decode(errors="replace").strip(), []).append(rank)
@@ -211,4 +216,12 @@ def _out_of_step(comm: Communicator, call: str) -> CommunicationError:
     )
 
 
-__all__ = ["HEADER_WORDS", "PeerFailedError", "agree", "describe", "end", "is_told", "tell"]
+__all__ = [
+    "HEADER_WORDS",
+    "PeerFailedError",
+    "describe",
+    "exchange_headers",
+    "exchange_numbers",
+    "finish_call",
+    "is_raised_everywhere",
+]

@@ -225,13 +225,13 @@ def _over_mpi(launch: Launch, timeout: float) -> MessageCommunicator:
 
 def _end_after_errors() -> None:
     """A rank that ends with an exception must not wait in MPI_Finalize for those that wait for it."""
-    told = sys.excepthook
+    before = sys.excepthook
 
-    def tell(*error: Any) -> None:
-        told(*error)
+    def report(*error: Any) -> None:
+        before(*error)
         end_soon()
 
-    sys.excepthook = tell
+    sys.excepthook = report
 
 
 # --------------------------------------------------------------------------------------------------- torch.distributed
@@ -328,12 +328,12 @@ def _tell_when_ended(comm: MessageCommunicator) -> None:
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         return
 
-    def tell(number: int, frame: object) -> None:
+    def report(number: int, frame: object) -> None:
         os.write(2, f"rank {comm.rank} of {comm.size}: ended by SIGTERM in {comm.activity}\n".encode())
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    signal.signal(signal.SIGTERM, tell)
+    signal.signal(signal.SIGTERM, report)
 
 
 __all__ = ["BACKENDS", "Launch", "detect", "init", "meeting_point"]

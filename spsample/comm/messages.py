@@ -14,7 +14,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import as_bytes, contiguous, namespace, on_device, row_bytes, to_device, to_host
 from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
 from spsample.comm.communicator import Array, Communicator, Reduction
-from spsample.comm.headers import agree, describe
+from spsample.comm.headers import describe, exchange_numbers
 from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
@@ -216,7 +216,7 @@ class MessageCommunicator(Communicator):
     def _begun(self, call: str) -> Iterator[None]:
         """Around one call: a header first, unless all ranks are known to make this one."""
         if not self._call and self.size > 1:
-            agree(self, np.zeros((self.size, 0), np.int64), call)
+            exchange_numbers(self, np.zeros((self.size, 0), np.int64), call)
         with self.agreed(call):
             yield
 

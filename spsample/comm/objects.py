@@ -40,9 +40,9 @@ def broadcast_object(comm: Communicator, make: Callable[[], T]) -> T:
         return make()
     with collective(comm):
         made = make() if comm.rank == 0 else None
-        told = pickle.dumps(made)
-    size = comm.broadcast(np.array([len(told)], np.int64), phase="set-up")
-    sent = np.frombuffer(told, np.uint8) if comm.rank == 0 else np.empty(int(size[0]), np.uint8)
+        pickled = pickle.dumps(made)
+    size = comm.broadcast(np.array([len(pickled)], np.int64), phase="set-up")
+    sent = np.frombuffer(pickled, np.uint8) if comm.rank == 0 else np.empty(int(size[0]), np.uint8)
     received = comm.broadcast(sent, phase="set-up")
     return made if comm.rank == 0 else pickle.loads(received.tobytes())  # type: ignore[return-value]
 
@@ -56,9 +56,9 @@ def all_gather_object(comm: Communicator, mine: T) -> list[T]:
     >>> run_threads(2, lambda comm: all_gather_object(comm, {"rank": comm.rank}))[0]
     [{'rank': 0}, {'rank': 1}]
     """
-    told = np.frombuffer(pickle.dumps(mine), np.uint8)
-    sizes = comm.all_gather(np.array([len(told)], np.int64), phase="set-up")[:, 0]
-    everyone, ends = comm.all_gather_v(told, sizes, phase="set-up"), np.cumsum(sizes)
+    pickled = np.frombuffer(pickle.dumps(mine), np.uint8)
+    sizes = comm.all_gather(np.array([len(pickled)], np.int64), phase="set-up")[:, 0]
+    everyone, ends = comm.all_gather_v(pickled, sizes, phase="set-up"), np.cumsum(sizes)
     return [pickle.loads(everyone[end - size : end].tobytes()) for size, end in zip(sizes, ends, strict=True)]
 
 

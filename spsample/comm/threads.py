@@ -14,7 +14,7 @@ import numpy as np
 from spsample.backends.protocol import Int64Array
 from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root, check_threads
 from spsample.comm.communicator import Array, Communicator, Reduction
-from spsample.comm.headers import agree, describe
+from spsample.comm.headers import describe, exchange_numbers
 from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import timeout_or_default
 from spsample.errors import CommunicationError
@@ -195,7 +195,7 @@ class ThreadCommunicator(Communicator):
     def _look(self, call: str, mine: Any, take: Callable[[list[Any]], T]) -> T:
         """Leave `mine` on this rank's place and return what `take` makes of all places, before any is changed."""
         if not self._call:
-            agree(self, np.zeros((self.size, 0), np.int64), call)
+            exchange_numbers(self, np.zeros((self.size, 0), np.int64), call)
         call = self._call or call
         self._room.places[self.rank] = mine
         self._room.meet(self.rank, call, self.timeout)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from spsample.comm import Communicator, collective
-from spsample.comm.headers import agree
+from spsample.comm.headers import exchange_numbers
 from spsample.distributed.blocks import RowSource
 from spsample.errors import InputError
 from spsample.sampling.sharing import differing
@@ -33,8 +33,8 @@ def require_same_graph(comm: Communicator, rows: RowSource) -> None:
         "dtypes": (str(rows.index_dtype), str(rows.data_dtype)),
     }
     _require(differing(comm, **facts))
-    told = np.full((comm.size, 1), int(rows.digest is not None))
-    if agree(comm, told, "comparison of graphs").all():
+    are_stored = np.full((comm.size, 1), int(rows.digest is not None))
+    if exchange_numbers(comm, are_stored, "comparison of graphs").all():
         _require(differing(comm, contents=rows.digest))
         return
     with collective(comm, call="reading of graphs"):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, collective
-from spsample.comm.headers import agree
+from spsample.comm.headers import exchange_numbers
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
@@ -303,8 +303,8 @@ class PartitionedFeatures:
         """All ranks' rows must have the same shape and dtype."""
         comm = self.grid.comm
         kind = f"{rows.shape[1]} columns of {rows.dtype}"
-        told = np.frombuffer(kind.encode().ljust(64), np.uint8)
-        kinds = [row.tobytes().decode().strip() for row in comm.all_gather(told, phase="set-up")]
+        words = np.frombuffer(kind.encode().ljust(64), np.uint8)
+        kinds = [row.tobytes().decode().strip() for row in comm.all_gather(words, phase="set-up")]
         other = next((rank for rank, one in enumerate(kinds) if one != kinds[0]), None)
         if other is not None:
             raise InputError(
@@ -337,10 +337,10 @@ def _contents(rows: Any, comm: Communicator) -> int | None:
 def _require_same_rows(comm: Communicator, argument: str, contents: int | None, sharing: int) -> None:
     """Refuse ranks that have other rows in memory, among each `sharing` ranks in a row; collective."""
     numbers = np.array([contents is not None, contents or 0], np.int64)
-    told = agree(comm, np.tile(numbers, (comm.size, 1)), f"comparison of {argument}")
+    everyone = exchange_numbers(comm, np.tile(numbers, (comm.size, 1)), f"comparison of {argument}")
     for first in range(0, comm.size, sharing):
-        known = [rank for rank in range(first, first + sharing) if told[rank, 0]]
-        others = [rank for rank in known if told[rank, 1] != told[known[0], 1]]
+        known = [rank for rank in range(first, first + sharing) if everyone[rank, 0]]
+        others = [rank for rank in known if everyone[rank, 1] != everyone[known[0], 1]]
         if others:
             given = f"other rows on {comm.named(others)} than on {comm.named(known[:1])}"
             expected = "the same on every rank" + ("" if sharing == comm.size else " of a row of the grid")

@@ -10,7 +10,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Communicator, collective
-from spsample.comm.headers import agree
+from spsample.comm.headers import exchange_numbers
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
 from spsample.sampling.distributed_graph import DistributedGraph
@@ -66,7 +66,7 @@ def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
     digests = np.array([contents_of(value) for value in values.values()], np.int64)
     call = f"comparison of {', '.join(values)}"
     whole = contents_of(digests)
-    if (agree(comm, np.full((comm.size, 1), whole), call) == whole).all():
+    if (exchange_numbers(comm, np.full((comm.size, 1), whole), call) == whole).all():
         return {}
     with comm.agreed(call):
         everyone = comm.all_gather(digests, phase="status")

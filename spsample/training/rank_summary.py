@@ -71,15 +71,15 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
     everyone = all_gather_object(comm, (dict(seconds), counted))
     times = [one for one, _ in everyone]
     phases = {phase for _, one in everyone for phase in one}
-    told = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}
+    traffic_by_phase = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}
     sums = [{name: sum(phase.get(name, 0) for phase in one.values()) for name in _COUNTS} for _, one in everyone]
-    by_bytes = sorted(told, key=lambda phase: (-told[phase]["bytes_sent"]["mean"], phase))
+    by_bytes = sorted(traffic_by_phase, key=lambda phase: (-traffic_by_phase[phase]["bytes_sent"]["mean"], phase))
     return RankSummary(
         ranks=comm.size,
         backend=comm.name,
         seconds={phase: _over([one.get(phase, 0.0) for one in times]) for phase in times[0]},
-        traffic={phase: told[phase] for phase in by_bytes},
-        total=_counts(sums) if told else {},
+        traffic={phase: traffic_by_phase[phase] for phase in by_bytes},
+        total=_counts(sums) if traffic_by_phase else {},
     )
 
 

@@ -508,8 +508,8 @@ def _row_normalised(graph: Any) -> Any:
 
 def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
     """Seed of torch's generator, for one batch."""
-    told = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
-    return int.from_bytes(sha256(told).digest()[:7], "little")
+    words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
+    return int.from_bytes(sha256(words).digest()[:7], "little")
 
 
 def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -541,8 +541,8 @@ def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
     differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
     names = [name for name in differ if name != "epochs"]
     if names:
-        told = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
-        given = f"a checkpoint with other settings: {told}"
+        differences = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
+        given = f"a checkpoint with other settings: {differences}"
         raise InputError(argument="resume", given=given, expected="the settings of the run")
     if differ:
         _check_epochs(settings, theirs["epochs"], state["progress"])
