@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, collective
+from spsample.comm.agreement import require_same
 from spsample.comm.headers import exchange_numbers
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
@@ -19,7 +20,6 @@ from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
-from spsample.sampling.sharing import require_same_on
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -142,7 +142,7 @@ class PartitionedFeatures:
         with collective(grid.comm):
             rows = _checked(self.blocks, as_rows(block))
             contents = _contents(rows, grid.row_group)
-        require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
+        require_same(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
@@ -178,7 +178,7 @@ class PartitionedFeatures:
         _require_grid(grid)
         with collective(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
-        require_same_on(grid.comm, **{name: checksums})
+        require_same(grid.comm, **{name: checksums})
         return cls.of(x, grid, partition=partition, dtype=dtype)
 
     @classmethod

@@ -9,7 +9,6 @@ from spsample.common.checks import short
 from spsample.errors import DTypeError, InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.adapters import as_tensor
-from spsample.sampling.graphsage import makes_subgraphs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +34,7 @@ class PygLoader:
     def __init__(self, loader: BulkLoader) -> None:
         if not hasattr(loader, "batches"):
             raise DTypeError(argument="loader", given=short(loader), expected="a BulkLoader")
-        if not makes_subgraphs(loader.sampler):
+        if loader.sampler.layout != "subgraph":
             raise InputError(
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"
             )

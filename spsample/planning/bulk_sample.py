@@ -13,18 +13,18 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
 from spsample.planning.capped import CappedGraph, TooManyEntriesError
 from spsample.planning.planner import BulkPlan, require_room
-from spsample.sampling.arguments import SupportsSampling
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
 from spsample.store import Graph
+from spsample.store.base_graph import BaseGraph
 
 FEW_ENTRIES = 1 << 20  # some megabytes
 
 
 @default_float_environment()
 def bulk_sample(  # the public face: design, section 5
-    graph: SupportsSampling,
+    graph: BaseGraph,
     seeds: Any,
     sampler: Sampler,
     *,

@@ -115,6 +115,6 @@ def _device_graph(loader: Any) -> DeviceGraph | None:
 
 def _largest(bulk: BulkSample) -> tuple[int, int]:
     """Bytes of the largest batch's arrays, and the most sources of layer 1."""
-    alone = [bulk.alone(position) for position in range(len(bulk))]
+    alone = [bulk.copy_batch(position) for position in range(len(bulk))]
     sizes = [sum(layer.nbytes for layer in one.layers) for one in alone]
     return max(sizes, default=0), max((len(one.layers[0].src) for one in alone), default=0)

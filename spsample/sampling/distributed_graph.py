@@ -27,6 +27,8 @@ class DistributedGraph(BaseGraph):
     `bulk_sample` on it is collective: all ranks give the same arguments, each gets batches of its own.
     """
 
+    is_distributed = True
+
     _duplicated: Any = None  # of a duplicate: the communicator or grid that was made for it
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,10 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
 from spsample.common.memory import available_memory
+from spsample.errors import DTypeError, InputError
 from spsample.sparse.operand import GraphOperand, Weighting
 
-__all__ = ["BaseGraph"]
+__all__ = ["BaseGraph", "require_graph"]
 
 
 class BaseGraph(ABC):
@@ -29,6 +30,10 @@ class BaseGraph(ABC):
     ----------
     comm : Communicator
         The ranks that have the graph: every call on it is one of all of them.
+    is_distributed : bool
+        Whether calls on the graph are collective: it is on the ranks of `comm`, though that may be one.
+    is_on_device : bool
+        Whether bulks of the graph, and what is needed to make them, are in the memory of a device.
 
     Examples
     --------
@@ -41,6 +46,8 @@ class BaseGraph(ABC):
     __slots__ = ()
 
     comm: Communicator = LocalCommunicator()
+    is_distributed: ClassVar[bool] = False
+    is_on_device: ClassVar[bool] = False
 
     # ------------------------------------------------------------------------------------------------ the matrix
 
@@ -76,6 +83,16 @@ class BaseGraph(ABC):
     @abstractmethod
     def row_sums(self) -> NDArray[np.float32]:
         """Return the sum of each row of the whole A, shape (n,); collective where the rows lie on several ranks."""
+
+    def normalized(self, kind: str) -> BaseGraph:
+        """Return A normalised by rows ("row") or symmetrically ("sym"), lying where this graph lies.
+
+        Raises
+        ------
+        InputError
+            If this kind of graph cannot be normalised in that way.
+        """
+        raise InputError(argument="graph", given=repr(self), expected="a Graph, normalised before it is put elsewhere")
 
     # -------------------------------------------------------------------------------------------------- its ranks
 
@@ -113,11 +130,6 @@ class BaseGraph(ABC):
         return None
 
     @property
-    def is_on_device(self) -> bool:
-        """Whether bulks of this graph, and what is needed to make them, are in the memory of a device."""
-        return False
-
-    @property
     def kept_nbytes(self) -> int:
         """Bytes kept for samplers beyond the arrays of the graph, made on first use."""
         return 0
@@ -125,3 +137,26 @@ class BaseGraph(ABC):
     def free_bytes(self) -> int:
         """Return the bytes that bulks of this graph may take now: of its device, or of this machine."""
         return available_memory()
+
+
+def require_graph(graph: Any) -> None:
+    """Refuse what is no graph, local or on several ranks.
+
+    Raises
+    ------
+    DTypeError
+
+    Examples
+    --------
+    >>> require_graph([[0, 1], [1, 0]])
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: graph: got an object of type list; expected an spsample.Graph. Make one by ...
+    """
+    if not isinstance(graph, BaseGraph):
+        raise DTypeError(
+            argument="graph",
+            given=f"an object of type {type(graph).__name__}",
+            expected="an spsample.Graph",
+            hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
+        )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spsample.sparse.operand import Weighting
     from spsample.store.graph import Graph
 
-__all__ = ["DeviceGraph", "placed_graph"]
+__all__ = ["DeviceGraph"]
 
 RESERVED_SHARE = 0.5
 """With ``entries="auto"`` the graph takes at most this share of the free memory: bulks and features need the rest."""
@@ -57,8 +57,13 @@ class DeviceGraph(BaseGraph):
         If there is no GPU.
     """
 
+    is_on_device = True
+
     def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
-        _require_graph(graph)
+        from spsample.store.graph import require_local
+
+        hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
+        require_local(graph, expected="a Graph", hint=hint)
         kernels = _kernels()
         self._graph: Graph | None = graph
         self._entries = entries
@@ -135,11 +140,6 @@ class DeviceGraph(BaseGraph):
         return self._graph
 
     @property
-    def is_on_device(self) -> bool:
-        """True: bulks are made in the memory of the device."""
-        return True
-
-    @property
     def nbytes(self) -> int:
         """Bytes of its arrays, wherever they lie."""
         A = self._operand.matrix
@@ -204,24 +204,6 @@ class DeviceGraph(BaseGraph):
     def __repr__(self) -> str:
         facts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}"
         return f"DeviceGraph({facts}, {self.device_share:.0%} of the entries on the device)"
-
-
-def placed_graph(graph: Any, backend: str | None) -> Any:
-    """A `Graph` as the one on the device that it keeps, where the backend is "cuda"; any other graph itself."""
-    on_device = getattr(graph, "on_device", None)
-    return on_device() if backend == "cuda" and on_device is not None else graph
-
-
-def _require_graph(graph: Any) -> None:
-    from spsample.store.graph import Graph
-
-    if not isinstance(graph, Graph):
-        raise DTypeError(
-            argument="graph",
-            given=type(graph).__name__,
-            expected="a Graph",
-            hint="DeviceGraph.from_arrays takes arrays that lie on the device.",
-        )
 
 
 def _kernels() -> CudaKernels:

@@ -14,7 +14,7 @@ from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.common.checks import require_choice
 from spsample.common.contents import Contents
-from spsample.errors import DataError
+from spsample.errors import DataError, DTypeError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "StoreOrigin", "Weighting"]
+__all__ = ["Graph", "StoreOrigin", "Weighting", "require_local"]
 
 Weighting = Literal["unweighted", "row", "weighted"]
 """What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
@@ -674,6 +674,24 @@ class Graph(BaseGraph):
         """
         arrays = (self._values(), self._indices, self._indptr)
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
+
+
+def require_local(graph: Any, expected: str = "an spsample Graph", hint: str = "") -> None:
+    """Refuse what is not a `Graph` in the memory of this host, a graph of another kind too.
+
+    Raises
+    ------
+    DTypeError
+
+    Examples
+    --------
+    >>> require_local(3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: graph: got a int; expected an spsample Graph
+    """
+    if not isinstance(graph, Graph):
+        raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected=expected, hint=hint)
 
 
 def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from spsample.comm import Communicator, LocalCommunicator, collective
-from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import require_bytes
 from spsample.distributed import ProcessGrid
@@ -153,7 +152,7 @@ def logits_of_seeds(model: GNN, loader: BulkLoader, blocks: BlockMaker) -> NDArr
     """
     if len(loader) == 0:
         raise InputError(argument="ids", given="none", expected="at least one vertex")
-    comm = comm_of(loader.graph)
+    comm = loader.comm
     logits, places = [], []
     with evaluating(model):
         for batch in loader:

@@ -1,45 +1,19 @@
-"""`SharedGraph`: what a graph on several ranks tells `bulk_sample` besides A; and that a local graph tells nothing."""
+"""What all ranks must give alike before a collective call goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm import Communicator, collective
+from spsample.comm.communicator import Communicator
 from spsample.comm.headers import exchange_numbers
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
-from spsample.sampling.distributed_graph import DistributedGraph
-
-SharedGraph = DistributedGraph
 
 
-@contextmanager
-def checking(graph: Any, call: str) -> Iterator[None]:
-    """Around what each rank checks by itself in a call: what one rank refuses all refuse."""
-    if not isinstance(graph, SharedGraph):
-        yield
-        return
-    with collective(graph.comm, call=f"the checks of {call}"):
-        yield
-
-
-def sampling(graph: Any) -> AbstractContextManager[None]:
-    """`SharedGraph.sampling`; nothing around what concerns one rank only."""
-    return graph.sampling() if isinstance(graph, SharedGraph) else nullcontext()
-
-
-def require_same(shared: Any, /, **arguments: Any) -> None:
-    """`require_same_on` the ranks of a shared graph; nothing for a local one."""
-    if isinstance(shared, SharedGraph):
-        require_same_on(shared.comm, **arguments)
-
-
-def require_same_on(comm: Communicator, /, **arguments: Any) -> None:
+def require_same(comm: Communicator, /, **arguments: Any) -> None:
     """Refuse a collective call whose arguments differ between ranks; they are compared by hash.
 
     Raises
@@ -82,4 +56,4 @@ def _where(comm: Communicator, given: Int64Array) -> str:
     return f"{comm.named(np.flatnonzero(given != given[usual]).tolist())} than on {comm.named([usual])}"
 
 
-__all__ = ["SharedGraph", "checking", "differing", "require_same", "require_same_on", "sampling"]
+__all__ = ["differing", "require_same"]
