@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from inspect import getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -32,7 +32,7 @@ from spsample.cli.ranks import (
     ending_together,
     say_what_one_rank_ignores,
 )
-from spsample.cli.report import EpochProgress, describe_settings, print_phases, print_plan, print_ranks, print_results
+from spsample.cli.report import describe_settings, print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import saying_how_to_go_on
 from spsample.comm.launch import detect
 from spsample.common.checks import require_int
@@ -41,7 +41,7 @@ from spsample.errors import DataError, InputError
 if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.data import Dataset
-    from spsample.training import Callback, Preset, Trainer, TrainResult
+    from spsample.training import Preset, Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
 __all__ = ["train"]
@@ -346,6 +346,7 @@ def _load(ranks: RanksData | None, spec: str, split: int, random_seed: int) -> _
 
 def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, before: list[TrainResult]) -> TrainResult:
     """Train once, or give back the result of a run that was over when its command was interrupted."""
+    from spsample.cli.epochs import EpochProgress
     from spsample.distributed.ranks import from_first
 
     done = None if folder is None else from_first(job.comm, folder.result)
@@ -361,7 +362,7 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks)
     with _going_on(job), progress:
         if speaks:
-            trainer.callbacks.append(cast("Callback", progress))
+            trainer.callbacks.append(progress)
         result = trainer.fit() if folder is None else folder.fit(trainer, _recording(job.given))
     trainer.close()
     return result
