@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.backends import get_backend
 from spsample.cli.screen import (
     bytes_column,
     print_line,
@@ -20,10 +19,10 @@ from spsample.cli.screen import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from spsample.training import Preset, Trainer, TrainResult
+    from spsample.training import Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["METRIC_NAMES", "describe_settings", "percent", "print_phases", "print_plan", "print_ranks", "print_results"]
+__all__ = ["METRIC_NAMES", "percent", "print_phases", "print_plan", "print_ranks", "print_results"]
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -32,44 +31,6 @@ METRIC_NAMES = {
     "f1_micro": "micro F1",
     "roc_auc": "ROC AUC",
 }
-
-
-def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
-    """Return what ``spsample train`` runs with, under the names of its options."""
-    sizes = "fanouts" if sampler == "graphsage" else "layer_sizes"
-    model, config = preset.model, preset.train
-    return {
-        "sampler": sampler,
-        sizes: list(getattr(preset, sizes)),
-        "batch_size": config.batch_size,
-        "bulk_size": config.bulk_size,
-        "memory_budget": config.memory_budget,
-        "prefetch": config.prefetch,
-        "backend": get_backend(config.backend).name,
-        "model": model.architecture,
-        "hidden": model.hidden,
-        "dropout": model.dropout,
-        "residual": model.residual,
-        "layer_norm": model.layer_norm,
-        "heads": model.heads,
-        "epochs": config.epochs,
-        "lr": config.learning_rate,
-        "weight_decay": config.weight_decay,
-        "optimizer": config.optimizer,
-        "momentum": config.momentum,
-        "schedule": config.schedule,
-        "warmup_epochs": config.warmup_epochs,
-        "decay_every": config.decay_every,
-        "decay_factor": config.decay_factor,
-        "clip_norm": config.clip_norm,
-        "patience": config.patience,
-        "eval_every": config.eval_every,
-        "evaluation": config.evaluation,
-        "test_sizes": None if config.test_sizes is None else list(config.test_sizes),
-        "evaluation_memory": config.evaluation_memory,
-        "scaling": preset.scaling,
-        "random_seed": config.random_seed,
-    }
 
 
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:

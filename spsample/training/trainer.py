@@ -27,6 +27,7 @@ from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
 from spsample.sampling.sharing import SharedGraph, require_same_on
+from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store import Graph
 from spsample.store.hot_rows import expected_visits
@@ -42,7 +43,6 @@ from spsample.training.progress import Progress
 from spsample.training.rank_evaluation import full_logits_on_ranks, sampled_logits_on_ranks
 from spsample.training.rank_model import first_ranks_model
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.settings import TrainConfig
 from spsample.training.states import reading_state
 from spsample.training.tensors import as_tensor, device_of
 
