@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
+from spsample.common.options import Option, settings_of
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,76 +20,61 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
     from spsample.store import Graph
 
-__all__ = ["ClusterOptions", "GraphSize", "cluster_facts", "refuse_without_ranks", "show_cluster", "write_facts"]
+__all__ = [
+    "PANEL",
+    "ClusterOptions",
+    "GraphSize",
+    "cluster_facts",
+    "refuse_without_ranks",
+    "show_cluster",
+    "write_facts",
+]
 
-_PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
+PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
 MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
 KINDS = ("rmat", "planted")
-_DEFAULTS: dict[str, Any] = {
-    "replication": "all",
-    "memory_per_rank": "40GB",
-    "links": "perlmutter",
-    "threads_per_rank": 8,
-    "algorithm": "column",
-}
-
-
-def _option(help_: str, panel: str = _PANEL, **more: Any) -> Any:
-    return typer.Option(help=help_, rich_help_panel=panel, **more)
-
-
-Ranks = Annotated[int | None, _option("Plan for so many ranks, p, instead of this machine.")]
-Replication = Annotated[str | None, _option("c, a divisor of the ranks, or all of them, the default.")]
-MemoryPerRank = Annotated[str | None, _option("Of a GPU or a process; by default 40GB.")]
-LinksName = Annotated[str | None, _option("Of the network: perlmutter (the default), ethernet or shared-memory.")]
-Alpha = Annotated[str | None, _option("Another latency between nodes, as in 2us.")]
-Bandwidth = Annotated[str | None, _option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")]
-RanksPerNode = Annotated[int | None, _option("By default what is usual with the links.")]
-ThreadsPerRank = Annotated[int | None, _option("Each has scratch of its own; by default 8.")]
-AlgorithmName = Annotated[
-    str | None, _option("column (the default), stages, stages-distinct, stages-split or oblivious.")
-]
-ReplicateHubs = Annotated[str | None, _option("Memory for hub rows that every rank holds, as in 256MiB.")]
-ModelSize = Annotated[str | None, _option("Of the gradients, as in 4MB; by default none are averaged.")]
-FeatureBytes = Annotated[int | None, _option("Of a vertex; by default 4 for each of the data set's features.")]
-Like = Annotated[str | None, _option("rmat or planted, instead of a data set.", _SIZE_PANEL)]
-NumNodes = Annotated[int | None, _option("Its vertices.", _SIZE_PANEL)]
-AverageDegree = Annotated[float | None, _option("Its edges over its vertices.", _SIZE_PANEL)]
-NumSeeds = Annotated[int | None, _option("Seeds of an epoch; by default all vertices.", _SIZE_PANEL)]
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
     """What is typed about the cluster and the job."""
 
-    ranks: int
-    replication: str | None
-    memory_per_rank: str | None
-    links: str | None
-    alpha: str | None
-    bandwidth: str | None
-    ranks_per_node: int | None
-    threads_per_rank: int | None
-    algorithm: str | None
-    replicate_hubs: str | None
-    model_size: str | None
-    edge_ids: bool
-    prefetch: int
-
-    def or_default(self, name: str) -> Any:
-        """An option, or what it is where it was not given."""
-        given = getattr(self, name)
-        return _DEFAULTS[name] if given is None else given
+    replication: Annotated[str, Option("c, a divisor of the ranks, or all of them.", PANEL, common=True)] = "all"
+    memory_per_rank: Annotated[str, Option("Memory of a GPU or a process.", PANEL, common=True)] = "40GB"
+    links: Annotated[
+        str, Option("Network.", PANEL, choices=("perlmutter", "ethernet", "shared-memory"), common=True)
+    ] = "perlmutter"
+    alpha: Annotated[str | None, Option("Another latency between nodes, as in 2us.", PANEL)] = None
+    bandwidth: Annotated[
+        str | None, Option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.", PANEL)
+    ] = None
+    ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual with the links")] = (
+        None
+    )
+    threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
+    algorithm: Annotated[str, Option("column, stages, stages-distinct, stages-split or oblivious.", PANEL)] = "column"
+    replicate_hubs: Annotated[str | None, Option("Memory for hub rows that every rank holds, as in 256MiB.", PANEL)] = (
+        None
+    )
+    model_size: Annotated[
+        str | None, Option("Bytes of the gradients, as in 4MB; by default none are averaged.", PANEL, common=True)
+    ] = None
+    feature_bytes: Annotated[
+        int | None,
+        Option("Bytes of a vertex's features.", PANEL, unset="4 for each of the data set's features"),
+    ] = None
 
 
 @dataclass(frozen=True)
 class GraphSize:
     """What is typed about a graph that is not here."""
 
-    like: str | None
-    num_nodes: int | None
-    average_degree: float | None
-    num_seeds: int | None
+    like: Annotated[str | None, Option("rmat or planted, instead of a data set.", _SIZE_PANEL, common=True)] = None
+    num_nodes: Annotated[int | None, Option("Its vertices.", _SIZE_PANEL, common=True)] = None
+    average_degree: Annotated[float | None, Option("Its edges over its vertices.", _SIZE_PANEL, common=True)] = None
+    num_seeds: Annotated[int | None, Option("Seeds of an epoch.", _SIZE_PANEL, unset="all vertices", common=True)] = (
+        None
+    )
 
     def require_unused(self) -> None:
         """Refuse sizes where a data set is given."""
@@ -152,22 +137,26 @@ def smaller_scale(num_nodes: int, average_degree: float) -> int:
     return max(min(scale, num_nodes.bit_length() - 1), 1)
 
 
-def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> tuple[ClusterPlan, dict[str, Any]]:
+def cluster_facts(
+    pilot: Pilot, options: ClusterOptions, source: str | None, *, ranks: int, edge_ids: bool, prefetch: int
+) -> tuple[ClusterPlan, dict[str, Any]]:
     """The plan, and the same for JSON."""
     from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.network import links_named, require_ranks_per_node
 
-    links = links_named(options.or_default("links"), options.alpha, options.bandwidth)
+    links = links_named(options.links, options.alpha, options.bandwidth)
     cluster = Cluster(
-        ranks=options.ranks,
-        memory_per_rank=require_bytes("memory_per_rank", options.or_default("memory_per_rank")),
+        ranks=ranks,
+        memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
         links=links,
         ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
-        threads=require_int("threads_per_rank", options.or_default("threads_per_rank"), minimum=1),
+        threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
     )
-    made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.or_default("replication")))
+    made = plan_cluster(
+        pilot, cluster, _job(options, edge_ids, prefetch), replication=_replication(options.replication)
+    )
     profile = pilot.profile
     facts = {
         "source": source,
@@ -185,7 +174,7 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
     return made, facts
 
 
-def _job(options: ClusterOptions) -> Job:
+def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
     from spsample.planning.model import require_algorithm
@@ -194,8 +183,8 @@ def _job(options: ClusterOptions) -> Job:
         0 if text is None else require_bytes(name, text)
         for name, text in (("replicate_hubs", options.replicate_hubs), ("model_size", options.model_size))
     ]
-    algorithm = require_algorithm(options.or_default("algorithm"))
-    return Job(algorithm, sizes[0], sizes[1], edge_ids=options.edge_ids, prefetch=options.prefetch)
+    algorithm = require_algorithm(options.algorithm)
+    return Job(algorithm, sizes[0], sizes[1], edge_ids=edge_ids, prefetch=prefetch)
 
 
 def _replication(text: str) -> int | None:
@@ -322,9 +311,10 @@ def _seconds(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
 
 
-def refuse_without_ranks(**given: Any) -> None:
+def refuse_without_ranks(given: Mapping[str, Any]) -> None:
     """Refuse options of a cluster where there is no --ranks."""
-    for name, value in given.items():
+    for setting in (*settings_of(ClusterOptions), *settings_of(GraphSize)):
+        value = given[setting.name]
         if value is not None:
-            option = "--" + name.replace("_", "-")
-            raise InputError(argument=option, given=f"{value} without --ranks", expected="--ranks, for a cluster")
+            expected = "--ranks, for a cluster"
+            raise InputError(argument=setting.flags, given=f"{value} without --ranks", expected=expected)

@@ -35,7 +35,7 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ConfigOption", "read_config", "set_defaults", "write_config"]
+__all__ = ["CONFIG", "SET", "check_given_once", "read_config", "set_defaults", "write_config"]
 
 
 def read_config(path: str | Path, command: str) -> dict[str, Any]:
@@ -82,30 +82,48 @@ def write_config(path: str | Path, command: str, settings: Mapping[str, Any]) ->
 
 
 def set_defaults(ctx: typer.Context, path: str | Path) -> None:
-    """Make a file's settings the defaults of the command that is about to run.
+    """Make a file's settings the defaults of the command that is about to run; those of ``--set`` win.
 
     Raises
     ------
     DataError, InputError
         As `read_config`, and where a key is no option of the command.
     """
+    table = read_config(path, ctx.command.name or "")
+    ctx.default_map = {**_by_parameter(ctx, str(path), table), **(ctx.default_map or {})}
+
+
+def check_given_once(ctx: typer.Context) -> None:
+    """Refuse an option that is given by its own name and by ``--set``.
+
+    Raises
+    ------
+    InputError
+    """
+    for name in ctx.meta.get(_SET, ()):
+        if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            raise InputError(argument="--set", given=f"{name} twice", expected="it by its option or by --set")
+
+
+def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of settings, by the names of the command's parameters."""
     command = ctx.command.name or ""
     names = _names(ctx.command.params, lambda param: param.opts)
     negated = _names(ctx.command.params, lambda param: param.secondary_opts)
     flags = {param.name for param in ctx.command.params if getattr(param, "is_flag", False)}
-    defaults: dict[str, Any] = {}
-    for key, value in read_config(path, command).items():
+    found: dict[str, Any] = {}
+    for key, value in table.items():
         name = key.replace("-", "_")
         if name in negated and isinstance(value, bool):
-            defaults[negated[name]] = not value
+            found[negated[name]] = not value
             continue
         if name not in names:
-            raise _unknown(path, command, key, names)
+            raise _unknown(source, command, key, names)
         if isinstance(value, bool) != (names[name] in flags):
             expected = "true or false" if names[name] in flags else "a number or a text"
-            raise InputError(argument=str(path), given=f"{key} = {value!r}", expected=expected)
-        defaults[names[name]] = _as_words(path, key, value)
-    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+            raise InputError(argument=source, given=f"{key} = {value!r}", expected=expected)
+        found[names[name]] = _as_words(source, key, value)
+    return found
 
 
 def _load(ctx: typer.Context, value: str | None) -> str | None:
@@ -114,14 +132,47 @@ def _load(ctx: typer.Context, value: str | None) -> str | None:
     return value
 
 
-ConfigOption: Any = typer.Option(
+def _set(ctx: typer.Context, texts: list[str] | None) -> None:
+    """Take "name=value" for an option."""
+    table: dict[str, Any] = {}
+    flags = _names([one for one in ctx.command.params if getattr(one, "is_flag", False)], _all_names)
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(argument="--set", given=repr(text), expected="NAME=VALUE, as in lr=0.01")
+        is_flag = name.replace("-", "_") in flags
+        table[name] = {"true": True, "false": False}.get(value, value) if is_flag else value
+    found = _by_parameter(ctx, "--set", table)
+    ctx.meta[_SET] = list(found)
+    ctx.default_map = {**(ctx.default_map or {}), **found}
+
+
+_SET = "spsample.set"
+"""Where the context of a command keeps the names of what ``--set`` gave."""
+
+CONFIG: Any = typer.Option(
     "--config",
     metavar="FILE",
     callback=_load,
     is_eager=True,
     help="TOML file with defaults, in the table of the command's name; options given here win.",
 )
-"""For ``config: Annotated[str | None, ConfigOption] = None`` in any command."""
+"""For ``config: Annotated[str | None, CONFIG] = None`` in any command."""
+
+SET: Any = typer.Option(
+    "--set",
+    metavar="NAME=VALUE",
+    callback=_set,
+    is_eager=True,
+    help="Any option of --help-all, by its name; can be repeated.",
+)
+"""For ``set_: Annotated[list[str] | None, SET] = None`` in any command."""
+
+_NO_SETTINGS = ("config", "help", "help_all", "set")
+
+
+def _all_names(param: Any) -> list[str]:
+    return [*param.opts, *param.secondary_opts]
 
 
 def _names(params: Iterable[Any], options_of: Callable[[Any], list[str]]) -> dict[str, str]:
@@ -131,22 +182,22 @@ def _names(params: Iterable[Any], options_of: Callable[[Any], list[str]]) -> dic
         options = options_of(param)
         for option in [one for one in options if one.startswith("--")] or ([param.name] if options else []):
             names[option.removeprefix("--").replace("-", "_")] = param.name
-    return {key: name for key, name in names.items() if key not in ("config", "help")}
+    return {key: name for key, name in names.items() if key not in _NO_SETTINGS}
 
 
-def _as_words(path: str | Path, key: str, value: Any) -> Any:
+def _as_words(source: str, key: str, value: Any) -> Any:
     """A value as it would be typed: lists with commas."""
     if isinstance(value, (list, tuple)):
         return ",".join(str(entry) for entry in value)
     if isinstance(value, (bool, int, float, str)):
         return value
     given = f"{key} of type {type(value).__name__}"
-    raise InputError(argument=str(path), given=given, expected="a number, a text, true, false or a list")
+    raise InputError(argument=source, given=given, expected="a number, a text, true, false or a list")
 
 
-def _unknown(path: str | Path, command: str, key: str, names: Iterable[str]) -> InputError:
+def _unknown(source: str, command: str, key: str, names: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(key.replace("-", "_"), list(names), n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"See spsample {command} --help."
     return InputError(
-        argument=str(path), given=f"the key {key!r} in [{command}]", expected=f"options of {command}", hint=hint
+        argument=source, given=f"the key {key!r} in [{command}]", expected=f"options of {command}", hint=hint
     )

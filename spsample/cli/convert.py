@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spsample.cli.config import ConfigOption
-from spsample.cli.naming import as_typed
+from spsample.cli.options import overridden, with_options
 from spsample.cli.progress import Work, print_note
 from spsample.cli.screen import print_line
 from spsample.common.units import format_bytes
+from spsample.convert.options import ConvertOptions
 
 if TYPE_CHECKING:
     from spsample.convert import Conversion
@@ -26,80 +26,15 @@ _SOURCE = (
 )
 
 
-def _option(panel: str, help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, rich_help_panel=panel)
-
-
-_READ, _EDGES, _STORE, _COST = "Reading", "Edges", "Store", "Cost"
-_Format = Annotated[
-    str,
-    _option(_READ, "auto (by the name), text, npy, int32, int64 (raw pairs), parquet, mtx, npz, pyg or dataset."),
-]
-_Columns = Annotated[str, _option(_READ, "Source and target column of a table: names, or numbers from 0.")]
-_Weights = Annotated[
-    str | None,
-    _option(_READ, "Weights: a column of a table, an .npy file beside arrays, an attribute of PyG's data."),
-]
-_Header = Annotated[
-    bool | None, _option(_READ, "Whether a text starts with names of columns; by default it is looked at.")
-]
-_NpyShape = Annotated[str, _option(_READ, "Of the edges in one .npy file: 2,E or E,2; auto goes by the array.")]
-_Strings = Annotated[bool, _option(_READ, "Vertices have names: numbered as they appear first.", "--string-ids")]
-_Renumber = Annotated[bool, _option(_READ, "Number the ids that occur 0, 1, ... in ascending order.", "--renumber")]
-_NumNodes = Annotated[int | None, _option(_READ, "Number of vertices; by default the largest id plus 1.")]
-_Directed = Annotated[
-    bool,
-    _option(
-        _EDGES,
-        "Edges as they are, source to target; or each in both directions.",
-        "--directed/--symmetrise",
-        " /--symmetrize",
-    ),
-]
-_Deduplicate = Annotated[
-    str, _option(_EDGES, "Edges between the same vertices become one: no, sum (of weights), first or max.")
-]
-_Drop = Annotated[bool, _option(_EDGES, "Leave self loops out.", "--drop-self-loops")]
-_Add = Annotated[bool, _option(_EDGES, "Add a self loop of weight 1 to every vertex.", "--add-self-loops")]
-_EdgeIds = Annotated[bool, _option(_STORE, "Keep each entry's position in the input.", "--edge-ids/--no-edge-ids")]
-_Features = Annotated[
-    Path | None, _option(_STORE, "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy.")
-]
-_Labels = Annotated[Path | None, _option(_STORE, "An .npy file: an integer for each vertex, -1 for none.")]
-_Splits = Annotated[Path | None, _option(_STORE, "An .npz file: train_idx, val_idx, test_idx, or _masks.")]
-_Overwrite = Annotated[bool, _option(_STORE, "Replace a store that is there.", "--overwrite")]
-_Budget = Annotated[str | None, _option(_COST, "Most anonymous memory, as 2GiB; by default half of what is available.")]
-_Threads = Annotated[int | None, _option(_COST, "By default one per processor.")]
-_Seed = Annotated[int, typer.Option(help="Of generated graphs.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print sizes and seconds as JSON.")]
-
-
-@as_typed()
+@with_options(ConvertOptions)
 def convert(
+    given: dict[str, Any],
     source: Annotated[str, typer.Argument(help=_SOURCE)],
     store: Annotated[Path, typer.Argument(help="The folder to make.")],
-    format: _Format = "auto",
-    columns: _Columns = "0,1",
-    weights: _Weights = None,
-    header: _Header = None,
-    npy_shape: _NpyShape = "auto",
-    string_ids: _Strings = False,
-    renumber: _Renumber = False,
-    num_nodes: _NumNodes = None,
-    directed: _Directed = True,
-    deduplicate: _Deduplicate = "no",
-    drop_self_loops: _Drop = False,
-    add_self_loops: _Add = False,
-    edge_ids: _EdgeIds = True,
-    features: _Features = None,
-    labels: _Labels = None,
-    splits: _Splits = None,
-    overwrite: _Overwrite = False,
-    memory_budget: _Budget = None,
-    threads: _Threads = None,
-    random_seed: _Seed = 0,
-    config: Annotated[str | None, ConfigOption] = None,
-    as_json: _Json = False,
+    renumber: Annotated[
+        bool, typer.Option("--renumber", help="Number the ids that occur 0, 1, ... in ascending order.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print sizes and seconds as JSON.")] = False,
 ) -> None:
     """Convert a graph once, to a store that every command opens at once, whatever its size.
 
@@ -115,43 +50,17 @@ def convert(
     * `spsample convert edges.int64 web --num-nodes 16777216 --features x.npy --labels y.npy`
     * `spsample convert rmat:24,16 rmat24`
     """
-    from spsample.convert import ConvertOptions
     from spsample.convert import convert as run
 
-    options = ConvertOptions(
-        format=format,
-        columns=_pair(columns),
-        weights=weights,
-        header=header,
-        npy_shape=npy_shape,
-        string_ids=string_ids,
-        renumber="sorted" if renumber else "no",
-        num_nodes=num_nodes,
-        symmetrise=not directed,
-        deduplicate=deduplicate,
-        drop_self_loops=drop_self_loops,
-        add_self_loops=add_self_loops,
-        edge_ids=edge_ids,
-        features=features,
-        labels=labels,
-        splits=splits,
-        memory_budget=memory_budget,
-        threads=threads,
-        random_seed=random_seed,
-        overwrite=overwrite,
-    )
+    options = replace(overridden(ConvertOptions(), given), renumber="sorted" if renumber else "no")
     with Work("edges", quiet=as_json) as work:
         result = run(source, store, options, progress=work.show)
     if result.not_read:
-        print_note(_not_read(source, result, takes_weights=weights is None))
+        print_note(_not_read(source, result, takes_weights=options.weights is None))
     if as_json:
         print(json.dumps(asdict(result), indent=2))
     else:
         _print(result)
-
-
-def _pair(columns: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in columns.split(","))
 
 
 def _not_read(source: str, result: Conversion, *, takes_weights: bool) -> str:

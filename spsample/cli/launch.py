@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,8 @@ def launch(
     * `spsample launch -n 2 --backend gloo doctor --comm`
     * `spsample launch -n 2 my_script.py --its-option`
     """
-    line = with_launcher(_program(command), ranks, _backend(backend))
+    group: Any = ctx.find_root().command
+    line = with_launcher(_program(command, set(group.commands)), ranks, _backend(backend))
     begun = time.time()
     status = run_ranks(line, ranks_environment(ranks) | launched_variables())
     if status not in (0, 2):
@@ -73,12 +74,9 @@ def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int, begun: 
         print(f"spsample: {told}", file=sys.stderr)
 
 
-def _program(command: list[str]) -> list[str]:
-    """The words that start one rank."""
-    from spsample.cli.main import app
-
+def _program(command: list[str], names: set[str]) -> list[str]:
+    """The words that start one rank; ``names`` are those of the commands of spsample."""
     first = command[0]
-    names = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
     if first == "launch":
         raise InputError(argument="COMMAND", given="launch", expected="a command for each rank to run")
     if first in names:

@@ -20,6 +20,7 @@ from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
 from spsample.cli.launch import launch
+from spsample.cli.naming import as_typed
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
@@ -57,17 +58,19 @@ class _Group(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(STOPPED) from None
         except (SpSampleError, OSError) as error:
-            _tell(error)
+            commands: Any = self.commands
+            name = ctx.invoked_subcommand
+            _tell(error, as_typed(error, commands[name].params if name in commands else ()))
             raise typer.Exit(2) from None
 
 
-def _tell(error: BaseException) -> None:
-    """One line; of several ranks, from the one that has the error."""
+def _tell(error: BaseException, typed: BaseException) -> None:
+    """One line, in the words of the command line; of several ranks, from the one that has the error."""
     launch = detect()
     if launch.size == 1:
-        print(f"spsample: error: {error}", file=sys.stderr)
+        print(f"spsample: error: {typed}", file=sys.stderr)
     elif is_told_here(error, launch.rank):
-        print(f"spsample: rank {launch.rank}: error: {error}", file=sys.stderr)
+        print(f"spsample: rank {launch.rank}: error: {typed}", file=sys.stderr)
 
 
 app = typer.Typer(

@@ -11,7 +11,6 @@ from typing import Annotated, BinaryIO
 import numpy as np
 import typer
 
-from spsample.cli.naming import as_typed
 from spsample.cli.progress import print_progress
 from spsample.errors import InputError
 from spsample.store.files import whole_file
@@ -19,7 +18,6 @@ from spsample.store.files import whole_file
 __all__ = ["partition"]
 
 
-@as_typed()
 def partition(
     dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],
     num_parts: Annotated[int, typer.Option("--parts", help="Block rows: ranks over replication, p/c.")],

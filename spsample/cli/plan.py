@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import cluster, sampling
-from spsample.cli.config import ConfigOption
-from spsample.cli.naming import as_typed
+from spsample.cli.options import overridden, with_options
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
 
@@ -36,38 +34,16 @@ Examples:
 _SIZES = (1, 8, 64, 512)
 
 
-@as_typed()
+@with_options(sampling.SamplingOptions, cluster.ClusterOptions, cluster.GraphSize)
 def plan(
-    source: Annotated[
-        str | None, typer.Argument(help="Whatever `spsample train` takes: a path, or the name of a data set.")
-    ] = None,
-    sampler: sampling.SamplerName = "graphsage",
-    fanouts: sampling.Fanouts = None,
-    layer_sizes: sampling.LayerSizes = None,
-    layout: sampling.Layout = "blocks",
-    batch_size: sampling.BatchSize = 1024,
-    seeds: sampling.Seeds = "auto",
-    edge_ids: sampling.EdgeIds = False,
-    memory_budget: sampling.MemoryBudget = None,
-    bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of so many batches.")] = None,
+    given: dict[str, Any],
+    source: Annotated[str | None, typer.Argument(help=sampling.SOURCE)] = None,
+    bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of this many batches.")] = None,
     prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
-    config: Annotated[str | None, ConfigOption] = None,
-    ranks: cluster.Ranks = None,
-    replication: cluster.Replication = None,
-    memory_per_rank: cluster.MemoryPerRank = None,
-    links: cluster.LinksName = None,
-    alpha: cluster.Alpha = None,
-    bandwidth: cluster.Bandwidth = None,
-    ranks_per_node: cluster.RanksPerNode = None,
-    threads_per_rank: cluster.ThreadsPerRank = None,
-    algorithm: cluster.AlgorithmName = None,
-    replicate_hubs: cluster.ReplicateHubs = None,
-    model_size: cluster.ModelSize = None,
-    feature_bytes: cluster.FeatureBytes = None,
-    like: cluster.Like = None,
-    num_nodes: cluster.NumNodes = None,
-    average_degree: cluster.AverageDegree = None,
-    num_seeds: cluster.NumSeeds = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(help="Plan for this number of ranks, p, instead of this machine.", rich_help_panel=cluster.PANEL),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     output: Annotated[str | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
 ) -> None:
@@ -76,45 +52,21 @@ def plan(
     A few pilot batches are sampled for it. Features are counted where the source has some. With --ranks: memory of a
     rank, the largest bulk, bytes and time per phase on a cluster, for each replication.
     """
-    size = cluster.GraphSize(like, num_nodes, average_degree, num_seeds)
-    program = sampling.make_sampler(sampler, fanouts, layer_sizes, layout)
+    options = overridden(sampling.SamplingOptions(), given)
+    program = sampling.make_sampler(given)
     if ranks is None:
-        cluster.refuse_without_ranks(
-            replication=replication,
-            memory_per_rank=memory_per_rank,
-            links=links,
-            threads_per_rank=threads_per_rank,
-            algorithm=algorithm,
-            replicate_hubs=replicate_hubs,
-            ranks_per_node=ranks_per_node,
-            alpha=alpha,
-            bandwidth=bandwidth,
-            model_size=model_size,
-            feature_bytes=feature_bytes,
-            **vars(size),
-        )
-        local = _Local(batch_size, seeds, memory_budget, bulk_size, prefetch, edge_ids)
-        facts = local.facts(_require_source(source), program)
+        cluster.refuse_without_ranks(given)
+        facts = _local_facts(_require_source(source), program, options, bulk_size, prefetch)
         show: Callable[[], None] = partial(_show, facts)
     else:
-        _refuse_local(memory_budget, bulk_size)
-        options = cluster.ClusterOptions(
-            ranks=ranks,
-            replication=replication,
-            memory_per_rank=memory_per_rank,
-            links=links,
-            alpha=alpha,
-            bandwidth=bandwidth,
-            ranks_per_node=ranks_per_node,
-            threads_per_rank=threads_per_rank,
-            algorithm=algorithm,
-            replicate_hubs=replicate_hubs,
-            model_size=model_size,
-            edge_ids=edge_ids,
-            prefetch=prefetch,
+        _refuse_local(options.memory_budget, bulk_size)
+        job = overridden(cluster.ClusterOptions(), given)
+        size = overridden(cluster.GraphSize(), given)
+        pilot = _pilot(source, size, program, options, job.feature_bytes)
+        source = size.like if source is None else source
+        made, facts = cluster.cluster_facts(
+            pilot, job, source, ranks=ranks, edge_ids=options.edge_ids, prefetch=prefetch
         )
-        pilot = _pilot(source, size, program, batch_size, seeds, feature_bytes)
-        made, facts = cluster.cluster_facts(pilot, options, size.like if source is None else source)
         show = partial(cluster.show_cluster, made, facts)
     if output is not None:
         cluster.write_facts(output, facts)
@@ -127,36 +79,28 @@ def plan(
 plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 
 
-@dataclass(frozen=True)
-class _Local:
+def _local_facts(
+    source: str, sampler: Sampler, options: sampling.SamplingOptions, bulk_size: int | None, prefetch: int
+) -> dict[str, Any]:
     """A plan for this machine."""
+    from spsample.data import load_dataset
+    from spsample.loading import BulkLoader
+    from spsample.planning.planner import default_budget
 
-    batch_size: int
-    seeds: str
-    memory_budget: str | None
-    bulk_size: int | None
-    prefetch: int
-    edge_ids: bool
-
-    def facts(self, source: str, sampler: Sampler) -> dict[str, Any]:
-        from spsample.data import load_dataset
-        from spsample.loading import BulkLoader
-        from spsample.planning.planner import default_budget
-
-        dataset = load_dataset(source)
-        loader = BulkLoader(
-            dataset.graph,
-            sampling.seeds_of(dataset, self.seeds),
-            sampler,
-            batch_size=self.batch_size,
-            bulk_size="auto" if self.bulk_size is None else self.bulk_size,
-            memory_budget=default_budget() if self.memory_budget is None else self.memory_budget,
-            prefetch=self.prefetch,
-            features=dataset.x,
-            edge_ids=self.edge_ids,
-        )
-        made = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
-        return {"source": source, "sampler": repr(loader.sampler), **made}
+    dataset = load_dataset(source)
+    loader = BulkLoader(
+        dataset.graph,
+        sampling.seeds_of(dataset, options.seeds),
+        sampler,
+        batch_size=options.batch_size,
+        bulk_size="auto" if bulk_size is None else bulk_size,
+        memory_budget=default_budget() if options.memory_budget is None else options.memory_budget,
+        prefetch=prefetch,
+        features=dataset.x,
+        edge_ids=options.edge_ids,
+    )
+    made = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
+    return {"source": source, "sampler": repr(loader.sampler), **made}
 
 
 def _require_source(source: str | None) -> str:
@@ -178,8 +122,7 @@ def _pilot(
     source: str | None,
     size: cluster.GraphSize,
     sampler: Sampler,
-    batch_size: int,
-    seeds: str,
+    options: sampling.SamplingOptions,
     feature_bytes: int | None,
 ) -> Pilot:
     """Sampled on the data set, or on a smaller graph of a kind."""
@@ -187,15 +130,15 @@ def _pilot(
     from spsample.planning.pilot import sample_pilot
 
     if source is None and size.like is not None:
-        return size.pilot(sampler, batch_size, 0 if feature_bytes is None else feature_bytes)
+        return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes)
     dataset = load_dataset(_require_source(source))
     size.require_unused()
     width = 0 if dataset.x is None else 4 * dataset.x.shape[1]
     return sample_pilot(
         dataset.graph,
-        sampling.seeds_of(dataset, seeds),
+        sampling.seeds_of(dataset, options.seeds),
         sampler,
-        batch_size=batch_size,
+        batch_size=options.batch_size,
         feature_bytes=width if feature_bytes is None else feature_bytes,
     )
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from spsample.cli.screen import console, has_bars
 
-__all__ = ["Heartbeat", "Work", "elapsed", "print_note", "print_progress"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Display", "Heartbeat", "Work", "elapsed", "print_note", "print_progress"]
 
 MINUTE = 60.0
 
@@ -60,9 +63,7 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._over.set()
         self._thread.join()
 
@@ -73,7 +74,46 @@ class Heartbeat:
                 print_progress(f"{told}; {elapsed(time.monotonic() - self._begin)} so far")
 
 
-class Work:
+class Display:
+    """Around long work: bars on a terminal, a line a minute where there is none, nothing where it is quiet.
+
+    Parameters
+    ----------
+    columns
+        Of the bars.
+    quiet
+        Say nothing.
+
+    Attributes
+    ----------
+    bars
+        Those of rich, disabled where none are shown.
+    speaks
+        Whether lines are printed instead.
+    """
+
+    def __init__(self, *columns: ProgressColumn, quiet: bool) -> None:
+        where = console(stderr=True)
+        shows_bars = has_bars(where) and not quiet
+        self.speaks = not shows_bars and not quiet
+        self.bars = Progress(*columns, TimeElapsedColumn(), console=where, disable=not shows_bars)
+        self._shown = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._shown.enter_context(self.bars)
+        if self.speaks:
+            self._shown.enter_context(Heartbeat(self.told))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._shown.close()
+
+    def told(self) -> str:
+        """How far the work is, in words."""
+        raise NotImplementedError
+
+
+class Work(Display):
     """The phases of long work, each with what of it is done.
 
     Parameters
@@ -92,41 +132,21 @@ class Work:
     """
 
     def __init__(self, unit: str, *, quiet: bool = False) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[shown]}")
+        super().__init__(*columns, quiet=quiet)
         self._unit = unit
         self._phase, self._done = "", ""
-        where = console(stderr=True)
-        bars = has_bars(where) and not quiet
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[shown]}"),
-            TimeElapsedColumn(),
-            console=where,
-            disable=not bars,
-        )
-        self._lines: AbstractContextManager[object] = nullcontext() if bars or quiet else Heartbeat(self.told)
         self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Work:
-        self._bars.start()
-        self._lines.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lines.__exit__(kind, error, trace)
-        self._bars.stop()
 
     def show(self, phase: str, done: int = 0, whole: int | None = None) -> None:
         """Take note of how far a phase is."""
         of = "" if whole is None else f" of {whole:,}"
         self._phase, self._done = phase, f"{done:,}{of} {self._unit}" if done or whole else ""
-        if self._bars.disable:
+        if self.bars.disable:
             return
         if phase not in self._tasks:
-            self._tasks[phase] = self._bars.add_task(phase, total=whole, shown="")
-        self._bars.update(self._tasks[phase], completed=done, total=whole, shown=self._done)
+            self._tasks[phase] = self.bars.add_task(phase, total=whole, shown="")
+        self.bars.update(self._tasks[phase], completed=done, total=whole, shown=self._done)
 
     def told(self) -> str:
         """How far the work is, in words."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 
 from spsample.cli.progress import print_note
+from spsample.common.options import Option
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 
 if TYPE_CHECKING:
@@ -24,15 +24,8 @@ if TYPE_CHECKING:
     from spsample.distributed import ProcessGrid
 
 __all__ = [
-    "Algorithm",
-    "Backend",
-    "FeatureType",
-    "Hubs",
-    "Partition",
-    "Partitioned",
     "RankOptions",
     "RanksData",
-    "Replication",
     "check_rank_options",
     "ending_together",
     "is_told_here",
@@ -42,41 +35,65 @@ __all__ = [
 _PANEL = "Ranks"
 
 
-def _option(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, rich_help_panel=_PANEL)
-
-
-Backend = Annotated[str, _option("What connects the ranks: auto, mpi, gloo, nccl or local.", "--backend-comm")]
-Partitioned = Annotated[
-    bool, _option("Each rank holds block rows of the graph, or all of it.", "--partitioned/--replicated")
-]
-Replication = Annotated[int, _option("Ranks that hold the same block row: c.")]
-Algorithm = Annotated[str, _option("How rows of other ranks are reached: column or stages.")]
-Hubs = Annotated[str | None, _option("Memory for rows of hubs on every rank, as 256MiB.")]
-Partition = Annotated[
-    str | None,
-    _option("File (.npy) of each vertex's block row, of `spsample partition`; by default ranges of vertices."),
-]
-FeatureType = Annotated[
-    str | None, _option("Of partitioned features: float32, float16, bfloat16 or int8; by default as stored.")
-]
-
-
 @dataclass(frozen=True)
 class RankOptions:
-    """How a graph and its features lie on the ranks."""
+    """How a graph and its features lie on the ranks, and what connects them."""
 
-    partitioned: bool
-    replication: int
-    algorithm: str
-    replicate_hubs: str | None
-    feature_dtype: str | None
-    partition: str | None = None
-
-    @classmethod
-    def of(cls, given: dict[str, Any]) -> RankOptions:
-        """Those among a command's options."""
-        return cls(**{name: given[name] for name in cls.__annotations__})
+    partitioned: Annotated[
+        bool,
+        Option(
+            "On several ranks: each holds block rows of graph and features, or all of them.",
+            _PANEL,
+            flags="--partitioned/--replicated",
+            common=True,
+        ),
+    ] = True
+    replication: Annotated[
+        int, Option("Ranks that hold the same block row, a divisor of their number: c.", _PANEL, common=True)
+    ] = 1
+    algorithm: Annotated[
+        str,
+        Option(
+            "How rows of other ranks are reached; changes no sample.",
+            _PANEL,
+            choices=("column", "stages"),
+        ),
+    ] = "column"
+    replicate_hubs: Annotated[
+        str | None,
+        Option(
+            "Memory for rows of hubs that every rank holds; changes no sample.",
+            _PANEL,
+            values="bytes, or as in `256MiB`",
+            unset="none",
+        ),
+    ] = None
+    feature_dtype: Annotated[
+        str | None,
+        Option(
+            "Type of partitioned features, in memory and on their way.",
+            _PANEL,
+            choices=("float32", "float16", "bfloat16", "int8"),
+            unset="as stored",
+        ),
+    ] = None
+    partition: Annotated[
+        str | None,
+        Option(
+            "Block row of each vertex, of `spsample partition`; changes no sample.",
+            _PANEL,
+            values="file (`.npy`)",
+            unset="ranges of vertices",
+        ),
+    ] = None
+    backend_comm: Annotated[
+        str,
+        Option(
+            "What connects the ranks.",
+            _PANEL,
+            choices=("auto", "mpi", "gloo", "nccl", "local"),
+        ),
+    ] = "auto"
 
     @property
     def of_block_rows(self) -> list[str]:

@@ -1,21 +1,14 @@
-"""What the commands show: progress and tables."""
+"""What `spsample train` prints of a run: its settings before it, tables of what came of it."""
 
 from __future__ import annotations
 
-import time
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from spsample.backends import get_backend
-from spsample.cli.progress import Heartbeat, elapsed, print_progress
 from spsample.cli.screen import (
     bytes_column,
-    console,
-    has_bars,
     print_line,
     print_sentence,
     print_table,
@@ -25,146 +18,19 @@ from spsample.cli.screen import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
 
-    from spsample.data import Dataset
-    from spsample.training import EpochRecord, Preset, Trainer, TrainResult
+    from spsample.training import Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["EpochProgress", "describe_settings", "print_phases", "print_plan", "print_ranks", "print_results"]
+__all__ = ["METRIC_NAMES", "percent", "print_phases", "print_plan", "print_ranks", "print_results"]
 
-_METRIC_NAMES = {
+METRIC_NAMES = {
     "accuracy": "accuracy",
     "average_precision": "average precision",
     "f1_macro": "macro F1",
     "f1_micro": "micro F1",
     "roc_auc": "ROC AUC",
 }
-
-
-class EpochProgress:
-    """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute."""
-
-    def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
-        where = console(stderr=True)
-        self._metric = _METRIC_NAMES.get(dataset.metric, dataset.metric)
-        self._epochs = epochs
-        self._val = "-"
-        self._quiet = quiet
-        self._trainer: Trainer | None = None
-        self._loss = 0.0
-        self._begin = time.monotonic()
-        self._bar = Progress(
-            TextColumn("epoch"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=where,
-            disable=quiet or not has_bars(where),
-        )
-        self._task = self._bar.add_task("", total=epochs)
-        self._speaks = not quiet and self._bar.disable
-        self._lines: AbstractContextManager[object] = Heartbeat(self.told) if self._speaks else nullcontext()
-
-    def __enter__(self) -> EpochProgress:
-        """Show the bar."""
-        self._bar.start()
-        self._lines.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the terminal as it was."""
-        self._lines.__exit__(kind, error, trace)
-        self._bar.stop()
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Say where a resumed run goes on."""
-        progress = trainer.progress
-        self._trainer, self._begin = trainer, time.monotonic()
-        self._bar.update(self._task, completed=progress.epoch)
-        if progress.step == 0 or self._quiet:
-            return
-        step = f"step {progress.next_batch // trainer.comm.size + 1} of {len(trainer.loader)}"
-        over = f"all {progress.epoch} epochs are trained"
-        print_progress(over if trainer.is_over else f"goes on at epoch {progress.epoch + 1}, {step}")
-
-    def on_step(self, trainer: Trainer, loss: float) -> None:
-        """See `spsample.training.Callback`, which is not imported here: ``--help`` needs no torch."""
-        self._loss = loss
-
-    def on_end(self, trainer: Trainer, result: TrainResult) -> None:
-        """See `on_step`."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing: what is shown is no part of a run."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `state_dict`."""
-
-    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
-        """Take note of an epoch that is over."""
-        if record.val is not None:
-            self._val = _percent(record.val)
-        self._bar.update(
-            self._task, advance=1, description=f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
-        )
-        if self._speaks:
-            val = "" if record.val is None else f"validation {self._metric} {_percent(record.val)}, "
-            took = elapsed(time.monotonic() - self._begin)
-            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
-        self._begin = time.monotonic()
-
-    def told(self) -> str:
-        """How far the epoch under way is, in words."""
-        if self._trainer is None:
-            return ""
-        progress, steps = self._trainer.progress, len(self._trainer.loader)
-        if progress.epoch >= self._epochs:
-            return "evaluation of the result"
-        done = f"step {progress.next_batch // self._trainer.comm.size} of {steps}"
-        return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"
-
-
-def describe_settings(sampler: str, preset: Preset) -> dict[str, Any]:
-    """Return what ``spsample train`` runs with, under the names of its options."""
-    sizes = "fanouts" if sampler == "graphsage" else "layer_sizes"
-    model, config = preset.model, preset.train
-    return {
-        "sampler": sampler,
-        sizes: list(getattr(preset, sizes)),
-        "batch_size": config.batch_size,
-        "bulk_size": config.bulk_size,
-        "memory_budget": config.memory_budget,
-        "prefetch": config.prefetch,
-        "backend": get_backend(config.backend).name,
-        "model": model.architecture,
-        "hidden": model.hidden,
-        "dropout": model.dropout,
-        "residual": model.residual,
-        "layer_norm": model.layer_norm,
-        "heads": model.heads,
-        "epochs": config.epochs,
-        "lr": config.learning_rate,
-        "weight_decay": config.weight_decay,
-        "optimizer": config.optimizer,
-        "momentum": config.momentum,
-        "schedule": config.schedule,
-        "warmup_epochs": config.warmup_epochs,
-        "decay_every": config.decay_every,
-        "decay_factor": config.decay_factor,
-        "clip_norm": config.clip_norm,
-        "patience": config.patience,
-        "eval_every": config.eval_every,
-        "evaluation": config.evaluation,
-        "test_sizes": None if config.test_sizes is None else list(config.test_sizes),
-        "evaluation_memory": config.evaluation_memory,
-        "scaling": preset.scaling,
-        "random_seed": config.random_seed,
-    }
 
 
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:
@@ -286,16 +152,16 @@ def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
 
 def _figures(result: TrainResult) -> str:
     """Of one run, in a sentence."""
-    metric = _METRIC_NAMES[result.metric]
+    metric = METRIC_NAMES[result.metric]
     return (
-        f"test {metric} {_percent(result.test)} (validation {_percent(result.val)}), "
+        f"test {metric} {percent(result.test)} (validation {percent(result.val)}), "
         f"from epoch {result.best_epoch + 1} of {len(result.history)}"
     )
 
 
 def _print_runs(results: Sequence[TrainResult]) -> None:
     """Of several: mean and deviation first."""
-    metric = _METRIC_NAMES[results[0].metric]
+    metric = METRIC_NAMES[results[0].metric]
     print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
     shown = table("run", "test", "+-", "validation", "+-", "best epoch")
     scores = [np.array([100 * getattr(result, part) for result in results]) for part in ("test", "val")]
@@ -313,10 +179,11 @@ def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
     if results[0].bayes_rate is not None:
-        yield f"Bayes rate {_percent(results[0].bayes_rate)}: no model does better"
+        yield f"Bayes rate {percent(results[0].bayes_rate)}: no model does better"
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
+    """A share of 1, as people read it."""
     return f"{100 * value:.2f} %"
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import sampling
-from spsample.cli.config import ConfigOption
-from spsample.cli.naming import as_typed
+from spsample.cli.options import overridden, with_options
 from spsample.cli.progress import Work
 from spsample.errors import InputError
 
@@ -32,24 +31,16 @@ Examples:
 """
 
 
-@as_typed()
+@with_options(sampling.SamplingOptions)
 def sample(
-    source: sampling.Source,
+    given: dict[str, Any],
+    source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
-    sampler: sampling.SamplerName = "graphsage",
-    fanouts: sampling.Fanouts = None,
-    layer_sizes: sampling.LayerSizes = None,
-    layout: sampling.Layout = "blocks",
-    batch_size: sampling.BatchSize = 1024,
-    seeds: sampling.Seeds = "auto",
-    edge_ids: sampling.EdgeIds = False,
-    memory_budget: sampling.MemoryBudget = None,
     bulk_size: Annotated[int | None, typer.Option(help="Batches in a file, at most; chosen by default.")] = None,
     shuffle: Annotated[bool, typer.Option(help="Draw an order for the seeds.")] = True,
     epoch: Annotated[int, typer.Option(help="Which epoch.")] = 0,
     random_seed: Annotated[int, typer.Option(help="Decides generated data, order and samples.")] = 0,
     form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
-    config: Annotated[str | None, ConfigOption] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Sample an epoch and write its bulks into a folder, with a manifest.
@@ -63,16 +54,17 @@ def sample(
 
     if form not in BULK_FORMATS:
         raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
+    options = overridden(sampling.SamplingOptions(), given)
     dataset = load_dataset(source, random_seed=random_seed)
     loader = BulkLoader(
         dataset.graph,
-        sampling.seeds_of(dataset, seeds),
-        sampling.make_sampler(sampler, fanouts, layer_sizes, layout),
-        batch_size=batch_size,
+        sampling.seeds_of(dataset, options.seeds),
+        sampling.make_sampler(given),
+        batch_size=options.batch_size,
         bulk_size="auto" if bulk_size is None else bulk_size,
-        memory_budget=memory_budget,
+        memory_budget=options.memory_budget,
         prefetch=1 if bulk_size is None else 0,  # nothing is sampled ahead: this chooses smaller bulks
-        edge_ids=edge_ids,
+        edge_ids=options.edge_ids,
         shuffle=shuffle,
         random_seed=random_seed,
     )

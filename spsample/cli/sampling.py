@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from spsample.cli.options import overridden
+from spsample.common.options import Option
 from spsample.errors import InputError
+from spsample.settings import SamplerSizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,74 +19,61 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
 
 __all__ = [
-    "BatchSize",
-    "EdgeIds",
-    "Fanouts",
-    "LayerSizes",
-    "Layout",
-    "MemoryBudget",
-    "SamplerName",
-    "Seeds",
-    "Source",
+    "SAMPLERS",
+    "SOURCE",
+    "SamplerChoice",
+    "SamplingOptions",
     "build_sampler",
     "make_sampler",
-    "parse_sizes",
     "require_sampler",
     "seeds_of",
 ]
 
-_SAMPLERS = ("graphsage", "ladies", "fastgcn")
+SAMPLERS = ("graphsage", "ladies", "fastgcn")
 _PANEL = "Sampling"
 
-Source = Annotated[str, typer.Argument(help="Whatever `spsample train` takes: a path, or the name of a data set.")]
-SamplerName = Annotated[
-    str, typer.Option("--sampler", help="One of graphsage, ladies, fastgcn.", rich_help_panel=_PANEL)
-]
-Fanouts = Annotated[
-    str | None,
-    typer.Option(help="GraphSAGE: in-neighbours per layer, nearest the seeds first; -1 = all.", rich_help_panel=_PANEL),
-]
-LayerSizes = Annotated[
-    str | None,
-    typer.Option(help="LADIES, FastGCN: vertices per layer, nearest the seeds first.", rich_help_panel=_PANEL),
-]
-Layout = Annotated[str, typer.Option(help="GraphSAGE: blocks or subgraph.", rich_help_panel=_PANEL)]
-BatchSize = Annotated[int, typer.Option(help="Seeds per minibatch.", rich_help_panel=_PANEL)]
-EdgeIds = Annotated[
-    bool, typer.Option("--edge-ids", help="Also each entry's position in the input.", rich_help_panel=_PANEL)
-]
-Seeds = Annotated[
-    str,
-    typer.Option(
-        help="train, val, test or all vertices; train where there is a split, else all.", rich_help_panel=_PANEL
-    ),
-]
-MemoryBudget = Annotated[
-    str | None,
-    typer.Option(help="For bulks, as in 2GiB; by default half of what is available.", rich_help_panel=_PANEL),
-]
-
-_FANOUTS, _LAYER_SIZES = "15,10", "512,512"
+SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
 
 
-def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout: Any = "blocks") -> Sampler:
+@dataclass(frozen=True)
+class SamplerChoice:
+    """Which sampler."""
+
+    sampler: Annotated[str, Option("Sampler.", _PANEL, choices=SAMPLERS, common=True)] = "graphsage"
+
+
+@dataclass(frozen=True)
+class SamplingOptions(SamplerSizes, SamplerChoice):
+    """What is sampled, and how."""
+
+    layout: Annotated[str, Option("GraphSAGE: blocks or subgraph.", _PANEL, common=True)] = "blocks"
+    batch_size: Annotated[int, Option("Seeds per minibatch.", _PANEL, common=True)] = 1024
+    seeds: Annotated[
+        str,
+        Option("train, val, test or all vertices; auto: train where there is a split, else all.", _PANEL, common=True),
+    ] = "auto"
+    edge_ids: Annotated[bool, Option("Also each entry's position in the input.", _PANEL, flags="--edge-ids")] = False
+    memory_budget: Annotated[
+        str | None,
+        Option("Memory for bulks, as 2GiB.", _PANEL, unset="half of what is available", common=True),
+    ] = None
+
+
+def make_sampler(given: Mapping[str, Any]) -> Sampler:
     """The sampler that the options describe; an option that it has no use for is refused."""
-    require_sampler(name, fanouts, layer_sizes)
-    if name != "graphsage" and layout != "blocks":
-        raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
-    text = {
-        "fanouts": _FANOUTS if fanouts is None else fanouts,
-        "layer_sizes": _LAYER_SIZES if layer_sizes is None else layer_sizes,
-    }
-    return build_sampler(
-        name, **{argument: parse_sizes(argument, sizes) for argument, sizes in text.items()}, layout=layout
-    )
+    options = overridden(SamplingOptions(), given)
+    require_sampler(options.sampler, given["fanouts"], given["layer_sizes"])
+    if options.sampler != "graphsage" and options.layout != "blocks":
+        raise InputError(
+            argument="layout", given=f"{options.layout!r} with --sampler {options.sampler}", expected="blocks"
+        )
+    return build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
 
 
 def require_sampler(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
     """Refuse an unknown sampler, and sizes that it has no use for."""
-    if name not in _SAMPLERS:
-        raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(_SAMPLERS))
+    if name not in SAMPLERS:
+        raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(SAMPLERS))
     if name == "graphsage":
         _refuse("layer_sizes", layer_sizes, name, "--fanouts")
     else:
@@ -122,11 +111,3 @@ def _refuse(argument: str, text: str | None, sampler: str, instead: str) -> None
         raise InputError(
             argument=argument, given=f"{text!r} with --sampler {sampler}", expected=f"{instead} with that sampler"
         )
-
-
-def parse_sizes(name: str, text: str) -> tuple[int, ...]:
-    """Parse "15,10"."""
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise InputError(argument=name, given=repr(text), expected="integers with commas, as in 15,10") from None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import numpy as np
-
-from spsample.common.checks import require_choice, require_int, require_path, require_type
+from spsample.common.checks import require_choice, require_path, require_type
+from spsample.common.options import Option, at_least, check_settings
 from spsample.common.threads import MOST_THREADS
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -21,57 +20,15 @@ FORMATS = ("auto", "text", "npy", "int32", "int64", "parquet", "mtx", "npz", "py
 NPY_SHAPES = ("auto", "2,E", "E,2")
 _RENUMBER = ("no", "sorted")
 _MERGES = ("no", "sum", "first", "max")
-_FLAGS = ("string_ids", "symmetrise", "drop_self_loops", "add_self_loops", "edge_ids", "overwrite")
+_READING, _EDGES, _STORE, _COST = "Reading", "Edges", "Store", "Cost"
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
     """How edges are read, what is done to them, and what it may cost.
 
-    Parameters
-    ----------
-    format
-        Of the source: ``"auto"`` goes by the name; ``"text"`` (CSV, TSV, white space), ``"npy"``, ``"int32"`` and
-        ``"int64"`` (raw little-endian pairs), ``"parquet"``, ``"mtx"`` (Matrix Market), ``"npz"``, ``"pyg"``
-        (``torch.save``), ``"dataset"`` (a name that `load_dataset` knows).
-    columns
-        Source and target column of a table: names, or numbers from 0.
-    weights
-        Column of the weights, by name or number; None: no weights. Matrices with values, and arrays that hold weights,
-        keep theirs.
-    header
-        Whether the first line of a text names its columns; None: where it is no edge.
-    npy_shape
-        Of the edges in one ``.npy`` file: ``"2,E"`` (sources, then targets) or ``"E,2"`` (a pair for each edge);
-        ``"auto"`` goes by the array, and refuses one of shape (2, 2), which may be either.
-    string_ids
-        Vertices are named by strings (tables only): numbered in order of first appearance, names kept in the store.
-    renumber
-        ``"sorted"``: ids that occur become 0, 1, ... in ascending order, ``original_ids`` keeps what they were.
-    num_nodes
-        Number of vertices; None: the largest id plus 1, or what the source says.
-    symmetrise
-        Add the reverse of every edge that is no loop, with the same edge id and weight, right behind it.
-    deduplicate
-        Edges between the same two vertices become one, with the edge id of the first: weights are added (``"sum"``),
-        or the first or largest taken; ``"no"`` keeps all. After `symmetrise`.
-    drop_self_loops, add_self_loops
-        Leave loops out; add one of weight 1 to every vertex, as edges behind the last (both: exactly one each).
-    edge_ids
-        Keep each entry's position in the input. Left out of the store where it is the entry's own place.
-    features, labels, splits
-        Files: ``.npy`` of n rows, or ``.npz`` of a SciPy sparse matrix, which stays sparse; ``.npy`` of n integers;
-        ``.npz`` of ``train_idx``, ... or masks.
-    memory_budget
-        Most anonymous memory of the process, in bytes or as "2GiB"; None: half of what is available.
-    threads
-        None: as many as the kernels use.
-    random_seed
-        Of generated graphs.
-    overwrite
-        Replace a store at the path.
-    symmetrize
-        Another spelling of `symmetrise`.
+    ``renumber`` is ``"no"``, or ``"sorted"``: ids that occur become 0, 1, ... in ascending order, and ``original_ids``
+    keeps what they were. ``symmetrize`` is another spelling of ``symmetrise``.
 
     Raises
     ------
@@ -84,50 +41,140 @@ class ConvertOptions:
     'sum'
     """
 
-    format: str = "auto"
-    columns: tuple[str, ...] = ("0", "1")
-    weights: str | None = None
-    header: bool | None = None
-    npy_shape: str = "auto"
-    string_ids: bool = False
+    format: Annotated[
+        str,
+        Option(
+            "Form of the source; auto goes by the name. text is CSV, TSV or white space, int32 and int64 are raw "
+            "little-endian pairs, mtx is Matrix Market, pyg is of torch.save, dataset a name that train takes.",
+            _READING,
+            choices=FORMATS,
+            common=True,
+        ),
+    ] = "auto"
+    columns: Annotated[
+        tuple[str, ...],
+        Option("Source and target column of a table: names, or numbers from 0.", _READING, common=True),
+    ] = ("0", "1")
+    weights: Annotated[
+        str | None,
+        Option(
+            "Weights: a column of a table by name or number, an .npy file beside arrays, an attribute of PyG's data. "
+            "Matrices with values, and arrays that hold weights, keep theirs.",
+            _READING,
+            unset="none",
+            common=True,
+        ),
+    ] = None
+    header: Annotated[
+        bool | None,
+        Option(
+            "Whether the first line of a text names its columns.",
+            _READING,
+            flags="--header/--no-header",
+            unset="where it is no edge",
+        ),
+    ] = None
+    npy_shape: Annotated[
+        str,
+        Option(
+            "Shape of the edges in one .npy file: sources, then targets; or a pair for each edge. auto goes by the "
+            "array, and refuses one of shape (2, 2), which may be either.",
+            _READING,
+            choices=NPY_SHAPES,
+        ),
+    ] = "auto"
+    string_ids: Annotated[
+        bool,
+        Option(
+            "Vertices of a table have names: numbered as they appear first, names kept in the store.",
+            _READING,
+            flags="--string-ids",
+            common=True,
+        ),
+    ] = False
     renumber: str = "no"
-    num_nodes: int | None = None
-    symmetrise: bool = False
-    deduplicate: str = "no"
-    drop_self_loops: bool = False
-    add_self_loops: bool = False
-    edge_ids: bool = True
-    features: Path | None = None
-    labels: Path | None = None
-    splits: Path | None = None
-    memory_budget: Any = None
-    threads: int | None = None
-    random_seed: int = 0
-    overwrite: bool = False
+    num_nodes: Annotated[
+        int | None,
+        Option("Number of vertices.", _READING, unset="the largest id plus 1, or what the source says", common=True),
+    ] = None
+    symmetrise: Annotated[
+        bool,
+        Option(
+            "Edges as they are, source to target; or each in both directions: the reverse of every edge that is no "
+            "loop, with the same edge id and weight, right behind it.",
+            _EDGES,
+            flags="--symmetrise/--directed --symmetrize",
+            common=True,
+        ),
+    ] = False
+    deduplicate: Annotated[
+        str,
+        Option(
+            "Edges between the same two vertices become one, with the edge id of the first: weights are added, or the "
+            "first or largest taken. After --symmetrise.",
+            _EDGES,
+            choices=_MERGES,
+            common=True,
+        ),
+    ] = "no"
+    drop_self_loops: Annotated[bool, Option("Leave self loops out.", _EDGES, flags="--drop-self-loops")] = False
+    add_self_loops: Annotated[
+        bool,
+        Option("Add a self loop of weight 1 to every vertex, behind the last edge.", _EDGES, flags="--add-self-loops"),
+    ] = False
+    edge_ids: Annotated[
+        bool,
+        Option(
+            "Keep each entry's position in the input. Left out of the store where it is the entry's own place.",
+            _STORE,
+            flags="--edge-ids/--no-edge-ids",
+        ),
+    ] = True
+    features: Annotated[
+        Path | None,
+        Option(
+            "A row of features for each vertex: an .npy file, or a sparse .npz of SciPy, which stays sparse.",
+            _STORE,
+            common=True,
+        ),
+    ] = None
+    labels: Annotated[
+        Path | None, Option("An .npy file: an integer for each vertex, -1 for none.", _STORE, common=True)
+    ] = None
+    splits: Annotated[
+        Path | None, Option("An .npz file: train_idx, val_idx, test_idx, or _masks.", _STORE, common=True)
+    ] = None
+    memory_budget: Annotated[
+        int | str | None,
+        Option(
+            "Most anonymous memory of the process, as 2GiB.",
+            _COST,
+            unset="half of what is available",
+            check=require_bytes,
+            common=True,
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        Option("Threads.", _COST, unset="one per processor", check=at_least(1, MOST_THREADS)),
+    ] = None
+    random_seed: Annotated[int, Option("Random seed of generated graphs.", _READING, check=at_least(0))] = 0
+    overwrite: Annotated[bool, Option("Replace a store that is there.", _STORE, flags="--overwrite", common=True)] = (
+        False
+    )
     symmetrize: InitVar[bool] = False
 
     def __post_init__(self, symmetrize: bool) -> None:
         if symmetrize:
             object.__setattr__(self, "symmetrise", True)
-        require_choice("format", self.format, FORMATS)
-        require_choice("npy_shape", self.npy_shape, NPY_SHAPES)
+        check_settings(self)
         require_choice("renumber", self.renumber, _RENUMBER)
-        require_choice("deduplicate", self.deduplicate, _MERGES)
-        require_int("random_seed", self.random_seed, minimum=0)
         if self.num_nodes is not None:
             check_num_nodes("num_nodes", self.num_nodes)
-        if self.threads is not None:
-            require_int("threads", self.threads, minimum=1, maximum=MOST_THREADS)
-        if self.memory_budget is not None:
-            require_bytes("memory_budget", self.memory_budget)
         self._check_columns()
         for name in ("features", "labels", "splits"):
             if getattr(self, name) is not None:
                 require_path(name, getattr(self, name))
-        for name in _FLAGS:
-            require_type(name, getattr(self, name), (bool, np.bool_), "True or False")
-        if self.header is not None:
-            require_type("header", self.header, (bool, np.bool_), "True, False or None")
         if self.string_ids and (self.renumber != "no" or self.num_nodes is not None):
             given = "string ids with renumber or num_nodes"
             raise InputError(argument="string_ids", given=given, expected="one way of numbering the vertices")

@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.sampler import NumNeighbors
 
+from spsample.common.checks import short
 from spsample.errors import DTypeError, InputError
 from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
@@ -140,7 +141,7 @@ def refused(arguments: dict[str, Any], subgraph_type: Any) -> str:
         value = arguments.get(name, default)
         if value is not default and (default is None or value != default):
             raise InputError(
-                argument=name, given=_short(value), expected=f"{default!r}, which is the default", hint=instead
+                argument=name, given=short(value), expected=f"{default!r}, which is the default", hint=instead
             )
     word = str(getattr(subgraph_type, "value", subgraph_type))
     if word not in _SUBGRAPH_TYPES:
@@ -177,8 +178,3 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 def warn_needless(what: str = f"workers: {_THREADS}") -> None:
     """Tell whoever called the loader what it does not need, and why."""
     warnings.warn(f"NeighborLoader of spsample needs no {what}.", UserWarning, stacklevel=4)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"an object of type {type(value).__name__}"

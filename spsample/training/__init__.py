@@ -9,6 +9,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
+from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
 from spsample.training.blocks import Block, BlockMaker
 from spsample.training.callbacks import Callback
 from spsample.training.checkpoint import Checkpointer, read_checkpoint, write_checkpoint
@@ -16,12 +17,10 @@ from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
 from spsample.training.journal import Journal, TensorBoard
-from spsample.training.models import GNN, ModelConfig, build_model, model_names, register_model, stack
+from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
-from spsample.training.presets import Preset, preset_for
 from spsample.training.rank_summary import RankSummary, rank_summary
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.settings import TrainConfig
 from spsample.training.trainer import Trainer
 
 __all__ = [

@@ -10,63 +10,18 @@ A model of one's own is a function under `register_model`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-import numpy as np
 from torch import Tensor, nn
 
-from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.checks import require_int, require_type
 from spsample.errors import InputError
+from spsample.settings.training import ARCHITECTURES, ModelConfig
 from spsample.training.blocks import Block
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 
 __all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """Shape of a model.
-
-    Attributes
-    ----------
-    architecture
-        A registered name: ``"sage"``, ``"gcn"``, ``"gat"``; ``"residual"`` is ``"sage"`` with ``residual`` and
-        ``layer_norm``.
-    hidden
-        Width of the hidden layers.
-    dropout
-        Probability of a dropped unit.
-    residual
-        Each layer adds to its input: ``h_v + MLP(conv(norm(h))_v)``, between a linear encoder and decoder, as in
-        Platonov et al., "A critical look at the evaluation of GNNs under heterophily" (2023).
-    layer_norm
-        Normalise each vertex's features: before each convolution and the decoder where ``residual``, else after each
-        convolution but the last.
-    heads
-        Attention heads of ``"gat"``, in each hidden layer; a divisor of ``hidden``.
-
-    Raises
-    ------
-    InputError
-        If there is no such architecture, or a number is out of range.
-    """
-
-    architecture: str = "sage"
-    hidden: int = 128
-    dropout: float = 0.5
-    residual: bool = False
-    layer_norm: bool = False
-    heads: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse what no model can have."""
-        require_choice("architecture", self.architecture, model_names())
-        require_int("hidden", self.hidden, minimum=1)
-        require_int("heads", self.heads, minimum=1)
-        require_number("dropout", self.dropout, lambda x: 0 <= x < 1, "a probability in [0, 1)")
-        for name in ("residual", "layer_norm"):
-            require_type(name, getattr(self, name), (bool, np.bool_), "True or False")
 
 
 class GNN(nn.Module):
@@ -140,6 +95,7 @@ def register_model(name: str) -> Callable[[Architecture], Architecture]:
 
     def register(make: Architecture) -> Architecture:
         _MODELS[name] = make
+        ARCHITECTURES.add(name)
         return make
 
     return register

@@ -12,7 +12,7 @@ from torch.optim import lr_scheduler
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
-    from spsample.training.settings import TrainConfig
+    from spsample.settings.training import TrainConfig
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "Schedule", "make_optimizer", "require_epochs"]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
+from spsample.settings.training import Recording
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
 from spsample.training.checkpoint import Checkpointer, read_checkpoint
@@ -41,27 +41,6 @@ __all__ = ["Recording", "RunFolder", "summary"]
 
 
 _WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
-
-
-@dataclass(frozen=True)
-class Recording:
-    """How often a run writes to its folder.
-
-    Attributes
-    ----------
-    checkpoint_minutes, checkpoint_batches, checkpoint_epochs
-        As in `Checkpointer`; 0 for never.
-    log_every
-        Steps per line of ``metrics.jsonl``, 0 for lines per epoch alone.
-    tensorboard
-        Write TensorBoard's files too.
-    """
-
-    checkpoint_minutes: float = 10.0
-    checkpoint_batches: int = 0
-    checkpoint_epochs: int = 1
-    log_every: int = 0
-    tensorboard: bool = False
 
 
 class RunFolder:

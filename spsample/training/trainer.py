@@ -27,6 +27,7 @@ from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
+from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.store.hot_rows import expected_visits
@@ -40,7 +41,6 @@ from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.settings import TrainConfig
 from spsample.training.states import reading_state
 from spsample.training.tensors import as_tensor, device_of
 

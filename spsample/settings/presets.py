@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from spsample.common.checks import require_type
-from spsample.training.models import ModelConfig
-from spsample.training.settings import TrainConfig
+from spsample.common.options import Option, values_of
+from spsample.settings.training import ModelConfig, TrainConfig
 
-__all__ = ["PRESETS", "Preset", "preset_for"]
+__all__ = ["PRESETS", "Preset", "SamplerSizes", "differing", "preset_for"]
 
 
 @dataclass(frozen=True)
-class Preset:
-    """Sampler sizes, model and optimisation for one data set.
+class SamplerSizes:
+    """How much is sampled per layer."""
 
-    Attributes
-    ----------
-    fanouts
-        For GraphSAGE, nearest to the seeds first.
-    layer_sizes
-        For LADIES and FastGCN, nearest to the seeds first.
-    scaling
-        See `spsample.data.scale_features`.
-    model, train
-        Settings of the model and of the training.
-    """
+    fanouts: Annotated[
+        tuple[int, ...],
+        Option("GraphSAGE: in-neighbours per layer, nearest the seeds first; -1 = all.", "Sampling", common=True),
+    ] = (15, 10)
+    layer_sizes: Annotated[
+        tuple[int, ...],
+        Option("LADIES, FastGCN: vertices per layer, nearest the seeds first.", "Sampling", common=True),
+    ] = (512, 512)
 
-    fanouts: tuple[int, ...] = (15, 10)
-    layer_sizes: tuple[int, ...] = (512, 512)
-    scaling: str = "none"
+
+@dataclass(frozen=True)
+class Preset(SamplerSizes):
+    """Sampler sizes, model and optimisation for one data set."""
+
+    scaling: Annotated[
+        str,
+        Option(
+            "Scaling of the features: as they are, rows of sum 1, or columns of mean 0 and deviation 1.",
+            "Data",
+            choices=("none", "rows", "standard"),
+        ),
+    ] = "none"
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
@@ -73,3 +81,15 @@ def preset_for(name: str) -> Preset:
     """
     require_type("name", name, str, "the name of a data set")
     return PRESETS.get(name.removesuffix("-rewired"), Preset())
+
+
+def differing() -> set[str]:
+    """Return the names of the settings that are not the same in all presets.
+
+    Examples
+    --------
+    >>> "hidden" in differing(), "optimizer" in differing()
+    (True, False)
+    """
+    general = values_of(Preset())
+    return {name for preset in PRESETS.values() for name, value in values_of(preset).items() if value != general[name]}

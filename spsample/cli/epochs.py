@@ -1,0 +1,81 @@
+"""How far a training is, epoch by epoch."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+from spsample.cli.progress import Display, elapsed, print_progress
+from spsample.cli.report import METRIC_NAMES, percent
+from spsample.training import Callback
+
+if TYPE_CHECKING:
+    from spsample.data import Dataset
+    from spsample.training import EpochRecord, Trainer
+
+__all__ = ["EpochProgress"]
+
+
+class EpochProgress(Display, Callback):
+    """How far a training is, on standard error: a bar on a terminal, elsewhere a line per epoch and per minute.
+
+    Parameters
+    ----------
+    dataset
+        What is trained on.
+    epochs
+        Passes over it.
+    quiet
+        Say nothing.
+    """
+
+    def __init__(self, dataset: Dataset, epochs: int, *, quiet: bool) -> None:
+        columns = TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}")
+        super().__init__(*columns, quiet=quiet)
+        self._quiet = quiet
+        self._metric = METRIC_NAMES.get(dataset.metric, dataset.metric)
+        self._epochs = epochs
+        self._val = "-"
+        self._trainer: Trainer | None = None
+        self._loss = 0.0
+        self._begin = time.monotonic()
+        self._task = self.bars.add_task("", total=epochs)
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Say where a resumed run goes on."""
+        progress = trainer.progress
+        self._trainer, self._begin = trainer, time.monotonic()
+        self.bars.update(self._task, completed=progress.epoch)
+        if progress.step == 0 or self._quiet:
+            return
+        step = f"step {progress.next_batch // trainer.comm.size + 1} of {len(trainer.loader)}"
+        over = f"all {progress.epoch} epochs are trained"
+        print_progress(over if trainer.is_over else f"goes on at epoch {progress.epoch + 1}, {step}")
+
+    def on_step(self, trainer: Trainer, loss: float) -> None:
+        """Take note of the loss."""
+        self._loss = loss
+
+    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
+        """Take note of an epoch that is over."""
+        if record.val is not None:
+            self._val = percent(record.val)
+        shown = f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
+        self.bars.update(self._task, advance=1, description=shown)
+        if self.speaks:
+            val = "" if record.val is None else f"validation {self._metric} {percent(record.val)}, "
+            took = elapsed(time.monotonic() - self._begin)
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
+        self._begin = time.monotonic()
+
+    def told(self) -> str:
+        """How far the epoch under way is, in words."""
+        if self._trainer is None:
+            return ""
+        progress, steps = self._trainer.progress, len(self._trainer.loader)
+        if progress.epoch >= self._epochs:
+            return "evaluation of the result"
+        done = f"step {progress.next_batch // self._trainer.comm.size} of {steps}"
+        return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"

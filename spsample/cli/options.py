@@ -1,0 +1,167 @@
+"""Options of commands, made of the settings that dataclasses declare (`spsample.common.options`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import typer
+
+from spsample.cli.config import CONFIG, SET, check_given_once
+from spsample.common.options import Setting, own_settings, settings_of
+from spsample.errors import InputError
+
+__all__ = ["default_text", "listed", "overridden", "parse_sizes", "with_options", "written"]
+
+_Settings = TypeVar("_Settings")
+_TYPED = (bool, int, float, Path)
+"""What the command line makes of a text itself."""
+
+
+def _show_all(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for param in ctx.command.params:  # of this call alone: commands are made anew for each
+            param.hidden = False  # type: ignore[attr-defined]
+        print(ctx.get_help(), end="")
+        raise typer.Exit
+
+
+_ALL: Any = typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options, and exit.")
+
+
+def with_options(*classes: Any, preset: Iterable[str] = ()) -> Callable[[Callable[..., None]], Any]:
+    """Give a command the options of dataclasses, and ``--config``, ``--set`` and ``--help-all``.
+
+    Parameters
+    ----------
+    classes
+        Dataclasses with options.
+    preset
+        Settings whose defaults depend on the data set.
+
+    Returns
+    -------
+    Callable
+        A decorator of a command, whose parameter ``given`` takes the options as they were typed, by the names of their
+        fields: None where one was not given.
+    """
+    settings = listed(*classes)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [one for name, one in inspect.signature(command, eval_str=True).parameters.items() if name != "given"]
+
+        @wraps(command)
+        def run(ctx: typer.Context, **typed: Any) -> None:
+            check_given_once(ctx)
+            given = {setting.name: typed[setting.name] for setting in settings}
+            command(given=given | {"config": typed["config"]}, **{one.name: typed[one.name] for one in own})
+
+        added = [_parameter(setting, preset) for setting in settings]
+        context = _keyword("ctx", typer.Context, inspect.Parameter.empty)
+        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+        every = [
+            _keyword("config", Annotated[str | None, CONFIG], None),
+            _keyword("set_", Annotated[list[str] | None, SET], None),
+            _keyword("help_all", Annotated[bool, _ALL], False),
+        ]
+        run.__signature__ = inspect.Signature([context, *added, *own, *every])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def listed(*classes: Any) -> list[Setting]:
+    """Return the options of dataclasses as they are listed: by panel, those that are changed daily first."""
+    found = [setting for cls in classes for setting in settings_of(cls)]
+    panels = list(dict.fromkeys(setting.option.panel for setting in found))
+    return sorted(found, key=lambda setting: (panels.index(setting.option.panel), not setting.option.common))
+
+
+def _parameter(setting: Setting, preset: Iterable[str]) -> inspect.Parameter:
+    option = setting.option
+    words = option.help if not option.choices else f"{option.help} One of {', '.join(option.choices)}."
+    default = default_text(setting, preset)
+    shown = typer.Option(
+        *setting.flags.split(),
+        help=f"{words} [default: {default}]" if default else words,
+        rich_help_panel=option.panel,
+        hidden=not option.common,
+    )
+    kind: Any = setting.type if setting.type in _TYPED else str
+    return _keyword(setting.name, Annotated[kind | None, shown], None)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def default_text(setting: Setting, preset: Iterable[str] = ()) -> str:
+    """Return what a setting is where it is not given, in words; empty for a flag that is off."""
+    if setting.name in preset:
+        return "preset"
+    if setting.default is None:
+        return setting.option.unset
+    if setting.type is bool:
+        on, _, off = setting.flags.split()[0].partition("/")
+        return (on if setting.default else off).removeprefix("--")
+    return _text(setting.default)
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def overridden(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
+    """Return settings, and those that they hold, with what was given in its place.
+
+    Raises
+    ------
+    InputError
+        If a text is not of the form expected, or a value cannot be used.
+    """
+    changes = {one.name: _parsed(one, given[one.name]) for one in own_settings(settings) if _is_given(one, given)}
+    held = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    changes |= {name: overridden(value, given) for name, value in held.items() if is_dataclass(value)}
+    return replace(settings, **changes)  # type: ignore[type-var]
+
+
+def _is_given(setting: Setting, given: Mapping[str, Any]) -> bool:
+    return given.get(setting.name) is not None
+
+
+def _parsed(setting: Setting, value: Any) -> Any:
+    """The value that a text stands for."""
+    if setting.option.parse is not None:
+        return setting.option.parse(value)
+    if get_origin(setting.type) is not tuple:
+        return value
+    if get_args(setting.type)[0] is int:
+        return parse_sizes(setting.name, value)
+    return tuple(word.strip() for word in value.split(","))
+
+
+def parse_sizes(name: str, text: str) -> tuple[int, ...]:
+    """Return the integers of a text.
+
+    Examples
+    --------
+    >>> parse_sizes("fanouts", "15,10")
+    (15, 10)
+    """
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise InputError(argument=name, given=repr(text), expected="integers with commas, as in 15,10") from None
+
+
+def written(classes: Iterable[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the keys that files of settings have, in the order in which options are listed."""
+    return {
+        setting.key: list(values[setting.name]) if isinstance(values[setting.name], tuple) else values[setting.name]
+        for setting in listed(*classes)
+        if setting.name in values
+    }

@@ -1,0 +1,269 @@
+"""What a training run is told: its model, its optimisation and evaluation, and how often it writes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.options import Option, at_least, check_settings, settings_of
+from spsample.common.units import require_bytes
+from spsample.sampling.sampler import require_sizes
+
+__all__ = ["ARCHITECTURES", "ModelConfig", "Recording", "TrainConfig"]
+
+_BUILT_IN = ("sage", "gcn", "gat", "residual")
+ARCHITECTURES = set(_BUILT_IN)
+"""What `ModelConfig.architecture` can be: `register_model` adds to it."""
+
+_SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION, _RUN = "Sampling", "Model", "Optimisation", "Evaluation", "Run"
+
+_positive = partial(require_number, is_right=lambda x: x > 0, expected="a positive number")
+_not_negative = partial(require_number, is_right=lambda x: x >= 0, expected="a number of at least 0")
+_below_one = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="a number in [0, 1)")
+_probability = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="a probability in [0, 1)")
+_factor = partial(require_number, is_right=lambda x: 0 < x < 1, expected="a number between 0 and 1")
+_backend = partial(require_type, types=str, expected="the name of a backend, or None")
+_sizes = partial(require_sizes, whole_rows=True)
+
+
+def _architecture(argument: str, value: Any) -> None:
+    require_choice(argument, value, sorted(ARCHITECTURES))
+
+
+def _bulk_size(argument: str, value: Any) -> None:
+    if not (isinstance(value, str) and value == "auto"):
+        require_int(argument, value, minimum=1)
+
+
+def _number_or_word(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape of a model.
+
+    With ``residual`` it is ``h_v + MLP(conv(norm(h))_v)`` in each layer, between a linear encoder and decoder, as in
+    Platonov et al., "A critical look at the evaluation of GNNs under heterophily" (2023).
+
+    Raises
+    ------
+    InputError
+        If there is no such architecture, or a number is out of range.
+    """
+
+    architecture: Annotated[
+        str,
+        Option(
+            "Architecture: residual is sage with --residual and --layer-norm; or the name of a model of one's own.",
+            _MODEL,
+            flags="--model",
+            choices=_BUILT_IN,
+            check=_architecture,
+            common=True,
+        ),
+    ] = "sage"
+    hidden: Annotated[int, Option("Width of the hidden layers.", _MODEL, check=at_least(1), common=True)] = 128
+    dropout: Annotated[
+        float, Option("Probability of a dropped unit.", _MODEL, values="number in [0, 1)", check=_probability)
+    ] = 0.5
+    residual: Annotated[bool, Option("Each layer adds to its input.", _MODEL, flags="--residual/--no-residual")] = False
+    layer_norm: Annotated[
+        bool,
+        Option(
+            "Normalise each vertex's features: before each convolution and the decoder of a residual model, else after "
+            "each convolution but the last.",
+            _MODEL,
+            flags="--layer-norm/--no-layer-norm",
+        ),
+    ] = False
+    heads: Annotated[
+        int, Option("Attention heads of gat in each hidden layer, a divisor of its width.", _MODEL, check=at_least(1))
+    ] = 4
+
+    def __post_init__(self) -> None:
+        """Refuse what no model can have."""
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of the optimisation and the evaluation.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+    """
+
+    epochs: Annotated[
+        int, Option("Passes over the training vertices, at most.", _OPTIMISATION, check=at_least(1), common=True)
+    ] = 30
+    batch_size: Annotated[int, Option("Seeds per minibatch.", _SAMPLING, check=at_least(1), common=True)] = 512
+    bulk_size: Annotated[
+        int | str,
+        Option(
+            "Minibatches sampled at once, at most; changes no sample.",
+            _SAMPLING,
+            values="integer, `auto`",
+            check=_bulk_size,
+            parse=_number_or_word,
+            decisive=False,
+        ),
+    ] = 64
+    memory_budget: Annotated[
+        int | str | None,
+        Option(
+            "Memory for bulks; changes no sample.",
+            _SAMPLING,
+            values="bytes, or as in `2GiB`",
+            unset="no limit",
+            check=require_bytes,
+            decisive=False,
+        ),
+    ] = None
+    prefetch: Annotated[
+        int,
+        Option(
+            "Bulks sampled ahead, beside the training; changes no sample.", _SAMPLING, check=at_least(0), decisive=False
+        ),
+    ] = 1
+    optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
+    learning_rate: Annotated[
+        float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
+    ] = 0.005
+    weight_decay: Annotated[float, Option("Weight decay.", _OPTIMISATION, check=_not_negative)] = 0.0
+    momentum: Annotated[
+        float, Option("Momentum of sgd.", _OPTIMISATION, values="number in [0, 1)", check=_below_one)
+    ] = 0.9
+    schedule: Annotated[
+        str,
+        Option(
+            "Schedule of the learning rate, by epoch; cosine falls to 0 after the last one.",
+            _OPTIMISATION,
+            choices=("constant", "cosine", "plateau", "step"),
+        ),
+    ] = "constant"
+    warmup_epochs: Annotated[
+        int, Option("Epochs in which the learning rate first rises linearly.", _OPTIMISATION, check=at_least(0))
+    ] = 0
+    decay_every: Annotated[
+        int,
+        Option(
+            "Epochs between two steps of the schedule step; evaluations in a row without a better one of plateau.",
+            _OPTIMISATION,
+            check=at_least(1),
+        ),
+    ] = 10
+    decay_factor: Annotated[
+        float,
+        Option(
+            "What step and plateau multiply the learning rate by.",
+            _OPTIMISATION,
+            values="number in (0, 1)",
+            check=_factor,
+        ),
+    ] = 0.5
+    clip_norm: Annotated[
+        float | None,
+        Option(
+            "Scale gradients down to this norm, all parameters together.", _OPTIMISATION, unset="off", check=_positive
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(
+            "Stop after this number of evaluations in a row without a better one.",
+            _OPTIMISATION,
+            unset="off",
+            check=at_least(1),
+        ),
+    ] = None
+    eval_every: Annotated[
+        int,
+        Option("Epochs between two evaluations; the last epoch is always evaluated.", _EVALUATION, check=at_least(1)),
+    ] = 1
+    evaluation: Annotated[
+        str,
+        Option(
+            "With all neighbours, layer by layer, or with sampled ones; both: validation with all, the result with "
+            "either.",
+            _EVALUATION,
+            choices=("full", "sampled", "both"),
+        ),
+    ] = "full"
+    test_sizes: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "Fanouts or layer sizes of sampled evaluation, nearest the seeds first.",
+            _EVALUATION,
+            unset="those of training",
+            check=_sizes,
+        ),
+    ] = None
+    evaluation_memory: Annotated[
+        int | str,
+        Option(
+            "Memory for what full evaluation computes at once.",
+            _EVALUATION,
+            values="bytes, or as in `512MiB`",
+            check=require_bytes,
+        ),
+    ] = "1GiB"
+    random_seed: Annotated[
+        int,
+        Option(
+            "Decides generated data, rewiring, initial weights, dropout, orders and samples.",
+            _RUN,
+            check=at_least(0, 2**64 - 1),
+            common=True,
+        ),
+    ] = 0
+    backend: Annotated[
+        str | None,
+        Option(
+            "What samples; changes no sample.",
+            _SAMPLING,
+            choices=("cpu", "reference"),
+            unset="the fastest one",
+            check=_backend,
+            decisive=False,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained with; the loader checks the sizes it gets."""
+        check_settings(self)
+
+    def decisive(self) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values; the others change its speed alone."""
+        known = asdict(self)
+        known["test_sizes"] = None if self.test_sizes is None else list(self.test_sizes)
+        return {one.name: known[one.name] for one in settings_of(TrainConfig) if one.option.decisive}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How often a run writes to its folder."""
+
+    checkpoint_minutes: Annotated[
+        float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
+    ] = 10.0
+    checkpoint_batches: Annotated[
+        int, Option("Batches between two checkpoints; 0 for none.", _RUN, check=at_least(0))
+    ] = 0
+    checkpoint_epochs: Annotated[
+        int, Option("Epochs between two checkpoints; 0 for none.", _RUN, check=at_least(0))
+    ] = 1
+    log_every: Annotated[
+        int, Option("Batches per line of metrics.jsonl; 0: lines per epoch alone.", _RUN, check=at_least(0))
+    ] = 0
+    tensorboard: Annotated[
+        bool, Option("Write TensorBoard's files into the folder too.", _RUN, flags="--tensorboard")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no interval."""
+        check_settings(self)
