@@ -5,7 +5,7 @@ from __future__ import annotations
 from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -42,7 +42,7 @@ class FastGCN(LayerwiseSampler):
     2
     """
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(column_norms(Q, A))
         S = its_sample(P, draw)

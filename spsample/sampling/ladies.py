@@ -9,7 +9,7 @@ from spsample.common.checks import require_choice
 from spsample.sampling.layerwise import LayerwiseSampler, Values
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -71,7 +71,7 @@ class LADIES(LayerwiseSampler):
         self.law: Law = law
         self.product = _PRODUCTS[law]
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw)

@@ -253,7 +253,7 @@ def _totals_of(graph: SharedGraph, first: int, end: int) -> NDArray[np.float32]:
     key = derive_key(0, 0, SAMPLING)
     with graph.sampling():
         if A.weighting != "weighted":
-            counts = A.row_totals(Q).counts
+            counts = A.frontier(Q).row_totals.counts
             return (np.minimum(counts, 1) if A.weighting == "row" else counts).astype(np.float32)
         layer = GraphSAGE([-1]).run(A, Q, key, False)[0]
     return _row_sums(layer.indptr, layer.data).astype(np.float32)  # type: ignore[arg-type]  # weighted: there are data
