@@ -6,6 +6,7 @@ so that code which knows nothing of spsample catches it under the usual name::
     SpSampleError
       InputError             ValueError      an argument has a value that cannot be used
         DTypeError           TypeError       an argument has the wrong type, dtype or device
+        ConsumedError        ValueError      a sample is looked at that EXTRACT has consumed
       CapacityError          OverflowError   an integer size or headroom would be passed
       DataError              OSError         a file is missing, truncated or not of the form expected
       MissingDependencyError ImportError     an optional package is not installed
@@ -28,6 +29,7 @@ __all__ = [
     "BackendError",
     "CapacityError",
     "CommunicationError",
+    "ConsumedError",
     "DTypeError",
     "DataError",
     "InputError",
@@ -100,6 +102,16 @@ class DTypeError(InputError, TypeError):
     ... except TypeError as error:
     ...     print(error)
     seeds: got dtype float64; expected an integer dtype
+    """
+
+
+class ConsumedError(InputError):
+    """A sample is looked at that EXTRACT has consumed; takes the same keywords as `InputError`.
+
+    Examples
+    --------
+    >>> print(ConsumedError(argument="sample", given="a consumed sample", expected="one that is whole"))
+    sample: got a consumed sample; expected one that is whole
     """
 
 

@@ -164,7 +164,7 @@ def take_rows(inputs: Inputs, options: Options) -> Work:
     Q = RowSelector(ptr, seeds.ravel().astype(graph.indices.dtype), np.arange(len(seeds), dtype=np.int64))
 
     def work() -> dict[str, float]:
-        entries = A.sample_rows(Q.arrays, Draw((0, 0), 0, -1), "whole", False)
+        entries = A.frontier(Q).sample_rows(Draw((0, 0), 0, -1), "whole", False)
         edges = len(entries.rows.columns)
         itemsize = graph.indices.itemsize
         moved = (24 + itemsize) * seeds.size + 2 * edges * itemsize

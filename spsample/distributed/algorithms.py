@@ -1,13 +1,14 @@
-"""The algorithms on a partitioned graph, by the names that users choose them by."""
+"""The algorithms on a partitioned graph, by name."""
 
 from __future__ import annotations
 
 from spsample.distributed.column.operand import ColumnOperand
 from spsample.distributed.operand import PartitionedOperand
-from spsample.distributed.published.oblivious import ObliviousOperand
-from spsample.distributed.published.stages import StagesOperand
-from spsample.distributed.published.stages_distinct import StagesDistinctOperand
-from spsample.distributed.published.stages_split import StagesSplitOperand
+from spsample.distributed.published.stages import ObliviousOperand, StagesOperand
+from spsample.distributed.published.variants import StagesDistinctOperand, StagesSplitOperand
+
+CHOICES = ("column", "stages", "oblivious")
+"""What users choose from."""
 
 ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "column": ColumnOperand,
@@ -16,6 +17,6 @@ ALGORITHMS: dict[str, type[PartitionedOperand]] = {
     "stages-split": StagesSplitOperand,
     "oblivious": ObliviousOperand,
 }
-"""What a graph's operand is made of: called with the grid and this rank's parts of A."""
+"""All of them, those for tests and measurements too: called with the grid and this rank's parts of A."""
 
-__all__ = ["ALGORITHMS"]
+__all__ = ["ALGORITHMS", "CHOICES"]

@@ -7,15 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
-from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
-from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, WIDE_DRAWS, Stream
 from spsample.comm import Channel, Sent
 from spsample.distributed.wire_format import narrow, widen
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
-from spsample.sparse.operand import FrontierTotals
-from spsample.sparse.probability import frontier_rule
+from spsample.sparse.drawing import ColumnSource, Counts, draw_columns, stacked
+from spsample.sparse.probability import FrontierTotals, frontier_rule
 
 PHASE = "columns"
 
@@ -46,7 +44,8 @@ class ColumnRanges:
 
     def __init__(self, channel: Channel, block: LocalOperand, num_edges: int) -> None:
         self._channel = channel
-        ranks, n = channel.group.size, block.num_columns
+        ranks, n = channel.group.size, block.num_nodes
+        self._dtype = block.index_dtype
         self._bounds: Int64Array = np.arange(ranks + 1, dtype=np.int64) * n // ranks
         self._first = int(self._bounds[channel.group.rank])
         totals = column_sums(channel, block, _graph_rule(channel, block, num_edges), self._bounds, PHASE)
@@ -60,25 +59,11 @@ class ColumnRanges:
 
     def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law of every batch, as `Backend.draw_shared` draws."""
-        k, whole = len(batch_ids), not draw.replace and self.support <= draw.size
-        if whole:
-            columns = self._all_columns()
-            drawn = [columns] * k
-            counts = [np.ones(len(columns), np.int64)] * k
-        elif draw.replace:
-            draws = _Draws(self, batch_ids, draw)
-            units = self._units(draws, np.arange(k), np.arange(draw.size), draws.taken_out())
-            drawn, counts = _merged(self._find(units).columns, k)
-        else:
-            drawn = self._first_distinct(_Draws(self, batch_ids, draw))
-            counts = [np.ones(len(columns), np.int64) for columns in drawn]
-        return ColumnSample(
-            pointers_of([len(columns) for columns in drawn]),
-            np.concatenate([np.zeros(0, np.int64), *drawn]),
-            np.concatenate([np.zeros(0, np.int64), *counts]),
-            np.full(k, self.total, np.uint64),
-            np.full(k, whole),
-        )
+        if draw.replace or self.support > draw.size:
+            return draw_columns(_RangeDraws(self, batch_ids), draw, self._dtype)
+        columns = dict.fromkeys(self._all_columns().tolist(), 1)
+        k = len(batch_ids)
+        return stacked([columns] * k, np.full(k, self.total, np.uint64), np.ones(k, np.bool_), self._dtype)
 
     def numerators(self, columns: IntArray) -> UInt64Array:
         """N of any columns, from the ranks that have them."""
@@ -96,47 +81,12 @@ class ColumnRanges:
         own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
         return self._channel.gather([own], phase=PHASE)[0].rows
 
-    def _first_distinct(self, draws: _Draws) -> list[Int64Array]:
-        """The first s distinct columns of every batch, in rounds of 4 s draws, each made in pieces."""
-        size, first = draws.draw.size, 0
-        piece = size + size // 8 + 16
-        last = WIDE_DRAWS if self.total > NARROW_LIMIT else NARROW_DRAWS
-        while self._channel.reduce_max(int(draws.pending(size).any())):
-            if first + 4 * size > last:
-                raise draw_limit_error()
-            taken = draws.taken_out()
-            for begin in range(first, first + 4 * size, piece):
-                pending = draws.pending(size)
-                if begin > first and not self._channel.reduce_max(int(pending.any())):
-                    break
-                numbers = np.arange(begin, min(begin + piece, first + 4 * size))
-                batches = np.flatnonzero(pending)
-                draws.add(self._find(self._units(draws, batches, numbers, taken)), batches, len(numbers), size)
-            first += 4 * size
-        return draws.columns()
+    def any_reduce(self, here: bool) -> bool:
+        """Whether it is true on any rank of the column group."""
+        return bool(self._channel.reduce_max(int(here)))
 
-    def _units(
-        self, draws: _Draws, batches: Int64Array, numbers: Int64Array, taken: list[tuple[Int64Array, Int64Array]]
-    ) -> Int64Array:
-        """(batches, draws) units of the distribution that the draws with these numbers fall on.
-
-        `taken` are the intervals of each batch that were taken out: where they begin once those before them are gone,
-        and the running sum of their lengths, from 0.
-        """
-        if self.total == 0 or len(batches) == 0:
-            return np.zeros((len(batches), 0), np.int64)
-        left = np.array([self.total - int(taken[i][1][-1]) for i in batches], np.uint64)
-        stream = Stream(draws.draw.key, 0, draws.draw.hop, np.repeat(draws.batch_ids[batches], len(numbers)))
-        j, totals = np.tile(numbers, len(batches)), np.repeat(left, len(numbers))
-        x = stream.integers(j, totals, self.total > NARROW_LIMIT).astype(np.int64).reshape(len(batches), -1)
-        for row, i in enumerate(batches):
-            begins, lengths = taken[i]
-            x[row] += lengths[np.searchsorted(begins, x[row], side="right")]
-        return x
-
-    def _find(self, units: Int64Array) -> Found:
+    def find(self, units: Int64Array) -> Found:
         """The columns that hold these units; each question goes to the rank of its range."""
-        units = units.ravel()
         order, counts = self._routed(units, self._range_ends)
         base = self._range_ends - np.diff(self._range_ends, prepend=0)
         local = units[order] - np.repeat(base, counts)
@@ -181,57 +131,49 @@ def column_sums(
     return totals
 
 
-class _Draws:
-    """Draws of k batches, and what each has chosen: the columns in the order drawn, with their intervals."""
+class _RangeDraws(ColumnSource):
+    """The one distribution, of which each of k batches has taken out intervals: those of the columns it has chosen."""
 
-    def __init__(self, ranges: ColumnRanges, batch_ids: Int64Array, draw: Draw) -> None:
+    margin = 0
+
+    def __init__(self, ranges: ColumnRanges, batch_ids: Int64Array) -> None:
+        self._ranges = ranges
         self.batch_ids = batch_ids
-        self.draw = draw
-        self._support = ranges.support
-        empty = np.zeros(0, np.int64)
-        self._chosen = [Found(empty, empty, empty) for _ in batch_ids]
+        self.totals = np.full(len(batch_ids), ranges.total, np.uint64)
+        self._found: list[list[Found]] = [[] for _ in batch_ids]
+        nothing = np.zeros(0, np.int64), np.zeros(1, np.int64)
+        # Where intervals begin once those before them are gone, and the running sum of their lengths, from 0:
+        self._out = [nothing for _ in batch_ids]
 
-    def pending(self, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(k,) which batches have fewer than they should."""
-        return np.array([len(chosen.columns) < min(size, self._support) for chosen in self._chosen], np.bool_)
+    def any_reduce(self, here: bool) -> bool:
+        return self._ranges.any_reduce(here)
 
-    def taken_out(self) -> list[tuple[Int64Array, Int64Array]]:
-        """Of each batch, the intervals of what it has chosen, as `ColumnRanges._units` takes them."""
-        intervals = []
-        for chosen in self._chosen:
-            order = np.argsort(chosen.starts)
-            lengths = pointers_of(chosen.numerators[order])
-            intervals.append((chosen.starts[order] - lengths[:-1], lengths))
-        return intervals
+    def find(self, batches: list[int], units: UInt64Array) -> IntArray:
+        """Units are counted without the intervals that are out."""
+        x = units.astype(np.int64)
+        for row, i in enumerate(batches):
+            begins, lengths = self._out[i]
+            x[row] += lengths[np.searchsorted(begins, x[row], side="right")]
+        found = self._ranges.find(x.ravel())
+        for row, i in enumerate(batches):
+            part = slice(row * x.shape[1], (row + 1) * x.shape[1])
+            self._found[i].append(Found(*(array[part] for array in found)))
+        return found.columns.reshape(x.shape)
 
-    def add(self, found: Found, batches: Int64Array, count: int, size: int) -> None:
-        """`count` more draws of each of these batches: new columns, up to `size` of each."""
-        for r, i in enumerate(batches.tolist()):
-            part = slice(r * count, (r + 1) * count)
-            together = [np.concatenate([old, new[part]]) for old, new in zip(self._chosen[i], found, strict=True)]
-            first = np.sort(np.unique(together[0], return_index=True)[1])[:size]
-            self._chosen[i] = Found(*(array[first] for array in together))
-
-    def columns(self) -> list[Int64Array]:
-        """What each batch has chosen."""
-        return [chosen.columns for chosen in self._chosen]
-
-
-def _merged(columns: Int64Array, k: int) -> tuple[list[Int64Array], list[Int64Array]]:
-    """Of each batch the distinct columns in the order first drawn, and how often each was."""
-    drawn, counts = [], []
-    for row in columns.reshape(k, len(columns) // max(k, 1)):  # no batch: no row
-        distinct, first, times = np.unique(row, return_index=True, return_counts=True)
-        order = np.argsort(first)
-        drawn.append(distinct[order])
-        counts.append(times[order].astype(np.int64))
-    return drawn, counts
+    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
+        """All that was found: a batch that has not enough columns has chosen all of them."""
+        for i in batches:
+            _, starts, numerators = (np.concatenate(arrays) for arrays in zip(*self._found[i], strict=True))
+            begins, first = np.unique(starts, return_index=True)
+            lengths = pointers_of(numerators[first])
+            self._out[i] = begins - lengths[:-1], lengths
+            self.totals[i] = self._ranges.total - int(lengths[-1])
 
 
 def _graph_rule(channel: Channel, block: LocalOperand, num_edges: int) -> QuantisationRule:
     """The graph rule, of the largest exponent of all blocks."""
     largest = NO_EXPONENT
-    if block.weighting != "unweighted" and block.num_nodes:
+    if block.weighting != "unweighted" and block.num_rows:
         largest = int(block.row_exponents.max())
     largest = channel.reduce_max(largest)
     exponent = 0 if largest == NO_EXPONENT else largest

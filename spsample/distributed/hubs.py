@@ -25,7 +25,7 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget:
     Vertices with equally many are all taken or none. No more are taken than leave places that the dtype of ids can
     count (`with_hubs`). Collective; ranks count ranges of columns.
     """
-    ranks, n = channel.group.size, block.num_columns
+    ranks, n = channel.group.size, block.num_nodes
     budget = min(budget, ROW_BYTES * (np.iinfo(rows.index_dtype).max - n))
     bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import Backend, ColumnSample, Draw, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends import Backend
+from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.blocks import RowSource
@@ -38,18 +37,6 @@ class Parts(NamedTuple):
     placement: Placement
     block: LocalOperand
     hubs: LocalOperand | None = None
-
-
-def is_same(Q: StackedSelector, other: StackedSelector) -> bool:
-    """Whether both are of the very same arrays: what is known of one holds for the other.
-
-    Examples
-    --------
-    >>> Q = StackedSelector(np.array([0, 2]), np.array([3, 1]), np.array([0]))
-    >>> is_same(Q, StackedSelector(*Q)), is_same(Q, Q._replace(batch_ptr=np.array([0, 1, 2])))
-    (True, False)
-    """
-    return all(mine is given for mine, given in zip(Q, other, strict=True))
 
 
 class PartitionedOperand(GraphOperand):
@@ -83,10 +70,6 @@ class PartitionedOperand(GraphOperand):
         """Ascending positions of the batches of a call that a rank samples: those that it gets, every p-th one."""
         return np.arange(grid.comm.rank, num_batches, grid.comm.size, dtype=np.int64)
 
-    @abstractmethod
-    def forget(self) -> None:
-        """Let go of what is known of the last frontier."""
-
     @property
     def num_nodes(self) -> int:
         return self.parts.rows.num_nodes
@@ -107,18 +90,13 @@ class PartitionedOperand(GraphOperand):
     def backend(self) -> Backend:
         return self.parts.block.backend
 
-    def any_rank(self, here: bool) -> bool:
-        return bool(self.channel.reduce_max(int(here)))
-
-    def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        return self._column_ranges.draw(batch_ids, draw)
-
-    def column_totals(self, columns: IntArray) -> UInt64Array:
-        return self._column_ranges.numerators(columns)
-
     @lazily
-    def _column_ranges(self) -> ColumnRanges:
+    def column_norms(self) -> ColumnRanges:
+        """Squared column norms of the whole A, in ranges of columns over the column group."""
         return ColumnRanges(self.channel, self.parts.block, self.num_edges)
 
+    def any_reduce(self, here: bool) -> bool:
+        return bool(self.channel.reduce_max(int(here)))
 
-__all__ = ["PartitionedOperand", "Parts", "is_same"]
+
+__all__ = ["PartitionedOperand", "Parts"]

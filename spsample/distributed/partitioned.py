@@ -17,7 +17,7 @@ from spsample.comm import Channel, collective
 from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.algorithms import ALGORITHMS, CHOICES
 from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
@@ -92,10 +92,9 @@ class PartitionedGraph(DistributedGraph):
         path : path-like
             The folder of a store, which every rank can read.
         grid : ProcessGrid
-        algorithm : {"column", "stages", "stages-split", "oblivious"}
+        algorithm : {"column", "stages", "oblivious"}
             How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; the others are the
-            published algorithm, the same without its all-reduce where that is redundant, and its baseline, which
-            broadcasts all of A.
+            published algorithm, and its baseline, which broadcasts all of A.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
             are sources of the most edges, which samplers ask for most often. Where they are takes another 4 bytes per
@@ -257,9 +256,6 @@ class PartitionedGraph(DistributedGraph):
         except BaseException:
             self._operands.clear()  # some ranks may have kept what others have not
             raise
-        finally:
-            for operand in operands:
-                operand.forget()
 
     def __repr__(self) -> str:
         return (
@@ -278,7 +274,8 @@ class Layout(NamedTuple):
     @classmethod
     def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
         """Of the arguments of `PartitionedGraph.open`."""
-        require_choice("algorithm", algorithm, tuple(ALGORITHMS))
+        if algorithm not in ALGORITHMS:
+            require_choice("algorithm", algorithm, CHOICES)
         parts = None if partition is None else np.asarray(partition)
         budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
         return cls(algorithm, budget, parts)

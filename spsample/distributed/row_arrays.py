@@ -101,7 +101,7 @@ class RowArrays(NamedTuple):
     def operand(self, like: LocalOperand, ids: IntArray) -> LocalOperand:
         """The rows of the vertices `ids` as a matrix of its own, over the columns of a block of the same A."""
         A = like.matrix
-        matrix = Matrix(pointers_of(self.lengths), self.columns, self.weights, A.row_normalized, ids, like.num_columns)
+        matrix = Matrix(pointers_of(self.lengths), self.columns, self.weights, A.row_normalized, ids, like.num_nodes)
         return LocalOperand(matrix, self.edge_ids, like.backend)
 
 

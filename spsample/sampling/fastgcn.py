@@ -6,7 +6,7 @@ from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.sampler import DrawLaw
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -48,7 +48,7 @@ class FastGCN(LayerwiseSampler):
         """One distribution of the whole graph, the same for every batch."""
         return "graph"
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(column_norms(Q, A))
         S = its_sample(P, draw)

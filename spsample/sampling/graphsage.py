@@ -15,7 +15,7 @@ from spsample.sampling.sampler import Layout, Sampler, require_sizes
 from spsample.sampling.subgraph import run_subgraph
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -100,7 +100,7 @@ class GraphSAGE(Sampler):
             )
         return Q @ (pattern(A) if self.weighted is False else A)
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw, edge_ids=want.edge_ids)

@@ -10,7 +10,7 @@ from spsample.sampling.layerwise import LayerwiseSampler, Values
 from spsample.sampling.sampler import DrawLaw
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -77,7 +77,7 @@ class LADIES(LayerwiseSampler):
         """Sums that are squared are drawn from by column; for the others see `Sampler.draw_law`."""
         return "column" if self.law == "squared_count" else super().draw_law(weighting)
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw)

@@ -13,7 +13,7 @@ import numpy as np
 from spsample.common.checks import require_choice, require_int, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
+from spsample.sparse import Draw, ExtractOptions, GraphOperand, RowSelector, StackedLayer
 from spsample.sparse.operand import Weighting
 
 Kind = Literal["node-wise", "layer-wise"]
@@ -108,12 +108,12 @@ class Sampler(ABC):
         return "column" if weighting == "weighted" else "entry"
 
     @abstractmethod
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
 
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
         """A^1 .. A^L of all batches of Q, layer 1 first."""
-        want = Extraction(self.include_targets, edge_ids)
+        want = ExtractOptions(self.include_targets, edge_ids)
         layers: list[BulkLayer] = []
         for hop, s in enumerate(self.sizes):
             layer = self.layer(A, Q, Draw(key, hop, s, self.replace), want)

@@ -10,7 +10,7 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.sampling.bulk_layer import BulkLayer, Ranges
 from spsample.sparse import (
     Draw,
-    Extraction,
+    ExtractOptions,
     GraphOperand,
     RowSelector,
     StackedLayer,
@@ -27,7 +27,7 @@ def run_subgraph(
     sampler: GraphSAGE, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool
 ) -> list[BulkLayer]:
     """A^1 .. A^L of all batches, layer 1 first: prefixes of one stacked matrix per batch."""
-    want = Extraction(True, edge_ids)
+    want = ExtractOptions(True, edge_ids)
     known = fresh = Q
     known_ptr = [Q.batch_ptr]  # of the vertices known before each hop, and after the last
     hops: list[_Hop] = []

@@ -6,28 +6,22 @@ from spsample.backends import Draw
 from spsample.backends.on_host import row_lengths
 from spsample.common.threads import clear_pool, get_num_threads, measured_pool, pool_bytes, set_num_threads
 from spsample.sparse.algebra import (
-    ProbabilityMatrix,
     column_norms,
+    extract_columns,
+    extract_rows,
     its_sample,
     normalize_rows,
     pattern,
-    select_rows,
-    spgemm,
     square,
 )
 from spsample.sparse.csr import CSRMatrix
-from spsample.sparse.extraction import (
-    Extraction,
-    ReferenceWeights,
-    StackedLayer,
-    UnbiasedWeights,
-    extract_columns,
-    extract_rows,
-)
+from spsample.sparse.extraction import ExtractOptions, ReferenceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import Entries, GraphOperand, RowTotals
-from spsample.sparse.row_sample import RowSample
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowTotals
+from spsample.sparse.probability_matrix import ProbabilityMatrix
+from spsample.sparse.products import select_rows, spgemm
+from spsample.sparse.row_law import RowSample
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [
@@ -36,7 +30,8 @@ __all__ = [
     "CSRMatrix",
     "Draw",
     "Entries",
-    "Extraction",
+    "ExtractOptions",
+    "Frontier",
     "GraphOperand",
     "LocalOperand",
     "ProbabilityMatrix",

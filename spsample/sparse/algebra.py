@@ -1,25 +1,24 @@
-"""The words the samplers are written in: NORM, SAMPLE and EXTRACT, and the general product."""
+"""The words the samplers are written in: NORM, SAMPLE and EXTRACT."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 
-from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
-from spsample.backends.arithmetic import default_float_environment
-from spsample.backends.protocol import Int64Array, IntArray
-from spsample.backends.reference.probability import row_numerators
-from spsample.common.arrays import as_array
-from spsample.common.checks import check_draw, check_range, require_array, require_type
-from spsample.errors import DTypeError, InputError
+from spsample.backends import ColumnSample, Draw
+from spsample.backends.protocol import Int64Array
+from spsample.common.checks import require_type, short
+from spsample.errors import DTypeError
+from spsample.sparse.column_law import ColumnLaw, GraphLaw
 from spsample.sparse.csr import CSRMatrix
+from spsample.sparse.entry_law import EntryLaw
+from spsample.sparse.extraction import ExtractOptions, SourceWeights, StackedLayer
+from spsample.sparse.layer_law import LayerLaw
 from spsample.sparse.operand import GraphOperand
-from spsample.sparse.row_sample import RowSample
-from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowSelector, RowView, Squared
-
-PRODUCT_DTYPES = ("float32", "float64", "int64", "uint64")
+from spsample.sparse.probability_matrix import ProbabilityMatrix
+from spsample.sparse.row_law import RowLaw, RowSample
+from spsample.sparse.selector import BatchProduct, ColumnNorms, Pattern, RowProduct, RowSelector, Squared
 
 
 @overload
@@ -29,7 +28,7 @@ def square(matrix: BatchProduct) -> BatchProduct: ...
 def square(matrix: GraphOperand | BatchProduct) -> Squared | BatchProduct:
     """Entrywise square, lazily: `Q @ square(A)` is the law of LADIES, `square(Q @ A)` that of the paper's text."""
     if isinstance(matrix, BatchProduct):
-        return BatchProduct(matrix.Q, matrix.A, matrix.power, 2)
+        return matrix._replace(column_power=2)
     require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
     return Squared(matrix)
 
@@ -44,41 +43,35 @@ def column_norms(Q: RowSelector, A: GraphOperand) -> ColumnNorms:
     """Squared norms of A's columns as one row of weights for each batch of Q (FastGCN), lazily."""
     require_type("Q", Q, RowSelector, "a RowSelector")
     require_type("A", A, GraphOperand, "a graph's operand")
-    return ColumnNorms(Q, A)
-
-
-@dataclass(frozen=True, eq=False)
-class ProbabilityMatrix:
-    """P: each row a distribution over the columns, as integer numerators over a total.
-
-    `numerators` are what is drawn from; `to_scipy()` shows the probabilities as floats.
-    """
-
-    matrix: ColumnMatrix
-    num_columns: int
-
-    def to_scipy(self) -> Any:
-        """Probabilities (float64) as a SciPy CSR array: for people, never for drawing."""
-        from scipy.sparse import csr_array
-
-        P = self.matrix
-        totals = np.repeat(P.totals, np.diff(P.indptr)).astype(np.float64)
-        return csr_array((P.numerators / totals, P.columns, P.indptr), shape=(len(P.totals), self.num_columns))
-
-
-View = TypeVar("View", RowView, BatchProduct, ColumnNorms)
+    return ColumnNorms(Q, A.frontier(Q))
 
 
 @overload
-def normalize_rows(matrix: View) -> View: ...
+def normalize_rows(matrix: RowProduct) -> RowLaw: ...
+@overload
+def normalize_rows(matrix: BatchProduct) -> EntryLaw | ColumnLaw: ...
+@overload
+def normalize_rows(matrix: ColumnNorms) -> GraphLaw: ...
 @overload
 def normalize_rows(matrix: CSRMatrix) -> ProbabilityMatrix: ...
 def normalize_rows(matrix: Any) -> Any:
-    """NORM: divide each row by its sum.
+    """NORM: P, which knows the law that is drawn by. Only a P can be sampled.
 
-    Lazy products keep integer numerators whose total is the denominator, so they are normalised already and come back
-    as they are. A `CSRMatrix` of weights becomes a `ProbabilityMatrix`: each row's weights are quantised under the row
-    rule (law, section 2).
+    Probabilities are integer numerators over a total (law, section 2). Of lazy products they are not written; the law
+    follows from the product and from what the graph's entries weigh (law, section 3):
+
+    ======================================== ========================= ============================
+    product                                  entries of A              P
+    ======================================== ========================= ============================
+    `Q @ A`                                  weighted                  `RowLaw`, weighted
+    `Q @ A`                                  unweighted or normalised  `RowLaw`, uniform
+    `Q @ pattern(A)`                         any                       `RowLaw`, uniform
+    `Q.per_batch() @ A`, `... @ square(A)`   unweighted or normalised  `EntryLaw`
+    `Q.per_batch() @ A`, `... @ square(A)`   weighted                  `ColumnLaw`
+    `square(Q.per_batch() @ A)`              any                       `ColumnLaw`, column power 2
+    `column_norms(Q, A)`                     any                       `GraphLaw`
+    a `CSRMatrix` of weights                                           `ProbabilityMatrix`
+    ======================================== ========================= ============================
 
     Raises
     ------
@@ -91,53 +84,47 @@ def normalize_rows(matrix: Any) -> Any:
     >>> normalize_rows(W).to_scipy().toarray().tolist()
     [[0.25, 0.75]]
     """
-    if isinstance(matrix, (RowView, BatchProduct, ColumnNorms)):
-        return matrix
+    if isinstance(matrix, RowProduct):
+        Q, F, as_pattern = matrix
+        return RowLaw(Q, F, "weighted" if F.A.weighting == "weighted" and not as_pattern else "uniform")
+    if isinstance(matrix, BatchProduct):
+        Q, F, power, column_power = matrix
+        if column_power == 1 and F.A.weighting != "weighted":
+            return EntryLaw(Q, F, power)
+        return ColumnLaw(Q, F, power, column_power)
+    if isinstance(matrix, ColumnNorms):
+        return GraphLaw(*matrix)
     if isinstance(matrix, CSRMatrix):
-        return _normalize_csr(matrix)
+        return ProbabilityMatrix.of(matrix)
     raise DTypeError(
         argument="matrix", given=type(matrix).__name__, expected="a CSRMatrix, or a lazy product such as `Q @ A`"
     )
 
 
-@default_float_environment()
-def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
-    given = np.ones(matrix.nnz) if matrix.data is None else matrix.data
-    require_array("matrix.data", given, ("b", "i", "u", "f"), "real numbers")
-    weights = given.astype(np.float64)
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if bad.size:
-        raise InputError(
-            argument="matrix.data", given=f"{weights[bad[0]]} at position {bad[0]}", expected="finite weights >= 0"
-        )
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((matrix.indices, row))
-    columns, weights = matrix.indices[order], weights[order]
-    parts = [row_numerators(weights[lo:hi]) for lo, hi in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)]
-    numerators = np.concatenate([*parts, np.zeros(0, np.uint64)])
-    keep = numerators > 0
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=matrix.shape[0]))]).astype(np.int64)
-    totals = np.array([p.sum(dtype=np.uint64) for p in parts], np.uint64)
-    return ProbabilityMatrix(ColumnMatrix(indptr, columns[keep], numerators[keep], totals), matrix.shape[1])
-
-
 @overload
-def its_sample(P: RowView, draw: Draw, *, edge_ids: bool = False) -> RowSample: ...
+def its_sample(P: RowLaw, draw: Draw, *, edge_ids: bool = False) -> RowSample: ...
 @overload
-def its_sample(P: BatchProduct | ColumnNorms, draw: Draw) -> ColumnSample: ...
+def its_sample(P: LayerLaw, draw: Draw) -> ColumnSample: ...
 @overload
 def its_sample(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample: ...
 def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
-    """SAMPLE: inverse transform sampling, `draw.size` distinct outcomes per row, by the law that fits P.
+    """SAMPLE: inverse transform sampling, `draw.size` distinct outcomes per row, by the law of P.
 
     Parameters
     ----------
-    P : lazy product or ProbabilityMatrix
-        `Q @ A`: entries of each selected row (row law; a lazy `RowSample`; option `edge_ids`). `Q.per_batch() @ A` and
-        `column_norms`: columns for each batch (entry law or column law; returns `ColumnSample`). An explicit
-        `ProbabilityMatrix`: columns of each row (column law; option `batch_ids`, what keys each row's draws).
+    P : what normalize_rows returns
+        Of `Q @ A`: entries of each selected row (a `RowSample`; option `edge_ids`). Of `Q.per_batch() @ A` and
+        `column_norms`: columns for each batch (a `ColumnSample`). Of a `CSRMatrix`: columns of each row (option
+        `batch_ids`, what keys each row's draws).
     draw : Draw
         Size, replacement and the counter's key and hop.
+
+    Raises
+    ------
+    DTypeError
+        If P is not what normalize_rows returns.
+    CapacityError
+        If a draw would need more draw numbers than there are, or a frontier has too many entries for its law.
 
     Examples
     --------
@@ -147,89 +134,46 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     """
     if type(options.get("edge_ids", False)) is not bool:
         require_type("edge_ids", options["edge_ids"], (bool, np.bool_), "True or False")
-    if isinstance(P, RowView):
-        return RowSample(P, draw, **options)
-    if isinstance(P, (BatchProduct, ColumnNorms)):
+    if isinstance(P, (RowLaw, LayerLaw, ProbabilityMatrix)):
         return P.sample(draw, **options)
-    if isinstance(P, ProbabilityMatrix):
-        return _sample_matrix(P, draw, **options)
-    raise DTypeError(argument="P", given=type(P).__name__, expected="what normalize_rows returns")
+    raise DTypeError(
+        argument="P",
+        given=f"a {type(P).__name__}",
+        expected="what normalize_rows returns",
+        hint="Call normalize_rows(Q @ A) first: only a P can be sampled.",
+    )
 
 
-def _sample_matrix(P: ProbabilityMatrix, draw: Draw, *, batch_ids: Int64Array | None = None) -> ColumnSample:
-    ids = np.arange(len(P.matrix.totals), dtype=np.int64) if batch_ids is None else batch_ids
-    check_draw(draw, ids, len(P.matrix.totals))
-    return get_backend().draw_columns(P.matrix, ids, draw)
+def extract_rows(
+    P: RowLaw, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None
+) -> StackedLayer:
+    """EXTRACT for node-wise samplers: the sampled rows without empty columns. It consumes the sample.
 
-
-def spgemm(A: CSRMatrix, B: CSRMatrix, *, backend: str | None = None) -> CSRMatrix:
-    """C = A B: general sparse product by rows (Gustavson 1978).
-
-    Parameters
-    ----------
-    A, B : CSRMatrix
-        Values float32, float64, int64 or uint64, the same in both; a missing `data` counts as ones of the other's type.
-
-    Returns
-    -------
-    CSRMatrix
-        Columns ascend within each row; entries that sum to 0 are kept; the order of sums is fixed, so that every
-        backend returns the same bits.
+    Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
 
     Raises
     ------
-    InputError
-        If the shapes or the types do not fit.
-
-    Examples
-    --------
-    >>> A = CSRMatrix(np.array([0, 2]), np.array([0, 1], np.int32), np.array([1.0, 2.0]), (1, 2))
-    >>> B = CSRMatrix(np.array([0, 1, 2]), np.array([1, 1], np.int32), np.array([5.0, 7.0]), (2, 3))
-    >>> spgemm(A, B).data.tolist()
-    [19.0]
+    ConsumedError
+        If the sample was consumed before.
     """
-    _require_matrix("A", A)
-    _require_matrix("B", B)
-    if A.shape[1] != B.shape[0]:
-        raise InputError(
-            argument="B",
-            given=f"shape {B.shape}",
-            expected=f"{A.shape[1]} rows, as many as A (shape {A.shape}) has columns",
-        )
-    _require_product_dtype(A, B)
-    indices = np.result_type(A.indices.dtype, B.indices.dtype)
-    left, right = ((M.indptr, M.indices.astype(indices, copy=False), M.data) for M in (A, B))
-    product = get_backend(backend).spgemm(left, right, B.shape[1])
-    return CSRMatrix.from_parts(*product, (A.shape[0], B.shape[1]))
+    _check(P, RowLaw, sample, RowSample, options)
+    return P.extract(sample, options, known)
 
 
-def _require_matrix(argument: str, value: Any) -> None:
-    if not isinstance(value, CSRMatrix):
-        raise DTypeError(argument=argument, given=f"a {type(value).__name__}", expected="a CSRMatrix")
+def extract_columns(
+    P: LayerLaw, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights
+) -> StackedLayer:
+    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values."""
+    _check(P, LayerLaw, sample, ColumnSample, options)
+    if not hasattr(weights, "normalize"):
+        raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
+    return P.extract(draw, sample, options, weights)
 
 
-def _require_product_dtype(A: CSRMatrix, B: CSRMatrix) -> None:
-    given = [M.data.dtype for M in (A, B) if M.data is not None] or [np.dtype(np.float32)]
-    if given[0] != given[-1] or given[0].name not in PRODUCT_DTYPES:
-        raise DTypeError(
-            argument="data",
-            given=" and ".join(d.name for d in given),
-            expected=f"the same type in A and B, one of {', '.join(PRODUCT_DTYPES)}",
-        )
-
-
-def select_rows(A: CSRMatrix, rows: IntArray, *, backend: str | None = None) -> CSRMatrix:
-    """A[rows], each row's entries in their order: what a `RowSelector` times A is when written out.
-
-    Examples
-    --------
-    >>> A = CSRMatrix(np.array([0, 1, 3]), np.array([1, 0, 1], np.int32), None, (2, 2))
-    >>> select_rows(A, np.array([1, 1])).indices.tolist()
-    [0, 1, 0, 1]
-    """
-    _require_matrix("A", A)
-    rows = as_array("rows", rows)
-    require_array("rows", rows, ("i", "u"), "integers")
-    check_range("rows", rows, A.shape[0], "rows")
-    triple = get_backend(backend).select_rows((A.indptr, A.indices, A.data), rows.astype(np.int64, copy=False))
-    return CSRMatrix.from_parts(*triple, (len(rows), A.shape[1]))
+def _check(P: Any, law: type[Any], sample: Any, kind: type[Any], options: Any) -> None:
+    """Refuse what cannot be extracted from."""
+    if isinstance(P, law) and isinstance(sample, kind) and isinstance(options, ExtractOptions):
+        return
+    require_type("P", P, law, "what normalize_rows returns of a lazy product of this kind")
+    require_type("sample", sample, kind, "what its_sample gives of P")
+    require_type("options", options, ExtractOptions, "ExtractOptions")

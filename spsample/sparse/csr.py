@@ -97,7 +97,7 @@ class CSRMatrix:
 
     def __matmul__(self, other: CSRMatrix) -> CSRMatrix:
         """The product by `spsample.sparse.spgemm`."""
-        from spsample.sparse.algebra import spgemm
+        from spsample.sparse.products import spgemm
 
         return spgemm(self, other)
 

@@ -1,4 +1,4 @@
-"""EXTRACT: from what was drawn to the sampled adjacency matrices A^l, compacted."""
+"""What EXTRACT gives: the sampled adjacency matrices A^l, compacted, and how their values are weighed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.common.checks import require_type, short
-from spsample.errors import DTypeError
+from spsample.common.checks import require_type
 from spsample.sparse.operand import Entries, GraphOperand
-from spsample.sparse.row_sample import RowSample
-from spsample.sparse.selector import BatchProduct, ColumnNorms, RowSelector, RowView
+from spsample.sparse.selector import RowSelector
 
 Float64Array = NDArray[np.float64]
 
@@ -38,32 +36,11 @@ class StackedLayer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Extraction:
+class ExtractOptions:
     """What EXTRACT is asked for: keep targets among the columns, and give edge ids."""
 
     include_targets: bool = True
     edge_ids: bool = False
-
-
-def _check(P: Any, laws: Any, sample: Any, kind: type[Any], want: Any) -> None:
-    """Refuse what cannot be extracted from."""
-    if isinstance(P, laws) and isinstance(sample, kind) and isinstance(want, Extraction):
-        return
-    require_type("P", P, laws, "what normalize_rows returns of a lazy product of this kind")
-    require_type("sample", sample, kind, "what its_sample gives of P")
-    require_type("want", want, Extraction, "an Extraction")
-
-
-def extract_rows(P: RowView, sample: RowSample, want: Extraction, known: RowSelector | None = None) -> StackedLayer:
-    """EXTRACT for node-wise samplers: the sampled rows without empty columns.
-
-    Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
-    """
-    _check(P, RowView, sample, RowSample, want)
-    entries, sources = sample.compact(known or P.Q, want.include_targets)
-    drawn = entries.rows
-    rows = StackedRows(drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights)
-    return StackedLayer(P.Q, sources.src_ptr, sources.src, rows, own_weights(P.A, entries), entries.edge_ids)
 
 
 def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None:
@@ -127,27 +104,3 @@ class ReferenceWeights:
     def __call__(self, kernels: Backend, draw: Draw, sample: ColumnSample, sources: Sources) -> Float64Array:
         """c of every src column."""
         return kernels.reference_weights(sample, sources.columns, sources.numerators)
-
-
-_COLUMN_LAWS = (BatchProduct, ColumnNorms)
-
-
-def extract_columns(
-    P: BatchProduct | ColumnNorms, draw: Draw, sample: ColumnSample, want: Extraction, weights: SourceWeights
-) -> StackedLayer:
-    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values.
-
-    Columns are found by a membership lookup; the published system multiplies by a block-diagonal column selector
-    instead, in many small products (section 4.2.4).
-    """
-    _check(P, _COLUMN_LAWS, sample, ColumnSample, want)
-    if not hasattr(weights, "normalize"):
-        raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")
-    A, Q = P.A, P.Q
-    sources = A.backend.merge_targets(Q.arrays, sample, want.include_targets, A.num_vertices)
-    entries = A.extract(Q.arrays, sources.src_ptr, sources.src, want.edge_ids)
-    num_targets = Q.batch_ptr[1:] - Q.batch_ptr[:-1] if want.include_targets else np.zeros(len(Q.batch_ids), np.int64)
-    numerators = P.source_numerators(sources, entries)
-    c = weights(A.backend, draw, sample, Sources(sources, num_targets, numerators))
-    data = A.backend.entry_values(entries.matrix, entries.selector, entries.rows, sources.src_ptr, c, weights.normalize)
-    return StackedLayer(Q, sources.src_ptr, sources.src, entries.rows, data, entries.edge_ids)

@@ -1,8 +1,9 @@
-"""`LocalOperand`: A in this process's memory."""
+"""`LocalOperand`: A in this process's memory, and frontiers of it."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,12 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, GraphOperand, Numbering, RowRule, RowTotals, Weighting
-from spsample.sparse.probability import graph_rule
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, Numbering, RowRule
+from spsample.sparse.probability import RowTotals, Weighting, graph_rule
 
 
 class LocalOperand(GraphOperand):
-    """The whole A as arrays, worked on by one backend.
+    """The whole A as arrays, or a block of its rows, worked on by one backend.
 
     Parameters
     ----------
@@ -37,12 +38,17 @@ class LocalOperand(GraphOperand):
     first_edge_id : int
         Of the first entry, where `edge_ids` is None and the entries are a part of those of a larger matrix.
 
+    Attributes
+    ----------
+    kept : KeptArrays
+        What is derived from all of A, shared by copies of the operand.
+
     Examples
     --------
     >>> from spsample.backends import get_backend
-    >>> A = Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32))
-    >>> operand = LocalOperand(A, None, get_backend("reference"))
-    >>> operand.row_totals(StackedSelector(np.array([0, 2]), np.array([2, 0], np.int32), np.array([0]))).counts.tolist()
+    >>> A = LocalOperand(Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32)), None, get_backend("reference"))
+    >>> Q = StackedSelector(np.array([0, 2]), np.array([2, 0], np.int32), np.array([0]))
+    >>> A.frontier(Q).row_totals.counts.tolist()
     [0, 2]
     """
 
@@ -54,19 +60,16 @@ class LocalOperand(GraphOperand):
         self._weighting: Weighting = "row" if matrix.row_normalized else "unweighted"
         if matrix.data is not None:
             self._weighting = "weighted"
+        self.kept: KeptArrays = KeptArrays(matrix, backend, self._weighting)
 
     @property
     def num_nodes(self) -> int:
+        return self.num_rows if self.matrix.num_columns is None else self.matrix.num_columns
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the matrix: as many as columns, except where it is a block of A."""
         return len(self.matrix.indptr) - 1
-
-    @property
-    def num_columns(self) -> int:
-        """Columns of the matrix: as many as rows, but where it is a block of rows."""
-        return self.num_nodes if self.matrix.num_columns is None else self.matrix.num_columns
-
-    @property
-    def num_vertices(self) -> int:
-        return self.num_columns
 
     @property
     def num_edges(self) -> int:
@@ -84,59 +87,18 @@ class LocalOperand(GraphOperand):
     def backend(self) -> Backend:
         return self._backend
 
-    def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
-        counts = self.backend.row_totals(self.matrix, Q, exclude)
-        return RowTotals(counts, self.backend.placed(self.row_exponents)[Q.vertices])
+    def frontier(self, Q: StackedSelector) -> LocalFrontier:
+        return LocalFrontier(self, Q)
 
-    def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        positions = edge_ids or self.matrix.data is not None  # they lead to the weights
-        if rule == "whole":
-            rows = self.backend.take_rows(self.matrix, Q, positions)
-        elif rule == "weighted":
-            rows = self.backend.sample_rows_weighted(self.matrix, Q, draw, edge_ids, True, self._row_rules)
-        else:
-            rows = self.backend.sample_rows_uniform(self.matrix, Q, draw, positions)
-        return self._entries(rows, Q, edge_ids)
+    @property
+    def column_norms(self) -> LocalColumnNorms:
+        return LocalColumnNorms(self)
 
-    def sample_numbered(
-        self, Q: StackedSelector, draw: Draw, rule: RowRule, want: Numbering
-    ) -> tuple[Entries, Compaction]:
-        if rule != "whole":
-            return super().sample_numbered(Q, draw, rule, want)
-        positions = want.edge_ids or self.matrix.data is not None
-        rows, sources = self.backend.take_rows_numbered(self.matrix, Q, want.known, positions, want.include_targets)
-        return self._entries(rows, Q, want.edge_ids), sources
-
-    def locate(
-        self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
-    ) -> IntArray:
-        return self.backend.locate(self.matrix, Q, rows, offsets, exclude)
-
-    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
-        return self.backend.merge_columns(self.matrix, Q, rule)
-
-    def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        return self.backend.draw_shared(self._cumulative[1:], batch_ids, draw, self._guide)
-
-    def column_totals(self, columns: IntArray) -> UInt64Array:
-        cumulative = self.backend.placed(self._cumulative)
-        totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
-        return totals
-
-    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        positions = edge_ids or self.matrix.data is not None
-        return self._entries(self.backend.extract(self.matrix, Q, src_ptr, src, positions), Q, edge_ids)
-
-    def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        return self.backend.draw_entries(self.matrix, Q, numerators, draw)
-
-    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
-        return self.backend.draw_merged(self.matrix, Q, rule, draw)
-
-    def _entries(self, rows: StackedRows, Q: StackedSelector, edge_ids: bool) -> Entries:
-        """With the edge ids of the rows' entries where they are wanted."""
-        ids = None if rows.positions is None or not edge_ids else self.edge_ids_at(rows.positions)
-        return Entries(rows, self.matrix, Q, ids)
+    @property
+    def row_exponents(self) -> NDArray[np.int32]:
+        """(rows,) the largest binary exponent of each row's weights."""
+        exponents: NDArray[np.int32] = self.kept.row_exponents
+        return exponents
 
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
         """Positions in the user's input of entries at these positions of the matrix."""
@@ -147,36 +109,120 @@ class LocalOperand(GraphOperand):
 
     @property
     def kept_nbytes(self) -> int:
-        """Bytes of what is derived from the whole graph, made on first use and kept.
+        """Bytes of what is derived from the whole graph, made on first use and kept."""
+        return self.kept.nbytes
 
-        For FastGCN 8 (n + 1) of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table that
-        leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of their
-        rules, as far as they are known.
-        """
-        kept = (self.__dict__.get(name) for name in ("row_exponents", "_row_rules", "_cumulative", "_guide"))
+
+class LocalFrontier(Frontier):
+    """Rows of a local A: each method is one kernel."""
+
+    A: LocalOperand
+
+    def _row_totals(self) -> RowTotals:
+        A, Q = self.A, self.Q
+        counts = A.backend.row_totals(A.matrix, Q, None)
+        return RowTotals(counts, A.backend.placed(A.row_exponents)[Q.vertices])
+
+    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+        return self.A.backend.row_totals(self.A.matrix, self.Q, exclude)
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        return self.A.backend.locate(self.A.matrix, self.Q, rows, offsets, exclude)
+
+    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        A, Q = self.A, self.Q
+        positions = edge_ids or A.matrix.data is not None  # they lead to the weights
+        if rule == "whole":
+            rows = A.backend.take_rows(A.matrix, Q, positions)
+        elif rule == "weighted":
+            rows = A.backend.sample_rows_weighted(A.matrix, Q, draw, edge_ids, True, A.kept.row_rules)
+        else:
+            rows = A.backend.sample_rows_uniform(A.matrix, Q, draw, positions)
+        return self._entries(rows, edge_ids)
+
+    def take_numbered(self, draw: Draw, numbering: Numbering, edge_ids: bool) -> tuple[Entries, Compaction]:
+        A, (known, include_targets) = self.A, numbering
+        positions = edge_ids or A.matrix.data is not None
+        rows, sources = A.backend.take_rows_numbered(A.matrix, self.Q, known, positions, include_targets)
+        return self._entries(rows, edge_ids), sources
+
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return self.A.backend.draw_entries(self.A.matrix, self.Q, numerators, draw)
+
+    def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
+        return self.A.backend.merge_columns(self.A.matrix, self.Q, rule)
+
+    def draw_merged(self, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+        return self.A.backend.draw_merged(self.A.matrix, self.Q, rule, draw)
+
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        positions = edge_ids or self.A.matrix.data is not None
+        return self._entries(self.A.backend.extract(self.A.matrix, self.Q, src_ptr, src, positions), edge_ids)
+
+    def _entries(self, rows: StackedRows, edge_ids: bool) -> Entries:
+        """With the edge ids of the rows' entries where they are asked for."""
+        ids = None if rows.positions is None or not edge_ids else self.A.edge_ids_at(rows.positions)
+        return Entries(rows, self.A.matrix, self.Q, ids)
+
+
+class LocalColumnNorms(NamedTuple):
+    """Squared column norms of a local A as one distribution."""
+
+    A: LocalOperand
+
+    def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Columns for every batch."""
+        kept = self.A.kept
+        sample = self.A.backend.draw_shared(kept.cumulative[1:], batch_ids, draw, kept.guide)
+        return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
+
+    def numerators(self, columns: IntArray) -> UInt64Array:
+        """N of the given columns."""
+        cumulative = self.A.backend.placed(self.A.kept.cumulative)
+        totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
+        return totals
+
+
+class KeptArrays:
+    """What is derived from all of A, made on first use and kept.
+
+    For FastGCN 8 (n + 1) bytes of prefix sums and at most 4 (n + 1) (8 (n + 1) from n = 2^31 on) of the guide table
+    that leads to them; 4 n of row exponents where weights or squared counts ask for them; for weighted rows 2 n of
+    their rules, as far as they are known.
+    """
+
+    def __init__(self, matrix: Matrix, backend: Backend, weighting: Weighting) -> None:
+        self.matrix = matrix
+        self.backend: Any = backend
+        self.weighting: Weighting = weighting
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was made."""
+        kept = (self.__dict__.get(name) for name in ("row_exponents", "row_rules", "cumulative", "guide"))
         return sum(array.nbytes for array in kept if array is not None)
 
     @cached_property
-    def row_exponents(self) -> NDArray[np.int32]:
-        """(rows,) the largest binary exponent of each row's weights: 4 bytes a row, made on first use and kept."""
+    def row_exponents(self) -> Any:
+        """(rows,) int32: the largest binary exponent of each row's weights."""
         return self.backend.row_exponents(self.matrix)
 
     @cached_property
-    def _row_rules(self) -> NDArray[np.int16]:
-        """For the backend, which fills it as rows are drawn from."""
-        return np.full(self.num_nodes, UNKNOWN_RULE, np.int16)
+    def row_rules(self) -> Any:
+        """(rows,) int16, for the backend, which fills it as rows are drawn from."""
+        return np.full(len(self.matrix.indptr) - 1, UNKNOWN_RULE, np.int16)
 
     @cached_property
-    def _cumulative(self) -> UInt64Array:
-        """(n + 1,) prefix sums of FastGCN's column numerators, from 0: 8 n bytes, made once per graph."""
+    def cumulative(self) -> Any:
+        """(n + 1,) uint64 prefix sums of FastGCN's column numerators, from 0."""
         counts = np.diff(self.matrix.indptr)
         exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
         rule = graph_rule(self.backend, self.weighting, RowTotals(counts, exponents))
-        cumulative = np.zeros(self.num_nodes + 1, np.uint64)
+        cumulative = np.zeros(len(counts) + 1, np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
 
     @cached_property
-    def _guide(self) -> IntArray:
-        """Leads from a unit of `_cumulative` to its column: at most 4 (n + 1) bytes, made once per graph."""
-        return self.backend.shared_guide(self._cumulative[1:])
+    def guide(self) -> Any:
+        """Leads from a unit of `cumulative` to its column."""
+        return self.backend.shared_guide(self.cumulative[1:])

@@ -1,12 +1,11 @@
-"""`GraphOperand`: what a graph must be able to do to stand in for A in the sampling algebra."""
+"""`GraphOperand` and `Frontier`: what a graph must be able to do to stand in for A in the sampling algebra."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.backends import (
     Backend,
@@ -20,26 +19,11 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.common.lazily import lazily
+from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting, batch_totals
 
-Weighting = Literal["unweighted", "row", "weighted"]
 RowRule = Literal["uniform", "weighted", "whole"]
-
-
-class RowTotals(NamedTuple):
-    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
-
-    counts: Int64Array
-    exponents: NDArray[np.int32]
-
-
-class FrontierTotals(NamedTuple):
-    """Of each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
-
-    The exponent is 0 where no entry is positive.
-    """
-
-    counts: Int64Array
-    exponents: Int64Array
+"""How entries of a row are taken: drawn uniformly, drawn by weight, or all of them."""
 
 
 class Entries(NamedTuple):
@@ -57,29 +41,129 @@ class Entries(NamedTuple):
 
 
 class Numbering(NamedTuple):
-    """How src is numbered: each batch's `known` vertices first (`include_targets`); and whether edge ids are wanted."""
+    """How src is numbered: each batch's `known` vertices first where targets are included."""
 
     known: StackedSelector
     include_targets: bool
-    edge_ids: bool
+
+
+class Frontier(ABC):
+    """The rows of A that Q selects, and what is known of them: totals, requests to their owners, fetched rows.
+
+    What a method finds out is kept as long as the frontier, so that SAMPLE, EXTRACT and the values of one layer ask
+    for it once. Methods take the whole bulk (k batches, m rows), are collective on a distributed graph, allow empty
+    input, and return the same bits wherever A lies. Nothing is asked of other ranks before the first of them is called.
+
+    Attributes
+    ----------
+    A : GraphOperand
+    Q : StackedSelector
+    """
+
+    def __init__(self, A: GraphOperand, Q: StackedSelector) -> None:
+        self.A = A
+        self.Q = Q
+
+    # --- what is known of the rows -------------------------------------------------------------------------------
+    @lazily
+    def row_totals(self) -> RowTotals:
+        """Entry counts and exponents of the rows."""
+        return self._row_totals()
+
+    @lazily
+    def batch_totals(self) -> FrontierTotals:
+        """Entry counts and exponents of each batch's rows together."""
+        return self._batch_totals()
+
+    @abstractmethod
+    def _row_totals(self) -> RowTotals: ...
+
+    def _batch_totals(self) -> FrontierTotals:
+        """Composed of the rows' totals; a distributed graph adds up where the rows are."""
+        return batch_totals(self.A.backend, self.Q.batch_ptr, self.row_totals)
+
+    @abstractmethod
+    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+        """(m,) entries of the rows that are not in the columns that `exclude` holds for their batch."""
+
+    @abstractmethod
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        """The column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
+
+    # --- SAMPLE ----------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        """Row law; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
+
+        The arrays are the caller's: EXTRACT writes local ids over `columns`.
+        """
+
+    @abstractmethod
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        """Entry law, where `numerators` (m,) are q of the rows, or None for 1."""
+
+    @abstractmethod
+    def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
+        """Q A as one row of integer numerators per batch."""
+
+    def draw_merged(self, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+        """Column law on Q A: composed of `merge_columns` and a draw; a local graph has one kernel for it."""
+        return self.A.backend.draw_columns(self.merge_columns(rule), self.Q.batch_ids, draw)
+
+    # --- EXTRACT ---------------------------------------------------------------------------------------------------
+    def take_numbered(self, draw: Draw, numbering: Numbering, edge_ids: bool) -> tuple[Entries, Compaction]:
+        """Whole rows, and their columns as places in each batch's src, which replace `columns`.
+
+        Composed of `sample_rows` and a compaction; a local graph has one kernel for it.
+        """
+        entries = self.sample_rows(draw, "whole", edge_ids)
+        return entries, self.numbered(entries, numbering)
+
+    def numbered(self, entries: Entries, numbering: Numbering) -> Compaction:
+        """The columns of entries, which are given up, as places in each batch's src."""
+        known, include_targets = numbering
+        return self.A.backend.compact_owned(known, entries.rows, include_targets, self.A.num_nodes)
+
+    @abstractmethod
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        """The rows restricted to each batch's `src`; `columns` are local ids, entries in A's order."""
+
+
+class ColumnDistribution(Protocol):
+    """One distribution over all columns of A, from which every batch draws (column law under the graph rule)."""
+
+    def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+        """Columns for every batch."""
+        ...
+
+    def numerators(self, columns: IntArray) -> UInt64Array:
+        """N of the given columns."""
+        ...
+
+
+class EntryLimit:
+    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it."""
+
+    def check(self, frontier: Frontier, draw: Draw, rule: RowRule) -> None:
+        """Raise an error where a draw from rows would make too many entries."""
+
+    def count(self, entries: int) -> None:
+        """Raise an error where these entries, which were made, are too many."""
 
 
 class GraphOperand(ABC):
     """A, as the sampling algebra sees it: local, replicated or partitioned.
 
-    Every method takes the whole bulk (Q stacks k batches and m rows), is collective on a distributed graph, allows
-    empty input, and returns the same bits wherever A lies. Vertex ids are original ids throughout.
+    Vertex ids are original ids throughout. What there is to do with rows of A is done by a `Frontier` of them.
     """
+
+    limit: EntryLimit = EntryLimit()
+    """Of the bulks that are sampled from it."""
 
     @property
     @abstractmethod
     def num_nodes(self) -> int:
-        """n: A is n x n."""
-
-    @property
-    def num_vertices(self) -> int:
-        """All columns are below it: n, also where the rows are a part of A's."""
-        return self.num_nodes
+        """n: A has n columns, and as many rows, except where it is a block of rows."""
 
     @property
     @abstractmethod
@@ -102,67 +186,28 @@ class GraphOperand(ABC):
         """Kernels for this rank's share of the work."""
 
     @abstractmethod
-    def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
-        """Entry counts of the selected rows, without the columns that `exclude` holds for the batch, and exponents."""
+    def frontier(self, Q: StackedSelector) -> Frontier:
+        """The rows that Q selects."""
 
-    def frontier_totals(self, Q: StackedSelector) -> FrontierTotals:
-        """The same of each batch's rows together; a distributed graph adds up where the rows are."""
-        from spsample.sparse.probability import batch_totals
+    @property
+    @abstractmethod
+    def column_norms(self) -> ColumnDistribution:
+        """Squared column norms of the whole A (FastGCN); made on first use, which is collective, and kept."""
 
-        return batch_totals(self.backend, Q.batch_ptr, self.row_totals(Q))
-
-    def any_rank(self, here: bool) -> bool:
+    def any_reduce(self, here: bool) -> bool:
         """Whether it is true on any rank: for loops of collective calls, which all ranks must leave together."""
         return here
 
-    @abstractmethod
-    def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        """Row law on the selected rows; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
 
-        The arrays are the caller's: EXTRACT writes local ids over `columns`.
-        """
-
-    def sample_numbered(
-        self, Q: StackedSelector, draw: Draw, rule: RowRule, want: Numbering
-    ) -> tuple[Entries, Compaction]:
-        """The same, and the entries' columns as places in each batch's src, which replace `columns`.
-
-        Composed of `sample_rows` and a compaction; a local graph overrides it for whole rows.
-        """
-        entries = self.sample_rows(Q, draw, rule, want.edge_ids)
-        return entries, self.backend.compact_owned(want.known, entries.rows, want.include_targets, self.num_vertices)
-
-    @abstractmethod
-    def locate(
-        self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
-    ) -> IntArray:
-        """The column of the `offsets[j]`-th entry, not counting excluded ones, of stacked row `rows[j]`."""
-
-    @abstractmethod
-    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
-        """Q A as one row of integer numerators per batch."""
-
-    @abstractmethod
-    def draw_columns(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
-        """Column law of every batch on the squared column norms of the whole A (FastGCN; graph rule)."""
-
-    @abstractmethod
-    def column_totals(self, columns: IntArray) -> UInt64Array:
-        """Numerators of the given columns under the graph rule."""
-
-    @abstractmethod
-    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """Rows Q of A restricted to each batch's `src`; `columns` are local ids, entries in A's order."""
-
-    def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        """Entry law: composed of `row_totals` and `locate`; a local graph overrides it with one fused kernel."""
-        from spsample.sparse.entry_law import draw_entries
-
-        return draw_entries(self, Q, numerators, draw)
-
-    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
-        """Column law on Q A: composed of `left_multiply` and a draw; a local graph overrides it with one kernel."""
-        return self.backend.draw_columns(self.left_multiply(Q, rule), Q.batch_ids, draw)
-
-
-__all__ = ["Entries", "FrontierTotals", "GraphOperand", "Numbering", "RowRule", "RowTotals", "Weighting"]
+__all__ = [
+    "ColumnDistribution",
+    "Entries",
+    "EntryLimit",
+    "Frontier",
+    "FrontierTotals",
+    "GraphOperand",
+    "Numbering",
+    "RowRule",
+    "RowTotals",
+    "Weighting",
+]

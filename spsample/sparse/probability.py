@@ -1,14 +1,37 @@
-"""Integer probabilities: the exponents of the frontier rule and the graph rule (law, section 2)."""
+"""Integer probabilities: totals of rows and frontiers, and the rules that these give (law, section 2)."""
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import Backend, QuantisationRule
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
 from spsample.backends.reference.probability import ceil_log2
 from spsample.errors import CapacityError
-from spsample.sparse.operand import FrontierTotals, RowTotals, Weighting
+
+Weighting = Literal["unweighted", "row", "weighted"]
+"""What the entries of A weigh: 1, one by the length of their row, or weights of their own."""
+
+
+class RowTotals(NamedTuple):
+    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
+
+    counts: Int64Array
+    exponents: NDArray[np.int32]
+
+
+class FrontierTotals(NamedTuple):
+    """Of each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
+
+    The exponent is 0 where no entry is positive.
+    """
+
+    counts: Int64Array
+    exponents: Int64Array
+
 
 HEADROOM_BITS = {1: 62, 2: 31}
 """H by column power: a frontier's numerators sum to at most 2^H."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends import StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.checks import require_array, require_int, require_type
-from spsample.common.lazily import lazily
-from spsample.sparse.operand import Entries, FrontierTotals, GraphOperand, Numbering, RowRule, RowTotals
-from spsample.sparse.probability import batch_totals, frontier_rule
+from spsample.sparse.operand import Frontier, GraphOperand
 
 
 class RowSelector(StackedSelector):
@@ -45,12 +42,10 @@ class RowSelector(StackedSelector):
         """The same vertices as a selector with one row per batch and one nonzero per vertex."""
         return BatchSelector(self)
 
-    def __matmul__(self, A: GraphOperand | Pattern) -> RowView:
+    def __matmul__(self, A: GraphOperand | Pattern) -> RowProduct:
         if isinstance(A, Pattern):
-            return RowView(self, A.operand, "uniform")
-        if not hasattr(A, "weighting"):
-            _require_operand(A)
-        return RowView(self, A, "weighted" if A.weighting == "weighted" else "uniform")
+            return RowProduct(self, _frontier(A.operand, self), as_pattern=True)
+        return RowProduct(self, _frontier(A, self))
 
 
 class BatchSelector(NamedTuple):
@@ -60,14 +55,14 @@ class BatchSelector(NamedTuple):
 
     def __matmul__(self, A: GraphOperand | Squared) -> BatchProduct:
         if isinstance(A, Squared):
-            return BatchProduct(self.rows, A.operand, power=2)
-        if not hasattr(A, "weighting"):
-            _require_operand(A)
-        return BatchProduct(self.rows, A)
+            return BatchProduct(self.rows, _frontier(A.operand, self.rows), power=2)
+        return BatchProduct(self.rows, _frontier(A, self.rows))
 
 
-def _require_operand(A: object) -> None:
-    require_type("A", A, GraphOperand, "what `graph.operand()` returns, or its pattern or square")
+def _frontier(A: GraphOperand, Q: RowSelector) -> Frontier:
+    if not hasattr(A, "frontier"):
+        require_type("A", A, GraphOperand, "what `graph.operand()` returns, or its pattern or square")
+    return A.frontier(Q)
 
 
 class Squared(NamedTuple):
@@ -82,102 +77,28 @@ class Pattern(NamedTuple):
     operand: GraphOperand
 
 
-class RowView(NamedTuple):
-    """Lazy Q A with one row of A per row of Q: sampling it is one fused kernel at the rows' owners (row law)."""
+class RowProduct(NamedTuple):
+    """Lazy Q A with one row of A per row of Q, its entries as they are, or counted as 1 (`as_pattern`)."""
 
     Q: RowSelector
-    A: GraphOperand
-    rule: RowRule
-
-    def sample(self, draw: Draw, edge_ids: bool) -> Entries:
-        """Draw entries of every row (`its_sample`); a size of -1 takes whole rows."""
-        return self.A.sample_rows(self.Q.arrays, draw, self._rule(draw), edge_ids)
-
-    def sample_numbered(self, draw: Draw, want: Numbering) -> tuple[Entries, Compaction]:
-        """The same, with columns numbered on the way."""
-        return self.A.sample_numbered(self.Q.arrays, draw, self._rule(draw), want)
-
-    def _rule(self, draw: Draw) -> RowRule:
-        return "whole" if draw.size < 0 else self.rule
+    F: Frontier
+    as_pattern: bool = False
 
 
-@dataclass(eq=False)
-class BatchProduct:
-    """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise: what LADIES draws from.
-
-    Where the entries of a row of A weigh the same and nothing is squared after the sum, drawing an entry draws its
-    column with the right probability and Q A is not formed (entry law); else columns are merged first (column law).
-    """
+class BatchProduct(NamedTuple):
+    """Lazy `(Q A^power)^column_power` with one row per batch, powers entrywise."""
 
     Q: RowSelector
-    A: GraphOperand
+    F: Frontier
     power: int = 1
     column_power: int = 1
 
-    def sample(self, draw: Draw) -> ColumnSample:
-        """Draw columns for every batch (`its_sample`)."""
-        if self._draws_entries:
-            return self._sample_entries(draw)
-        return self.A.draw_merged(self.Q.arrays, self._rule, draw)
-
-    def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
-        """(len(src),) N of every src column, read off the extraction of these columns."""
-        return self.A.backend.extracted_numerators(
-            entries.matrix, entries.selector, entries.rows, sources.src_ptr, self._rule
-        )
-
-    @lazily
-    def _totals(self) -> RowTotals:
-        """Of the frontier's rows: asked for once, for drawing and for the values."""
-        return self.A.row_totals(self.Q.arrays)
-
-    @property
-    def _rule(self) -> QuantisationRule:
-        if self.A.weighting == "unweighted" and self.column_power == 1:
-            return QuantisationRule(None, self.power, self.column_power)  # and no totals are asked for
-        return self._frontier_rule
-
-    @lazily
-    def _frontier_rule(self) -> QuantisationRule:
-        if self._draws_entries:
-            totals = batch_totals(self.A.backend, self.Q.batch_ptr, self._totals)
-        else:
-            totals = self._frontier_totals
-        return frontier_rule(self.A.weighting, totals, self.power, self.column_power)
-
-    @property
-    def _frontier_totals(self) -> FrontierTotals:
-        """Of the batches: all that is needed where no entry law asks for the totals of rows."""
-        return self.A.frontier_totals(self.Q.arrays)
-
-    @property
-    def _draws_entries(self) -> bool:
-        """Whether the entry law applies."""
-        return self.column_power == 1 and self.A.weighting != "weighted"
-
-    def _sample_entries(self, draw: Draw) -> ColumnSample:
-        Q = self.Q.arrays
-        if self.A.weighting == "unweighted":
-            return self.A.draw_entries(Q, None, draw)
-        numerators = self.A.backend.row_numerators(Q.batch_ptr, self._totals.counts, self._rule)
-        return self.A.draw_entries(Q, numerators, draw)
-
 
 class ColumnNorms(NamedTuple):
-    """Lazy row of squared column norms of A, the same for every batch: what FastGCN draws from."""
+    """Lazy row of squared column norms of A, the same for every batch."""
 
     Q: RowSelector
-    A: GraphOperand
-
-    def sample(self, draw: Draw) -> ColumnSample:
-        """Draw columns for every batch (`its_sample`)."""
-        sample = self.A.draw_columns(self.Q.batch_ids, draw)
-        columns = sample.columns.astype(self.A.index_dtype)
-        return ColumnSample(sample.indptr, columns, sample.counts, sample.totals, sample.whole)
-
-    def source_numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:
-        """(len(src),) N of every src column."""
-        return self.A.column_totals(sources.src)
+    F: Frontier
 
 
 def stack(batches: list[IntArray], first_batch: int = 0) -> RowSelector:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.backends import Draw, available_backends
 from spsample.backends.protocol import StackedSelector
-from spsample.sparse import GraphOperand, LocalOperand
+from spsample.sparse.entry_law import draw_entries
+from spsample.sparse.local import LocalFrontier
 
 pytestmark = pytest.mark.sanitize
 
@@ -64,30 +65,28 @@ def test_sizes_around_the_number_of_entries(backend, size):
     check(graph.operand(backend), Q, None, Draw((5, 6), 1, size))
 
 
-class Counting(LocalOperand):
+class Counting(LocalFrontier):
     located = 0
 
-    def locate(self, Q, rows, offsets, exclude=None):
+    def locate(self, rows, offsets, exclude=None):
         self.located += len(rows)
-        return super().locate(Q, rows, offsets, exclude)
+        return super().locate(rows, offsets, exclude)
 
 
 def test_a_huge_size_makes_no_draws():
     plain = make_graph_of(np.array([[1, 2, 3], [0, 0, 1]])).operand("reference")
-    operand = Counting(plain.matrix, None, plain.backend)
-    Q = StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3]))
-    sample = GraphOperand.draw_entries(operand, Q, None, Draw((5, 6), 1, 2**29))
+    frontier = Counting(plain, StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3])))
+    sample = draw_entries(frontier, None, Draw((5, 6), 1, 2**29))
     assert sample.columns.tolist() == [1, 2, 3]
-    assert operand.located == 3
+    assert frontier.located == 3
 
 
 def test_draws_stop_soon_after_the_last_column_wanted():
     graph = sp.Graph.from_edge_index([np.arange(5000), np.zeros(5000, int)], num_nodes=5000)
     plain = graph.operand("reference")
-    operand = Counting(plain.matrix, None, plain.backend)
-    Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([3]))
-    check(operand, Q, None, Draw((5, 6), 1, 400))
-    assert operand.located == 400 + 50 + 16
+    frontier = Counting(plain, StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([3])))
+    same(frontier, None, Draw((5, 6), 1, 400))
+    assert frontier.located == 400 + 50 + 16
 
 
 def make_graph_of(edge_index):
@@ -95,8 +94,12 @@ def make_graph_of(edge_index):
 
 
 def check(operand, Q, q, draw):
-    fused = operand.draw_entries(Q, q, draw)
-    composed = GraphOperand.draw_entries(operand, Q, q, draw)
+    same(operand.frontier(Q), q, draw)
+
+
+def same(frontier, q, draw):
+    fused = frontier.draw_entries(q, draw)
+    composed = draw_entries(frontier, q, draw)
     for name, one, other in zip(fused._fields, fused, composed, strict=True):
         assert one.dtype == other.dtype, name
         np.testing.assert_array_equal(one, other, err_msg=name)

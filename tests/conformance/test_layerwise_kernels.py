@@ -8,8 +8,7 @@ from equality import threads
 from test_instruction_sets import CPU, KEY, REFERENCE, assert_equal, each_set, instruction_set, pointers
 
 from spsample.backends.protocol import Draw, Matrix, QuantisationRule, StackedSelector
-from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import GraphOperand
+from spsample.sparse import Frontier, LocalOperand
 
 pytestmark = pytest.mark.sanitize
 
@@ -178,11 +177,11 @@ def test_draw_merged_of_nothing(backend):
 
 
 def test_draw_merged_is_composed_by_default():
-    """Where a graph has no fused kernel, `left_multiply` and `draw_columns` give the same sample."""
+    """Where a graph has no fused kernel, `merge_columns` and `draw_columns` give the same sample."""
     rng = np.random.default_rng(2)
-    operand, Q = LocalOperand(hubs(rng), None, CPU), frontiers(rng, 3)
-    arguments = (Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, 30))
-    assert_equal(GraphOperand.draw_merged(operand, *arguments), operand.draw_merged(*arguments))
+    frontier = LocalOperand(hubs(rng), None, CPU).frontier(frontiers(rng, 3))
+    arguments = (QuantisationRule(None, 1, 2), Draw(KEY, 0, 30))
+    assert_equal(Frontier.draw_merged(frontier, *arguments), frontier.draw_merged(*arguments))
 
 
 @pytest.mark.parametrize("rule", RULES)

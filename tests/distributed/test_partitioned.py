@@ -86,7 +86,7 @@ def test_an_algorithm_that_there_is_not():
     def body(comm):
         return PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm), algorithm="rows")
 
-    with pytest.raises(InputError, match="stages-split"):
+    with pytest.raises(InputError, match="stages"):
         run_threads(2, body, TIMEOUT)
 
 
@@ -111,9 +111,9 @@ def test_the_same_vertices_in_other_batches(algorithm):
         parts = PartitionedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
         operand = parts.operand()
         with parts.sampling():
-            return [operand.frontier_totals(Q).counts.tolist() for Q in selectors]
+            return [operand.frontier(Q).batch_totals.counts.tolist() for Q in selectors]
 
-    want = [A.operand().frontier_totals(Q).counts.tolist() for Q in selectors]
+    want = [A.operand().frontier(Q).batch_totals.counts.tolist() for Q in selectors]
     assert run_threads(2, body, TIMEOUT) == [want, want]
 
 

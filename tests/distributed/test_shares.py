@@ -10,7 +10,7 @@ from partitioned_cases import divisors
 
 from spsample.backends import StackedSelector
 from spsample.distributed.placement import Placement, from_parts
-from spsample.distributed.published.shares import Schedule, Shares
+from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
 
 GRIDS = [(p // c, c) for p in range(1, 25) for c in divisors(p)]
 
@@ -48,17 +48,17 @@ def cases(draw):
 def test_shares_are_all_rows_once(case):
     placement, blocks, columns, Q = case
     schedule = Schedule.of(placement, blocks, columns)
-    shares = Shares(Q, placement, schedule, columns)
-    np.testing.assert_array_equal(np.sort(shares.vertices), np.unique(Q.vertices))
-    np.testing.assert_array_equal(shares.vertices[shares.selector().vertices], Q.vertices)
+    plan = FetchPlan(Q, placement, schedule, columns)
+    np.testing.assert_array_equal(np.sort(plan.vertices), np.unique(Q.vertices))
+    np.testing.assert_array_equal(plan.vertices[plan.selector().vertices], Q.vertices)
     gathered = []
     for j in range(columns):
-        own = shares.selector_of(j)
-        distinct = shares.vertices[shares.bounds[j] : shares.bounds[j + 1]]
+        own = plan.selector_of(j)
+        distinct = plan.vertices[plan.bounds[j] : plan.bounds[j + 1]]
         fetched = [
-            placement.vertices_of(k, np.dtype(np.int32))[shares.wanted(k)] for k in schedule.stages(j) if k is not None
+            placement.vertices_of(k, np.dtype(np.int32))[plan.wanted(k)] for k in schedule.stages(j) if k is not None
         ]
         np.testing.assert_array_equal(np.concatenate([*fetched, distinct[:0]]), distinct)
-        assert len(own.vertices) == own.batch_ptr[-1] == shares.pairs[j]
+        assert len(own.vertices) == own.batch_ptr[-1] == plan.pairs[j]
         gathered.append(distinct[own.vertices])
-    np.testing.assert_array_equal(np.concatenate(gathered)[shares.places], Q.vertices)
+    np.testing.assert_array_equal(np.concatenate(gathered)[plan.places], Q.vertices)

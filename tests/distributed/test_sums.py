@@ -9,7 +9,7 @@ import spsample as sp
 from spsample.backends import Draw, QuantisationRule, StackedSelector
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.column.frontier import Frontier
+from spsample.distributed.column.frontier import FrontierRows
 from spsample.distributed.column.sums import ask, draw_columns, merged
 from spsample.distributed.wire_format import width_of
 
@@ -74,7 +74,7 @@ def test_owners_send_what_is_cheaper(bulk):
         name = bulk if comm.rank == 0 else "all other"
         Q = selector(BULKS[name](np.random.default_rng(comm.rank)))
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
-        rows = ask(Frontier(operand.owners, Q), QuantisationRule(None, 1, 2), 0).rows.parts
+        rows = ask(FrontierRows(operand.owners, Q), QuantisationRule(None, 1, 2), 0).rows.parts
         for part in range(2):
             both = bytes_of(A, Q, part)
             assert both[int(rows[part])] <= 1.02 * min(both)
@@ -107,7 +107,7 @@ def test_owners_merge_no_more_than_it_takes(k, most):
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
         backend = operand.owners.block._backend = Counting(operand.backend)
         Q = selector([100 + np.arange(comm.rank * N // 2, comm.rank * N // 2 + 150)] * k)
-        sample = operand.draw_merged(Q, QuantisationRule(None, 1, 2), Draw(KEY, 0, 20))
+        sample = operand.frontier(Q).draw_merged(QuantisationRule(None, 1, 2), Draw(KEY, 0, 20))
         assert len(sample.columns) == 20 * k
         return backend.merged
 
@@ -124,11 +124,12 @@ def test_rows_and_sums_give_the_same(weighted, bulk, later_bytes, hubs):
     Q = selector(BULKS[bulk](np.random.default_rng(0)))
     shifts = np.full(len(Q.batch_ids), 20) if weighted else None
     rule, draw = QuantisationRule(shifts, 1, 2), Draw(KEY, 1, 40)
-    want = A.operand().left_multiply(Q, rule), A.operand().draw_merged(Q, rule, draw)
+    local = A.operand().frontier(Q)
+    want = local.merge_columns(rule), local.draw_merged(rule, draw)
 
     def body(comm):
         parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1), replicate_hubs=hubs)
-        frontier = Frontier(parts.operand().owners, Q)
+        frontier = FrontierRows(parts.operand().owners, Q)
         answered = ask(frontier, rule, later_bytes)
         return merged(frontier, answered, rule), draw_columns(frontier, answered, rule, draw)
 

@@ -8,7 +8,7 @@ from case import Case
 import spsample as sp
 from spsample import sparse
 from spsample.backends import available_backends, backend_for, get_backend
-from spsample.sparse import Draw, Extraction
+from spsample.sparse import Draw, ExtractOptions
 
 
 def operand_and_selector(make):
@@ -29,19 +29,20 @@ def fuzz_words(make, folder):
     A, Q = operand_and_selector(make)
     if Q is None:
         return
-    want = make.either(lambda: Extraction(make.chance(0.5), make.chance(0.3)), 0.03)
+    want = make.either(lambda: ExtractOptions(make.chance(0.5), make.chance(0.3)), 0.03)
     form = make.integer(0, 3)
     one = draw(make)
     if form == 0:
-        P = make.either(lambda: Q @ (sparse.pattern(make.either(lambda: A, 0.03)) if make.chance(0.5) else A), 0.03)
-        sample = sparse.its_sample(sparse.normalize_rows(P), one, edge_ids=make.either(lambda: False, 0.03))
+        product = lambda: Q @ (sparse.pattern(make.either(lambda: A, 0.03)) if make.chance(0.5) else A)  # noqa: E731
+        P = sparse.normalize_rows(make.either(product, 0.03))
+        sample = sparse.its_sample(make.either(lambda: P, 0.03), one, edge_ids=make.either(lambda: False, 0.03))
         sparse.extract_rows(make.either(lambda: P, 0.03), make.either(lambda: sample, 0.03), want)
         return
     right = lambda: Q.per_batch() @ (sparse.square(A) if make.chance(0.5) else A)  # noqa: E731
     if form == 2:
         right = lambda: sparse.column_norms(make.either(lambda: Q, 0.03), make.either(lambda: A, 0.03))  # noqa: E731
-    P = make.either(right, 0.03)
-    sample = sparse.its_sample(sparse.normalize_rows(P), one)
+    P = sparse.normalize_rows(make.either(right, 0.03))
+    sample = sparse.its_sample(make.either(lambda: P, 0.03), one)
     weights = make.choice([sparse.UnbiasedWeights, sparse.ReferenceWeights])(make.either(lambda: True, 0.05))
     layer = sparse.extract_columns(
         make.either(lambda: P, 0.03), one, make.either(lambda: sample, 0.03), want, make.either(lambda: weights, 0.03)
@@ -102,7 +103,7 @@ CASES = {
         (
             sparse.extract_rows,
             sparse.extract_columns,
-            Extraction,
+            ExtractOptions,
             sparse.UnbiasedWeights,
             sparse.ReferenceWeights,
             sparse.RowSelector,

@@ -72,6 +72,7 @@ INTERFACES = {
     "Communicator",
     "FeatureSource",
     "Features",
+    "Frontier",
     "Gradients",
     "GraphOperand",
     "Reduction",

@@ -28,7 +28,7 @@ from draws import (
 from spsample import Graph
 from spsample.backends import Backend, ColumnSample, Draw
 from spsample.sparse import (
-    Extraction,
+    ExtractOptions,
     LocalOperand,
     RowSelector,
     UnbiasedWeights,
@@ -36,6 +36,7 @@ from spsample.sparse import (
     derive_key,
     extract_columns,
     its_sample,
+    normalize_rows,
     square,
 )
 from spsample.sparse.keys import SAMPLING
@@ -281,10 +282,10 @@ def estimate_is_unbiased(A: LocalOperand, frontier: Sequence[int], sampler: str,
     law = (laws.independent if draw.replace else laws.successive)(numerators, draw.size)
     if whole:
         law = {support: Fraction(1)}
-    P = product_of(sampler, A, repeated(frontier, len(law)))
+    P = normalize_rows(product_of(sampler, A, repeated(frontier, len(law))))
     require(int(its_sample(P, draw).totals[0]) == sum(numerators), "T is not the sum of the numerators")
     sample = sample_of(list(law), sum(numerators), A, whole)
-    layer = extract_columns(P, draw, sample, Extraction(targets), UnbiasedWeights())
+    layer = extract_columns(P, draw, sample, ExtractOptions(targets), UnbiasedWeights())
     mean = mean_adjacency(layer, [float(p) for p in law.values()], A.num_nodes)
     expected = dense_rows(A, frontier)
     tolerance = 1e-6 if layer.data.dtype == np.float32 else 1e-12
@@ -303,10 +304,11 @@ def small_estimate_is_unbiased(
 def drawn_numerators(A: LocalOperand, frontier: Sequence[int], sampler: str) -> list[int]:
     """N of each vertex, as the library has it."""
     if sampler == "fastgcn":
-        return A.column_totals(np.arange(A.num_nodes, dtype=A.index_dtype)).tolist()
+        return A.column_norms.numerators(np.arange(A.num_nodes, dtype=A.index_dtype)).tolist()
     Q = repeated(frontier, 1).arrays
     a, c = (2, 1) if sampler == "norm" else (1, 2)
-    merged = A.left_multiply(Q, frontier_rule(A.weighting, A.frontier_totals(Q), a, c))
+    F = A.frontier(Q)
+    merged = F.merge_columns(frontier_rule(A.weighting, F.batch_totals, a, c))
     N = np.zeros(A.num_nodes, np.uint64)
     N[merged.columns] = merged.numerators
     return N.tolist()

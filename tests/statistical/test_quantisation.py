@@ -62,9 +62,10 @@ def frontier_numerators(backend, weights: np.ndarray, a: int) -> tuple[list[int]
     A = operand(Graph(np.array([0, half] + [n] * (n - 1)), np.arange(n, dtype=np.int32), weights), backend)
     frontier = min(n, 2)
     Q = StackedSelector(np.array([0, frontier]), np.arange(frontier, dtype=np.int32), np.array([0]))
-    totals = A.row_totals(Q)
-    rule = frontier_rule("weighted", A.frontier_totals(Q), a, 1)
-    P = A.left_multiply(Q, rule)
+    F = A.frontier(Q)
+    totals = F.row_totals
+    rule = frontier_rule("weighted", F.batch_totals, a, 1)
+    P = F.merge_columns(rule)
     N = np.zeros(n, np.uint64)
     N[P.columns] = P.numerators
     return [int(v) for v in N], int(rule.shifts[0]), int(totals.counts.sum())
@@ -164,8 +165,9 @@ def test_column_power_two_keeps_squares_below_2_62(backend):
         Graph(np.array([0, 3000] + [3000] * 1499), np.repeat(np.arange(1500, dtype=np.int32), 2), weights), backend
     )
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
-    rule = frontier_rule("weighted", A.frontier_totals(Q), 1, 2)
-    P = A.left_multiply(Q, rule)
+    F = A.frontier(Q)
+    rule = frontier_rule("weighted", F.batch_totals, 1, 2)
+    P = F.merge_columns(rule)
     assert isinstance(rule, QuantisationRule)
     assert int(P.totals[0]) == sum(int(n) for n in P.numerators) <= 2**62
     K = int(rule.shifts[0])

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.backends import Draw, available_backends, get_backend
 from spsample.common.checks import check_range
-from spsample.errors import InputError
+from spsample.errors import ConsumedError, DTypeError, InputError
 from spsample.sparse import (
     CSRMatrix,
+    ExtractOptions,
+    column_norms,
     derive_key,
+    extract_rows,
     its_sample,
     normalize_rows,
     pattern,
@@ -199,11 +202,53 @@ def test_normalize_rows_of_a_matrix_without_values():
     assert P.to_scipy().toarray().tolist() == [[0.25] * 4, [0.0] * 4]
 
 
-def test_lazy_products_are_normalised_already():
-    A = sp.Graph([0, 1, 2], [1, 0]).operand()
+LAWS = [
+    (lambda Q, A: Q @ A, ("RowLaw", "RowLaw", "RowLaw")),
+    (lambda Q, A: Q @ pattern(A), ("RowLaw", "RowLaw", "RowLaw")),
+    (lambda Q, A: Q.per_batch() @ A, ("EntryLaw", "EntryLaw", "ColumnLaw")),
+    (lambda Q, A: Q.per_batch() @ square(A), ("EntryLaw", "EntryLaw", "ColumnLaw")),
+    (lambda Q, A: square(Q.per_batch() @ A), ("ColumnLaw", "ColumnLaw", "ColumnLaw")),
+    (column_norms, ("GraphLaw", "GraphLaw", "GraphLaw")),
+]
+
+
+@pytest.mark.parametrize(("product", "laws"), LAWS)
+def test_normalize_rows_knows_the_law(product, laws):
+    """The table of the law, section 3."""
+    plain = sp.Graph([0, 1, 2], [1, 0])
+    weighted = sp.Graph([0, 1, 2], [1, 0], np.array([1.0, 2.0]))
     Q = stack([np.array([0], np.int32)])
-    for product in (Q @ A, Q @ pattern(A), Q.per_batch() @ A, square(Q.per_batch() @ A), Q.per_batch() @ square(A)):
-        assert normalize_rows(product) is product
+    for graph, law in zip((plain, plain.normalized("row"), weighted), laws, strict=True):
+        assert type(normalize_rows(product(Q, graph.operand()))).__name__ == law
+    assert normalize_rows(Q @ weighted.operand()).rule == "weighted"
+    assert normalize_rows(Q @ pattern(weighted.operand())).rule == "uniform"
+
+
+def test_only_a_p_is_sampled():
+    A, Q = sp.Graph([0, 1, 2], [1, 0]).operand(), stack([np.array([0], np.int32)])
+    for product in (Q @ A, Q.per_batch() @ A, column_norms(Q, A)):
+        with pytest.raises(DTypeError, match=r"P: got a \w+; expected what normalize_rows returns\. Call norm"):
+            its_sample(product, Draw((1, 2), 0, 1))
+
+
+@pytest.mark.parametrize("size", [1, -1])
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_extract_consumes_the_sample(size, looked_at):
+    graph = sp.Graph([0, 2, 3, 3], [1, 2, 0])
+    A, Q = graph.operand(), stack([np.array([1, 0], np.int32), np.array([2, 0], np.int32)])
+    P, draw = normalize_rows(Q @ A), Draw((1, 2), 0, size)
+    S = its_sample(P, draw, edge_ids=True)
+    columns = its_sample(P, draw, edge_ids=True).rows.columns
+    if looked_at:
+        assert S.rows.columns.tolist() == columns.tolist() == graph.indices[S.edge_ids].tolist()
+    layer = extract_rows(P, S, ExtractOptions(edge_ids=True))
+    batch = np.repeat(np.arange(2), np.diff(layer.rows.entry_ptr))
+    assert layer.src[layer.src_ptr[batch] + layer.rows.columns].tolist() == columns.tolist()
+    for look in ("rows", "matrix", "selector", "edge_ids", "entries"):
+        with pytest.raises(ConsumedError, match="sample: got a sample that EXTRACT has consumed"):
+            getattr(S, look)
+    with pytest.raises(ConsumedError):
+        extract_rows(P, S, ExtractOptions())
 
 
 def test_its_sample_of_an_explicit_matrix():

@@ -18,7 +18,7 @@ from spsample.backends.protocol import (
     UInt64Array,
 )
 from spsample.backends.reference.probability import merge_columns
-from spsample.backends.reference.random import NARROW_LIMIT, Stream
+from spsample.backends.reference.random import NARROW_LIMIT, ROUND, Stream
 from spsample.backends.reference.rows import first_distinct, its, its_with_replacement
 
 Int64Array = NDArray[np.int64]
@@ -86,11 +86,11 @@ def _first_distinct_columns(stream: Stream, columns: IntArray, numerators: UInt6
     chosen: dict[int, None] = {}
     first = 0
     while len(chosen) < size:
-        j = np.arange(first, first + 4 * size)
+        j = np.arange(first, first + ROUND * size)
         x = stream.integers(j, int(remaining.sum(dtype=np.uint64)), wide)
         chosen.update(dict.fromkeys(columns[its(remaining, x)].tolist()))
         remaining[np.isin(columns, list(chosen))] = 0
-        first += 4 * size
+        first += ROUND * size
     return np.array(list(chosen)[:size], columns.dtype)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spsample.backends.protocol import Draw, FloatArray, Matrix, StackedRows, StackedSelector, UInt64Array
 from spsample.backends.reference.probability import row_numerators
-from spsample.backends.reference.random import NARROW_LIMIT, Stream
+from spsample.backends.reference.random import NARROW_LIMIT, ROUND, Stream
 
 Int64Array = NDArray[np.int64]
 
@@ -103,11 +103,11 @@ def first_distinct(stream: Stream, numerators: UInt64Array, size: int) -> Int64A
     chosen: dict[int, None] = {}
     first = 0
     while len(chosen) < size:
-        j = np.arange(first, first + 4 * size)
+        j = np.arange(first, first + ROUND * size)
         x = stream.integers(j, int(remaining.sum(dtype=np.uint64)), wide)
         chosen.update(dict.fromkeys(its(remaining, x).tolist()))
         remaining[list(chosen)] = 0
-        first += 4 * size
+        first += ROUND * size
     return np.array(list(chosen)[:size], np.int64)
 
 

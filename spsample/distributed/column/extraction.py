@@ -12,7 +12,7 @@ from spsample.backends import StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
-from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, from_parts, narrow, widen, width_of
@@ -70,7 +70,7 @@ class Edges(NamedTuple):
 
 
 def extract(
-    frontier: Frontier, rows: FetchedRows | None, src: Columns, edge_ids: bool
+    frontier: FrontierRows, rows: FetchedRows | None, src: Columns, edge_ids: bool
 ) -> tuple[StackedRows, Int64Array | None]:
     """Rows Q of A restricted to each batch's src (with weights, where A has them), and edge ids where asked for.
 
@@ -78,14 +78,14 @@ def extract(
     """
     parts = frontier.owners.num_parts
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
-    edges, fetched_now = _asked(frontier, _wishes(frontier, held, src, edge_ids), src, edge_ids)
+    edges, fetched_now = _asked(frontier, _requested(frontier, held, src, edge_ids), src, edge_ids)
     pieces = [edges, _extracted(frontier, fetched_now, src)]
     if rows is not None and held.any():
         pieces.append(_extracted(frontier, rows, src))
     return _stacked(frontier, pieces, src)
 
 
-def _wishes(frontier: Frontier, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
+def _requested(frontier: FrontierRows, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
     """What to ask each part for: edges, unless its rows are held, or take fewer bytes than src, which must be sent."""
     gaps = src.gaps()
     src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
@@ -93,11 +93,11 @@ def _wishes(frontier: Frontier, held: NDArray[np.bool_], src: Columns, edge_ids:
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
-def _asked(frontier: Frontier, wishes: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
+def _asked(frontier: FrontierRows, requested: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
     """Ask the parts; of each come edges or rows or nothing."""
-    gaps, sent = src.gaps(), wishes == EDGES
+    gaps, sent = src.gaps(), requested == EDGES
     columns = narrow(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
-    sends = [Sent(wishes, np.ones(len(wishes), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
+    sends = [Sent(requested, np.ones(len(requested), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _Answer(edge_ids), phase="extraction")
     edges, rows = (_Reply.of(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
     lengths = widen(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
@@ -118,7 +118,7 @@ class _Reply(NamedTuple):
     edge_ids: Received | None
 
     @classmethod
-    def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: Frontier, edge_ids: bool) -> _Reply:
+    def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: FrontierRows, edge_ids: bool) -> _Reply:
         """Those of `parts`."""
         lengths, numbers, columns, *more = (from_parts(answer, parts) for answer in answers)
         weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
@@ -133,27 +133,27 @@ class _Answer(NamedTuple):
 
     edge_ids: bool
 
-    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received], /) -> list[Sent]:
-        wishes, counts, gaps = received
-        asked = wishes.rows == EDGES
-        lengths = np.where(np.repeat(asked, wanted.batches), widen(counts, wanted.batches), 0)
-        sizes = segment_sums(lengths, wanted.batches)
+    def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received], /) -> list[Sent]:
+        requested, counts, gaps = received
+        of_edges = requested.rows == EDGES
+        lengths = np.where(np.repeat(of_edges, requests.batches), widen(counts, requests.batches), 0)
+        sizes = segment_sums(lengths, requests.batches)
         src = Columns.from_gaps(lengths, widen(gaps, sizes), block.index_dtype)
-        found = block.extract(_only(wanted, asked), src.ptr, src.sorted, self.edge_ids)
-        entries = segment_sums(np.diff(found.rows.entry_ptr), wanted.batches)
+        found = block.frontier(_only(requests, of_edges)).extract(src.ptr, src.sorted, self.edge_ids)
+        entries = segment_sums(np.diff(found.rows.entry_ptr), requests.batches)
         entry_bytes = row_bytes(block, self.edge_ids)
         edge_bytes = entry_bytes - block.matrix.indices.itemsize + width_of(int(lengths.max(initial=1)) - 1)
-        dearer = asked & (entries * edge_bytes + wanted.pairs > wanted.entries(block) * entry_bytes)
-        return self._sends(block, wanted, found, np.where(dearer, ROWS, wishes.rows))
+        dearer = of_edges & (entries * edge_bytes + requests.pairs > requests.entries(block) * entry_bytes)
+        return self._sends(block, requests, found, np.where(dearer, ROWS, requested.rows))
 
-    def _sends(self, block: LocalOperand, wanted: Wanted, found: Entries, kinds: Int64Array) -> list[Sent]:
+    def _sends(self, block: LocalOperand, requests: RowRequests, found: Entries, kinds: Int64Array) -> list[Sent]:
         """Edges of what was found for some of the ranks, rows for others."""
         is_rows = kinds == ROWS
-        rows = rows_for(block, wanted, is_rows, self.edge_ids)
-        of_batch = np.repeat(kinds == EDGES, wanted.batches)
+        rows = rows_for(block, requests, is_rows, self.edge_ids)
+        of_batch = np.repeat(kinds == EDGES, requests.batches)
         keep = slice(None) if of_batch.all() else np.repeat(of_batch, np.diff(found.rows.entry_ptr))
-        sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), wanted.batches)
-        pairs = np.where(kinds == EDGES, wanted.pairs, 0)
+        sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), requests.batches)
+        pairs = np.where(kinds == EDGES, requests.pairs, 0)
         found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
         lengths = narrow(row_lengths(found.rows)[found_pairs], pairs)
         answers = [
@@ -170,15 +170,15 @@ class _Answer(NamedTuple):
         return answers
 
 
-def _only(wanted: Wanted, ranks: NDArray[np.bool_]) -> StackedSelector:
+def _only(requests: RowRequests, ranks: NDArray[np.bool_]) -> StackedSelector:
     """The stacked batches, with rows for some of the ranks only."""
-    counts = np.diff(wanted.Q.batch_ptr)
-    of_batch = np.repeat(ranks, wanted.batches)
-    rows = wanted.Q.vertices[np.repeat(of_batch, counts)]
-    return StackedSelector(pointers_of(np.where(of_batch, counts, 0)), rows, wanted.Q.batch_ids)
+    counts = np.diff(requests.Q.batch_ptr)
+    of_batch = np.repeat(ranks, requests.batches)
+    rows = requests.Q.vertices[np.repeat(of_batch, counts)]
+    return StackedSelector(pointers_of(np.where(of_batch, counts, 0)), rows, requests.Q.batch_ids)
 
 
-def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
+def _extracted(frontier: FrontierRows, rows: FetchedRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
     Q, chosen = rows.selector(frontier)
     ptr = pointers_of(np.tile(np.diff(src.ptr), len(chosen)))
@@ -189,7 +189,7 @@ def _extracted(frontier: Frontier, rows: FetchedRows, src: Columns) -> Edges:
     return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
 
 
-def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
+def _stacked(frontier: FrontierRows, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all parts in the order of Q."""
     edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
     places = _places_in(frontier, pieces)[frontier.places]
@@ -199,7 +199,7 @@ def _stacked(frontier: Frontier, pieces: list[Edges], src: Columns) -> tuple[Sta
     return rows, edges.edge_ids
 
 
-def _places_in(frontier: Frontier, pieces: list[Edges]) -> Int64Array:
+def _places_in(frontier: FrontierRows, pieces: list[Edges]) -> Int64Array:
     """For each of the frontier's triples its row among those of all pieces, one piece after the other."""
     of_part = np.repeat(np.arange(len(frontier.pairs)), frontier.pairs)
     places = np.empty(len(of_part), np.int64)

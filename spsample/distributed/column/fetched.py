@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends import Matrix, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import narrow, widen
@@ -33,11 +33,11 @@ def row_bytes(block: LocalOperand, edge_ids: bool) -> int:
     return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
 
 
-def rows_for(block: LocalOperand, wanted: Wanted, ranks: NDArray[np.bool_], edge_ids: bool) -> RowEntries:
+def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_], edge_ids: bool) -> RowEntries:
     """The distinct rows of those ranks that get rows."""
-    chosen = np.repeat(ranks, wanted.row_counts)
-    rows = wanted.rows[chosen]
-    counts = np.where(ranks, wanted.row_counts, 0)
+    chosen = np.repeat(ranks, requests.row_counts)
+    rows = requests.rows[chosen]
+    counts = np.where(ranks, requests.row_counts, 0)
     taken = RowArrays.taken(block, rows, edge_ids)
     sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
     return RowEntries(
@@ -58,12 +58,12 @@ class FetchedRows(NamedTuple):
     parts: NDArray[np.bool_]
     edge_ids: Int64Array | None
 
-    def all_stacked(self, frontier: Frontier) -> StackedSelector:
+    def all_stacked(self, frontier: FrontierRows) -> StackedSelector:
         """Q over these rows, which are those of all parts."""
         rows = frontier.row_of[frontier.places].astype(self.matrix.indices.dtype)
         return StackedSelector(frontier.Q.batch_ptr, rows, frontier.Q.batch_ids)
 
-    def selector(self, frontier: Frontier) -> tuple[StackedSelector, Int64Array]:
+    def selector(self, frontier: FrontierRows) -> tuple[StackedSelector, Int64Array]:
         """The stacked rows of Q that lie in these parts, part by part and batch by batch, and the parts they are of.
 
         Its batches are those of Q, once for each of the parts.
@@ -80,7 +80,7 @@ class FetchedRows(NamedTuple):
 
 
 def fetched(
-    frontier: Frontier,
+    frontier: FrontierRows,
     parts: NDArray[np.bool_],
     lengths: Received,
     columns: Received,
@@ -89,9 +89,9 @@ def fetched(
 ) -> FetchedRows:
     """The rows of some parts, of what `rows_for` sent."""
     indptr = pointers_of(widen(lengths, np.where(parts, frontier.rows, 0)))
-    block = frontier.owners.block.matrix
+    block = frontier.owners.block
     data: Any = None if weights is None else weights.rows
-    matrix = Matrix(indptr, columns.rows, data, block.row_normalized, None, block.num_columns)
+    matrix = Matrix(indptr, columns.rows, data, block.matrix.row_normalized, None, block.num_nodes)
     return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
 
 

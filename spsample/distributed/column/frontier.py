@@ -1,9 +1,9 @@
-"""`Frontier`: the rows that all batches of a rank need, told to their owners once and asked about several times."""
+"""`FrontierRows`: the rows that all batches of a rank need, told to their owners once and asked about several times."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,15 +13,12 @@ from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners, segment_sums
 from spsample.distributed.wire_format import narrow, widen
 from spsample.sampling.seeds import pointers_of
-from spsample.sparse import LocalOperand, RowTotals
-
-if TYPE_CHECKING:
-    from spsample.distributed.column.fetched import FetchedRows
+from spsample.sparse import LocalOperand
 
 PHASE = "frontier"
 
 
-class Wanted(NamedTuple):
+class RowRequests(NamedTuple):
     """What the ranks want of a part of A.
 
     `Q` stacks the batches of all ranks that ask, rank after rank; its rows are local, ascending in each batch. A rank's
@@ -47,12 +44,12 @@ class Wanted(NamedTuple):
 class Answer(Protocol):
     """Makes answers out of a block, what the ranks want of it, and what they sent with the question."""
 
-    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received], /) -> Sequence[Sent]:
+    def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received], /) -> Sequence[Sent]:
         """What goes to each of those who asked."""
         ...
 
 
-class Frontier:
+class FrontierRows:
     """The rows of Q where they lie: each owner knows a rank's distinct rows, and by a bit mask which batches want them.
 
     Attributes
@@ -68,17 +65,11 @@ class Frontier:
         Distinct rows of each part.
     entries : int64 array (parts,)
         Entries of these.
-    totals : RowTotals or None
-        Of the rows of Q, once they are known.
-    fetched : FetchedRows or None
-        Rows that came with an answer.
     """
 
     def __init__(self, owners: Owners, Q: StackedSelector) -> None:
         self.owners = owners
         self.Q = Q
-        self.totals: RowTotals | None = None
-        self.fetched: FetchedRows | None = None
         bounds, k = owners.placement.bounds, len(Q.batch_ids)
         place = owners.placement.places_of(Q.vertices).astype(np.int64)
         batch = np.repeat(np.arange(k), np.diff(Q.batch_ptr))
@@ -92,7 +83,7 @@ class Frontier:
         self.row_of: Int64Array = row_of[order]
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
-        self._wanted: dict[bool, Wanted] = {}
+        self._requests: dict[bool, RowRequests] = {}
         self.entries = self._tell(local.astype(Q.vertices.dtype), batch, row_of)
 
     @property
@@ -113,9 +104,9 @@ class Frontier:
         sends = [Sent(local, self.rows), Sent(masks.ravel(), self.rows * masks.shape[1]), ids]
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
-            wanted = _wanted(*received)
-            self._wanted[block is self.owners.hubs] = wanted
-            return [Sent(wanted.entries(block), np.ones(len(wanted.batches), np.int64))]
+            requests = _received_requests(*received)
+            self._requests[block is self.owners.hubs] = requests
+            return [Sent(requests.entries(block), np.ones(len(requests.batches), np.int64))]
 
         return self.owners.ask(sends, serve, phase=PHASE)[0].rows
 
@@ -123,7 +114,7 @@ class Frontier:
         """As `Owners.ask`; the owners know what is wanted of them."""
 
         def serve(block: LocalOperand, received: Sequence[Received]) -> Sequence[Sent]:
-            return answer(block, self._wanted[block is self.owners.hubs], received)
+            return answer(block, self._requests[block is self.owners.hubs], received)
 
         return self.owners.ask(sends, serve, phase=phase)
 
@@ -132,27 +123,22 @@ class Frontier:
         parts = self.owners.num_parts
         return narrow(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
-    def excluded(self, exclude: ColumnSample | None) -> list[Sent]:
-        """Columns left out of account, for each part; nothing where there are none."""
-        if exclude is None:
-            return []
+    def excluded(self, exclude: ColumnSample) -> list[Sent]:
+        """Columns left out of account, for each part."""
         parts = self.owners.num_parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]
 
 
-def received_exclusion(wanted: Wanted, received: Sequence[Received]) -> ColumnSample | None:
-    """What `Frontier.excluded` sent, for the stacked batches of all ranks."""
-    if not received:
-        return None
-    counts, columns = received
-    lengths = widen(counts, wanted.batches)
+def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
+    """What `FrontierRows.excluded` sent, for the stacked batches of all ranks."""
+    lengths = widen(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
     return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)
 
 
-def _wanted(rows: Received, masks: Received, batch_ids: Received) -> Wanted:
+def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> RowRequests:
     """What all ranks want, from their distinct rows and masks."""
     vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     pairs = np.zeros(len(rows.counts), np.int64)
@@ -168,7 +154,7 @@ def _wanted(rows: Received, masks: Received, batch_ids: Received) -> Wanted:
         before += count
     ptr = pointers_of(np.concatenate(batch_counts))
     Q = StackedSelector(ptr, np.concatenate(vertices), batch_ids.rows)
-    return Wanted(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
+    return RowRequests(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
 
 
-__all__ = ["PHASE", "Frontier", "Wanted", "received_exclusion"]
+__all__ = ["PHASE", "FrontierRows", "RowRequests", "received_exclusion"]

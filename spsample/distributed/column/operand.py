@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
-from spsample.backends.protocol import Int64Array, IntArray
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.common.lazily import lazily
 from spsample.distributed.column.extraction import Columns, extract
-from spsample.distributed.column.frontier import Frontier
+from spsample.distributed.column.fetched import FetchedRows
+from spsample.distributed.column.frontier import FrontierRows
 from spsample.distributed.column.rows import RowDraw, received_entries, sample_rows
 from spsample.distributed.column.sums import Answered, ask, draw_columns, merged
 from spsample.distributed.column.totals import frontier_totals, locate, row_totals, unchosen_totals
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts, is_same
+from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
-from spsample.sparse import Entries, RowTotals
-from spsample.sparse.operand import FrontierTotals, RowRule
+from spsample.sparse.entry_law import draw_entries
+from spsample.sparse.operand import Entries, Frontier, RowRule
+from spsample.sparse.probability import FrontierTotals, RowTotals
 
 GAP_BYTES = 2
 """Bytes, about, of a sampled column on its way to an owner."""
@@ -29,55 +32,60 @@ class ColumnOperand(PartitionedOperand):
     def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
         super().__init__(grid, parts)
         self.owners = Owners(self.channel, parts.placement, parts.block, parts.hubs)
-        self._last: Frontier | None = None
 
-    def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        return sample_rows(self.owners, Q, RowDraw(draw, rule, edge_ids), self.num_edges)
+    def frontier(self, Q: StackedSelector) -> ColumnFrontier:
+        return ColumnFrontier(self, Q)
 
-    def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
-        frontier = self._frontier_of(Q)
-        if frontier.totals is None:
-            frontier.totals = row_totals(frontier, self.weighting)
-        if exclude is None:
-            return frontier.totals
-        return frontier.totals._replace(counts=unchosen_totals(frontier, exclude))
 
-    def frontier_totals(self, Q: StackedSelector) -> FrontierTotals:
-        return frontier_totals(self._frontier_of(Q))
+class ColumnFrontier(Frontier):
+    """Rows of A at their owners, who draw from them, sum them up and extract from them."""
 
-    def locate(
-        self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
-    ) -> IntArray:
-        return locate(self._frontier_of(Q), rows, offsets, exclude)
+    A: ColumnOperand
 
-    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
-        return merged(self._frontier_of(Q), self._asked(Q, rule, 0), rule)
+    def __init__(self, A: ColumnOperand, Q: StackedSelector) -> None:
+        super().__init__(A, Q)
+        self._fetched: FetchedRows | None = None  # rows that came with the sums by column, for an extraction
 
-    def draw_merged(self, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
-        columns = len(Q.vertices) + len(Q.batch_ids) * draw.size
-        return draw_columns(self._frontier_of(Q), self._asked(Q, rule, GAP_BYTES * columns), rule, draw)
+    @lazily
+    def rows(self) -> FrontierRows:
+        """The rows as their owners know them, who are told of them now."""
+        return FrontierRows(self.A.owners, self.Q)
 
-    def _asked(self, Q: StackedSelector, rule: QuantisationRule, later_bytes: int) -> Answered:
+    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        return sample_rows(self.A.owners, self.Q, RowDraw(draw, rule, edge_ids), self.A.num_edges)
+
+    def _row_totals(self) -> RowTotals:
+        return row_totals(self.rows, self.A.weighting)
+
+    def _batch_totals(self) -> FrontierTotals:
+        return frontier_totals(self.rows)
+
+    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+        return unchosen_totals(self.rows, exclude)
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        return locate(self.rows, rows, offsets, exclude)
+
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return draw_entries(self, numerators, draw)
+
+    def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
+        return merged(self.rows, self._answered(rule, 0), rule)
+
+    def draw_merged(self, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+        columns = len(self.Q.vertices) + len(self.Q.batch_ids) * draw.size
+        return draw_columns(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
+
+    def _answered(self, rule: QuantisationRule, later_bytes: int) -> Answered:
         """Rows or sums of each part; rows are kept for an extraction."""
-        frontier = self._frontier_of(Q)
-        answered = ask(frontier, rule, later_bytes)
-        frontier.fetched = answered.rows
+        answered = ask(self.rows, rule, later_bytes)
+        self._fetched = answered.rows
         return answered
 
-    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        frontier = self._frontier_of(Q)
-        degrees = self.row_totals(Q).counts if self.weighting == "row" else None
-        rows, ids = extract(frontier, frontier.fetched, Columns.of(src_ptr, src), edge_ids)
-        return received_entries(rows, Q.batch_ids, ids, degrees)
-
-    def forget(self) -> None:
-        self._last = None
-
-    def _frontier_of(self, Q: StackedSelector) -> Frontier:
-        """Q as its owners know it; they are told when it is not the last one asked about."""
-        if self._last is None or not is_same(self._last.Q, Q):
-            self._last = Frontier(self.owners, Q)
-        return self._last
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        degrees = self.row_totals.counts if self.A.weighting == "row" else None
+        rows, ids = extract(self.rows, self._fetched, Columns.of(src_ptr, src), edge_ids)
+        return received_entries(rows, self.Q.batch_ids, ids, degrees)
 
 
-__all__ = ["ColumnOperand"]
+__all__ = ["ColumnFrontier", "ColumnOperand"]

@@ -78,7 +78,7 @@ def received_selector(received: Sequence[Received]) -> StackedSelector:
 
 
 def sample_rows(owners: Owners, Q: StackedSelector, how: RowDraw, num_edges: int) -> Entries:
-    """`GraphOperand.sample_rows`: ask the owners, and stack the answers in the order of Q."""
+    """`Frontier.sample_rows`: ask the owners, and stack the answers in the order of Q."""
     routed = route(owners, Q)
     lengths, columns, *more = owners.ask(routed.sends(Q.batch_ids), _serving(how, num_edges), phase=PHASE)
     weighting = owners.block.weighting
@@ -100,7 +100,7 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
 
     def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
         Q = received_selector(received)
-        drawn = block.sample_rows(Q, how.draw, how.rule, how.edge_ids)
+        drawn = block.frontier(Q).sample_rows(how.draw, how.rule, how.edge_ids)
         lengths = row_lengths(drawn.rows)
         asked = received[2].counts
         entries = segment_sums(np.diff(drawn.rows.entry_ptr), received[1].counts)

@@ -14,7 +14,7 @@ from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
-from spsample.distributed.column.frontier import Frontier, Wanted
+from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.wire_format import either, from_parts, narrow, width_of
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
     sums: ColumnMatrix
 
 
-def ask(frontier: Frontier, rule: QuantisationRule, later_bytes: int) -> Answered:
+def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Answered:
     """Of each part the rows of Q or their sums by column.
 
     `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
@@ -51,18 +51,18 @@ def ask(frontier: Frontier, rule: QuantisationRule, later_bytes: int) -> Answere
     return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
 
 
-def merged(frontier: Frontier, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
-    """Q A with one row per batch (`GraphOperand.left_multiply`)."""
+def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
+    """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
     block, k = frontier.owners.block, len(frontier.Q.batch_ids)
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
     own = _sums_of(frontier, rows, rule._replace(column_power=1))
-    return powered(added(block.backend, [sums, own], k, block.num_columns), rule.column_power)
+    return powered(added(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
-def draw_columns(frontier: Frontier, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
-    """Column law on Q A (`GraphOperand.draw_merged`), which is not written out where all parts sent rows."""
+def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+    """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
         return backend.draw_merged(rows.matrix, rows.all_stacked(frontier), rule, draw)
@@ -77,21 +77,21 @@ class _Answer(NamedTuple):
 
     rule: QuantisationRule
 
-    def __call__(self, block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
+    def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
         later, shifts = received
         rule = QuantisationRule(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
-        limits = (_row_bytes(block, wanted) - later.rows).tolist()
-        ends = pointers_of(wanted.batches).tolist()
+        limits = (_row_bytes(block, requests) - later.rows).tolist()
+        ends = pointers_of(requests.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
-        found = [_cheaper_sums(block, *_batches(wanted.Q, rule, begin, end), limit) for limit, begin, end in ranks]
+        found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
         is_rows = np.array([pieces is None for pieces in found], np.bool_)
-        pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, wanted.batches, strict=True)]
+        pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, requests.batches, strict=True)]
         lengths, columns, numerators = joined([piece for sums in pieces for piece in sums])
-        rows = rows_for(block, wanted, is_rows, False)
-        sizes = segment_sums(lengths, wanted.batches)
+        rows = rows_for(block, requests, is_rows, False)
+        sizes = segment_sums(lengths, requests.batches)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            narrow(lengths, wanted.batches),
+            narrow(lengths, requests.batches),
             either(is_rows, Sent(columns, sizes), rows.columns),
             narrow(numerators, sizes),
             rows.lengths,
@@ -99,11 +99,11 @@ class _Answer(NamedTuple):
         return answers if rows.weights is None else [*answers, rows.weights]
 
 
-def _row_bytes(block: LocalOperand, wanted: Wanted) -> Int64Array:
+def _row_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
     """Bytes that each rank's distinct rows take on the wire."""
-    lengths = np.split(np.diff(block.matrix.indptr)[wanted.rows], np.cumsum(wanted.row_counts)[:-1])
+    lengths = np.split(np.diff(block.matrix.indptr)[requests.rows], np.cumsum(requests.row_counts)[:-1])
     of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
-    return wanted.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
+    return requests.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
 
 
 def _cheaper_sums(
@@ -142,7 +142,7 @@ def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
     return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
 
 
-def _sums_of(frontier: Frontier, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
+def _sums_of(frontier: FrontierRows, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
     """Sums of the fetched rows: k rows for each of their parts."""
     Q, chosen = rows.selector(frontier)
     shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import ColumnSample, StackedSelector
+from spsample.backends import ColumnSample
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import Frontier, Wanted, received_exclusion
+from spsample.distributed.column.frontier import FrontierRows, RowRequests, received_exclusion
 from spsample.distributed.wire_format import narrow, widen
-from spsample.sparse import LocalOperand, RowTotals
-from spsample.sparse.operand import FrontierTotals, Weighting
+from spsample.sparse.local import LocalFrontier, LocalOperand
+from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting
 
 
-def row_totals(frontier: Frontier, weighting: Weighting) -> RowTotals:
+def row_totals(frontier: FrontierRows, weighting: Weighting) -> RowTotals:
     """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
     answers = frontier.ask([], _totals_of_rows, phase="totals")
     counts = widen(answers[0], frontier.rows)
@@ -25,10 +25,10 @@ def row_totals(frontier: Frontier, weighting: Weighting) -> RowTotals:
     return RowTotals(counts[row], exponents[row])
 
 
-def _totals_of_rows(block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
-    answers = [narrow(np.diff(block.matrix.indptr)[wanted.rows], wanted.row_counts)]
+def _totals_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+    answers = [narrow(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
     if block.weighting == "weighted":
-        answers.append(Sent(block.row_exponents[wanted.rows], wanted.row_counts))
+        answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
     return answers
 
 
@@ -38,33 +38,32 @@ def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int3
     return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
 
 
-def unchosen_totals(frontier: Frontier, exclude: ColumnSample) -> Int64Array:
+def unchosen_totals(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array:
     """Entry counts of the rows of Q without the columns that their batches exclude."""
 
-    def answer(block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
-        totals = block.row_totals(wanted.Q, received_exclusion(wanted, received))
-        return [narrow(totals.counts, wanted.pairs)]
+    def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+        counts = block.frontier(requests.Q).counts_without(received_exclusion(requests, *received))
+        return [narrow(counts, requests.pairs)]
 
     (counts,) = frontier.ask(frontier.excluded(exclude), answer, phase="totals")
     return widen(counts, frontier.pairs)[frontier.places]
 
 
-def frontier_totals(frontier: Frontier) -> FrontierTotals:
+def frontier_totals(frontier: FrontierRows) -> FrontierTotals:
     """Entry counts and largest exponents of the batches: summed up by the owners first."""
     shape = parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
     counts, exponents = frontier.ask([], _totals_of_batches, phase="totals")
     return added_totals(widen(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
 
 
-def _totals_of_batches(block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
-    counts, exponents = partial_totals(block, wanted.Q)
-    return [narrow(counts, wanted.batches), Sent(exponents, wanted.batches)]
+def _totals_of_batches(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+    counts, exponents = partial_totals(block.frontier(requests.Q))
+    return [narrow(counts, requests.batches), Sent(exponents, requests.batches)]
 
 
-def partial_totals(block: LocalOperand, Q: StackedSelector) -> tuple[Int64Array, NDArray[np.int32]]:
+def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
     """Entry count and largest exponent of each batch's rows in a part of A."""
-    totals = block.row_totals(Q)
-    counts, largest = block.backend.batch_totals(Q.batch_ptr, totals.counts, totals.exponents)
+    counts, largest = F.A.backend.batch_totals(F.Q.batch_ptr, *F.row_totals)
     return counts, largest.astype(np.int32)
 
 
@@ -80,7 +79,7 @@ def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTo
     return FrontierTotals(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
 
 
-def locate(frontier: Frontier, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
+def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
     """Columns of the `offsets`-th entries of stacked rows: positions go to the owners, columns come back."""
     where = frontier.places[rows]
     ends = np.cumsum(frontier.pairs)
@@ -90,13 +89,16 @@ def locate(frontier: Frontier, rows: Int64Array, offsets: Int64Array, exclude: C
     pair = (where - (ends - frontier.pairs)[part])[order] if len(where) else where
     sends = [narrow(pair, counts), narrow(offsets[order], counts), Sent(counts, np.ones(len(ends), np.int64))]
 
-    def answer(block: LocalOperand, wanted: Wanted, received: Sequence[Received]) -> list[Sent]:
-        pairs, positions, asked = received[:3]
-        stacked = widen(pairs, asked.rows) + np.repeat(wanted.pair_begin(), asked.rows)
-        found = block.locate(wanted.Q, stacked, widen(positions, asked.rows), received_exclusion(wanted, received[3:]))
+    def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+        pairs, positions, asked, *excluded = received
+        stacked = widen(pairs, asked.rows) + np.repeat(requests.pair_begin(), asked.rows)
+        without = received_exclusion(requests, *excluded) if excluded else None
+        found = block.frontier(requests.Q).locate(stacked, widen(positions, asked.rows), without)
         return [Sent(found, asked.rows)]
 
-    (found,) = frontier.ask([*sends, *frontier.excluded(exclude)], answer, phase="positions")
+    if exclude is not None:
+        sends += frontier.excluded(exclude)
+    (found,) = frontier.ask(sends, answer, phase="positions")
     columns = np.empty_like(found.rows)
     columns[order] = found.rows
     return columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -9,54 +10,29 @@ import numpy as np
 from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
+from spsample.common.lazily import lazily
 from spsample.distributed.column.partial_sums import added, powered, received_sums
 from spsample.distributed.column.rows import received_entries
 from spsample.distributed.column.totals import added_totals, partial_totals
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts, is_same
+from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
 from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
 from spsample.distributed.published.row_group import RowGroup
-from spsample.distributed.published.shares import Schedule, Shares
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import narrow, widen, width_of
-from spsample.sparse import Entries, LocalOperand
-from spsample.sparse.operand import FrontierTotals
-
-
-class HeldRows(NamedTuple):
-    """Rows that were fetched, as a matrix, and the rows of Q that are among them."""
-
-    A: LocalOperand
-    Q: StackedSelector
-    arrays: RowArrays
-
-    def serves(self, edge_ids: bool) -> bool:
-        """Whether all that is asked for is there."""
-        return self.arrays.edge_ids is not None or not edge_ids
-
-    def of_batch(self, batch: int) -> RowArrays:
-        """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
-        first, end = self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist()
-        return RowArrays.taken(self.A, self.Q.vertices[first:end], self.arrays.edge_ids is not None)
-
-
-class Held:
-    """What a rank has for one Q: the rows of its column, or of its whole row group, and the lengths of Q's rows."""
-
-    def __init__(self, shares: Shares) -> None:
-        self.shares = shares
-        self.column: HeldRows | None = None
-        self.group: HeldRows | None = None
-        self.lengths: Int64Array | None = None
+from spsample.sparse.local import LocalFrontier
+from spsample.sparse.operand import Entries, Frontier
+from spsample.sparse.probability import FrontierTotals
 
 
 class StagedOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
-    p/c^2 stages with one block row each; what they find is put together over the row group. Rows that were fetched
-    are kept for as long as the same Q is asked about, so that EXTRACT finds them; the published code fetches them
-    again for that product. They are fetched again here only where edge ids are wanted of them later.
+    p/c^2 stages with one block row each; what they find is put together over the row group. A frontier keeps the rows
+    that were fetched, so that EXTRACT finds them; the published code fetches them again for that product. They are
+    fetched again here only where edge ids are wanted of them later.
 
     References
     ----------
@@ -71,9 +47,8 @@ class StagedOperand(PartitionedOperand):
         super().__init__(grid, parts)
         members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
-        self._schedule = Schedule.of(parts.placement, grid.num_blocks, grid.replication)
-        self._fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
-        self._last: Held | None = None
+        self.schedule = Schedule.of(parts.placement, grid.num_blocks, grid.replication)
+        self.fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
@@ -88,79 +63,98 @@ class StagedOperand(PartitionedOperand):
         here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
         return here
 
-    def forget(self) -> None:
-        self._last = None
+    @abstractmethod
+    def frontier(self, Q: StackedSelector) -> StagedFrontier: ...
 
-    def held(self, Q: StackedSelector) -> Held:
-        """What is known of Q, nothing at first."""
-        if self._last is None or not is_same(self._last.shares.Q, Q):
-            self._last = Held(Shares(Q, self.parts.placement, self._schedule, self.row_group.size))
-        return self._last
 
-    def column_rows(self, Q: StackedSelector, edge_ids: bool = False) -> HeldRows:
+class CachedRows(NamedTuple):
+    """Rows that were fetched: those of Q among them, as a frontier of a local matrix, and their arrays."""
+
+    F: LocalFrontier
+    arrays: RowArrays
+
+    def serves(self, edge_ids: bool) -> bool:
+        """Whether all that is asked for is there."""
+        return self.arrays.edge_ids is not None or not edge_ids
+
+    def of_batch(self, batch: int) -> RowArrays:
+        """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
+        Q = self.F.Q
+        first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
+        return RowArrays.taken(self.F.A, Q.vertices[first:end], self.arrays.edge_ids is not None)
+
+
+class StagedFrontier(Frontier):
+    """Rows of A that the columns of the grid fetch, each its own; they are kept as long as the frontier."""
+
+    A: StagedOperand
+
+    def __init__(self, A: StagedOperand, Q: StackedSelector) -> None:
+        super().__init__(A, Q)
+        self.plan = FetchPlan(Q, A.parts.placement, A.schedule, A.row_group.size)
+        self._column: CachedRows | None = None
+
+    def column_rows(self, edge_ids: bool = False) -> CachedRows:
         """The rows of Q that this rank's column fetches, fetched when first asked for."""
-        held = self.held(Q)
-        if held.column is None or not held.column.serves(edge_ids):
-            column, shares = self.row_group.rank, held.shares
-            arrays = self._fetched(shares, edge_ids)
-            ids = shares.vertices[shares.bounds[column] : shares.bounds[column + 1]]
-            held.column = HeldRows(arrays.operand(self.parts.block, ids), shares.selector_of(column), arrays)
-        return held.column
+        if self._column is None or not self._column.serves(edge_ids):
+            column, plan = self.A.row_group.rank, self.plan
+            arrays = self._fetched(edge_ids)
+            ids = plan.vertices[plan.bounds[column] : plan.bounds[column + 1]]
+            rows = arrays.operand(self.A.parts.block, ids).frontier(plan.selector_of(column))
+            self._column = CachedRows(rows, arrays)
+        return self._column
 
-    def _fetched(self, shares: Shares, edge_ids: bool) -> RowArrays:
+    def _fetched(self, edge_ids: bool) -> RowArrays:
         """One stage after the other, and then the hub rows, which need none."""
-        column = self.row_group.rank
-        stages = self._schedule.stages(column)
-        pieces = [self._fetch.rows(block, shares.wanted(block), edge_ids) for block in stages]
-        hubs = self._schedule.hubs(column)
-        if self.parts.hubs is not None and hubs is not None:
-            pieces.append(RowArrays.taken(self.parts.hubs, shares.wanted(hubs), edge_ids))
+        A, column = self.A, self.A.row_group.rank
+        stages = A.schedule.stages(column)
+        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in stages]
+        hubs = A.schedule.hubs(column)
+        if A.parts.hubs is not None and hubs is not None:
+            pieces.append(RowArrays.taken(A.parts.hubs, self.plan.wanted(hubs), edge_ids))
         return joined(pieces)
 
-    def row_lengths(self, Q: StackedSelector) -> Int64Array:
+    @lazily
+    def row_lengths(self) -> Int64Array:
         """(m,) numbers of entries of the rows of Q."""
-        held = self.held(Q)
-        if held.lengths is None:
-            rows = self.column_rows(Q)
-            held.lengths = self.in_order(held, np.diff(rows.A.matrix.indptr)[rows.Q.vertices])
-        return held.lengths
+        rows = self.column_rows().F
+        return self.in_order(np.diff(rows.A.matrix.indptr)[rows.Q.vertices])
 
-    def in_order(self, held: Held, values: Int64Array) -> Int64Array:
+    def in_order(self, values: Int64Array) -> Int64Array:
         """Numbers of at least 0 of all rows of Q, from those of this column's rows."""
-        return self.row_group.numbers(values, held.shares.pairs)[held.shares.places]
+        return self.A.row_group.numbers(values, self.plan.pairs)[self.plan.places]
 
-    def stacked(self, held: Held, arrays: RowArrays) -> Entries:
+    def stacked(self, arrays: RowArrays) -> Entries:
         """Entries of all rows of Q, from those of this column's rows, whose columns may be of a smaller type."""
-        Q = held.shares.Q
-        degrees = self.row_lengths(Q) if self.weighting == "row" else None
-        everything = self.row_group.rows(arrays, held.shares.pairs)
-        everything = everything._replace(columns=everything.columns.astype(self.index_dtype, copy=False))
-        rows, everything = everything.stacked(self.backend, Q.batch_ptr, held.shares.places)
+        A, Q = self.A, self.Q
+        degrees = self.row_lengths if A.weighting == "row" else None
+        everything = A.row_group.rows(arrays, self.plan.pairs)
+        everything = everything._replace(columns=everything.columns.astype(A.index_dtype, copy=False))
+        rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
 
-    def frontier_totals(self, Q: StackedSelector) -> FrontierTotals:
-        rows = self.column_rows(Q)
-        counts, exponents = partial_totals(rows.A, rows.Q)
-        shape = columns, k = self.row_group.size, len(Q.batch_ids)
-        everyones, maxima = self.row_group.gather([narrow(counts, np.array([k])).rows, exponents])
+    def _batch_totals(self) -> FrontierTotals:
+        counts, exponents = partial_totals(self.column_rows().F)
+        shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
+        everyones, maxima = self.A.row_group.gather([narrow(counts, np.array([k])).rows, exponents])
         return added_totals(widen(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
-    def left_multiply(self, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
+    def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Of each column's rows, and added up: the published all-reduce."""
-        rows, k = self.column_rows(Q), len(Q.batch_ids)
-        P = rows.A.left_multiply(rows.Q, rule._replace(column_power=1))
+        A, k = self.A, len(self.Q.batch_ids)
+        P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         numerators = narrow(P.numerators, np.array([len(P.numerators)])).rows
         sends = [narrow(np.diff(P.indptr), np.array([k])).rows, P.columns, numerators]
-        counts, columns, values = self.row_group.gather(sends)
-        sums = received_sums(counts, columns.rows, values, np.full(self.row_group.size, k))
-        return powered(added(self.backend, [sums], k, self.num_nodes), rule.column_power)
+        counts, columns, values = A.row_group.gather(sends)
+        sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
+        return powered(added(A.backend, [sums], k, A.num_nodes), rule.column_power)
 
-    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         """From each column's rows; the edges are put together."""
-        rows = self.column_rows(Q, edge_ids)
-        found = RowArrays.of(rows.A, rows.A.extract(rows.Q, src_ptr, src, edge_ids))
+        rows = self.column_rows(edge_ids).F
+        found = RowArrays.of(rows.A, rows.extract(src_ptr, src, edge_ids))
         width = width_of(int(np.diff(src_ptr).max(initial=1)) - 1)
-        return self.stacked(self.held(Q), found._replace(columns=found.columns.astype(f"u{width}")))
+        return self.stacked(found._replace(columns=found.columns.astype(f"u{width}")))
 
 
-__all__ = ["Held", "HeldRows", "StagedOperand"]
+__all__ = ["CachedRows", "StagedFrontier", "StagedOperand"]

@@ -1,18 +1,18 @@
-"""`StagesOperand`: the published sparsity-aware 1.5D algorithm, with its all-reduce (`algorithm="stages"`)."""
+"""The published sparsity-aware 1.5D algorithm, with its all-reduce, and its baseline that broadcasts all of A."""
 
 from __future__ import annotations
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.distributed.published.shares import Shares
-from spsample.distributed.published.staged import HeldRows, StagedOperand
+from spsample.distributed.published.row_fetch import BroadcastRows
+from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
 from spsample.distributed.row_arrays import joined
-from spsample.sparse import Entries, RowTotals
-from spsample.sparse.operand import RowRule
+from spsample.sparse.operand import Entries, RowRule
+from spsample.sparse.probability import RowTotals
 
 
 class StagesOperand(StagedOperand):
-    """Every rank of a row group gets all of P = Q A before it draws from it: the published all-reduce.
+    """Every rank of a row group gets all of P = Q A before it draws from it: the published all-reduce (`"stages"`).
 
     P has a row per row of Q: per batch and vertex. In GraphSAGE it is what is drawn from, and in LADIES it is the
     product that the extraction selects from (Q_R A of the paper). No two columns have the same row, so that adding up
@@ -25,50 +25,67 @@ class StagesOperand(StagedOperand):
     are gathered instead of Q_R A.
     """
 
-    def group_rows(self, Q: StackedSelector, edge_ids: bool = False) -> HeldRows:
+    def frontier(self, Q: StackedSelector) -> StagesFrontier:
+        return StagesFrontier(self, Q)
+
+
+class ObliviousOperand(StagesOperand):
+    """The published algorithm that does not ask which rows are needed: stages broadcast block rows (`"oblivious"`).
+
+    References
+    ----------
+    Koanantakool et al., IPDPS 2016, and Tripathy, Yelick, Buluc, SC 2020, for dense right-hand sides; the baseline of
+    MLSys 2024, section 5.2.1.
+    """
+
+    fetch_rows = BroadcastRows
+
+
+class StagesFrontier(StagedFrontier):
+    """Rows of A that every rank of a row group gets whole."""
+
+    _group: CachedRows | None = None
+
+    def group_rows(self, edge_ids: bool = False) -> CachedRows:
         """All rows of Q, gathered over the row group when first asked for."""
-        held = self.held(Q)
-        if held.group is None or not held.group.serves(edge_ids):
-            held.group = self.all_reduced(held.shares, self.column_rows(Q, edge_ids))
-            held.column = None  # its rows are among them
-        return held.group
+        if self._group is None or not self._group.serves(edge_ids):
+            self._group = self.all_reduced(self.column_rows(edge_ids))
+            self._column = None  # its rows are among them
+        return self._group
 
-    def all_reduced(self, shares: Shares, column: HeldRows) -> HeldRows:
+    def all_reduced(self, column: CachedRows) -> CachedRows:
         """All rows of P, of which each distinct one is kept, from those that every column has."""
-        if self.row_group.size == 1:
+        A, plan = self.A, self.plan
+        if A.row_group.size == 1:
             return column
-        firsts = shares.firsts()
+        unique = plan.unique_rows()
         pieces = [column.arrays.first(0)]
-        for batch in range(self.channel.reduce_max(len(shares.Q.batch_ids))):
-            own, counts = column.of_batch(batch), shares.pairs_of_batch(batch)
-            pieces.append(self.row_group.rows(own, counts).picked(self.parts.block, firsts.of_batch(batch)))
+        for batch in range(A.channel.reduce_max(len(self.Q.batch_ids))):
+            own, counts = column.of_batch(batch), plan.pairs_of_batch(batch)
+            pieces.append(A.row_group.rows(own, counts).picked(A.parts.block, unique.of_batch(batch)))
         arrays = joined(pieces)
-        return HeldRows(arrays.operand(self.parts.block, firsts.vertices), firsts.selector, arrays)
+        return CachedRows(arrays.operand(A.parts.block, unique.vertices).frontier(unique.selector), arrays)
 
-    def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        rows = self.group_rows(Q, edge_ids)
-        return rows.A.sample_rows(rows.Q, draw, rule, edge_ids)
+    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.sample_rows(draw, rule, edge_ids)
 
-    def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
-        rows = self.group_rows(Q)
-        return rows.A.row_totals(rows.Q, exclude)
+    def _row_totals(self) -> RowTotals:
+        return self.group_rows().F.row_totals
 
-    def locate(
-        self, Q: StackedSelector, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None
-    ) -> IntArray:
-        every = self.group_rows(Q)
-        return every.A.locate(every.Q, rows, offsets, exclude)
+    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+        return self.group_rows().F.counts_without(exclude)
 
-    def draw_entries(self, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        rows = self.group_rows(Q)
-        return rows.A.draw_entries(rows.Q, numerators, draw)
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        return self.group_rows().F.locate(rows, offsets, exclude)
 
-    def extract(self, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        """From all rows where they are held, else from each column's."""
-        rows = self.held(Q).group
-        if rows is None or not rows.serves(edge_ids):
-            return super().extract(Q, src_ptr, src, edge_ids)
-        return rows.A.extract(rows.Q, src_ptr, src, edge_ids)
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return self.group_rows().F.draw_entries(numerators, draw)
+
+    def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
+        """From all rows where they are here, else from each column's."""
+        if self._group is None or not self._group.serves(edge_ids):
+            return super().extract(src_ptr, src, edge_ids)
+        return self._group.F.extract(src_ptr, src, edge_ids)
 
 
-__all__ = ["StagesOperand"]
+__all__ = ["ObliviousOperand", "StagesFrontier", "StagesOperand"]

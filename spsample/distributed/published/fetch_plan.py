@@ -63,7 +63,7 @@ class Schedule(NamedTuple):
         return self.num_blocks + column if len(self.column) > self.num_blocks else None
 
 
-class Shares:
+class FetchPlan:
     """The distinct rows of Q, each of which is fetched in one column of the grid.
 
     They are numbered column by column, part by part and ascending by place. Every rank of a row group, which all have
@@ -123,14 +123,14 @@ class Shares:
         here = self.column[self._batch(batch)]
         return np.bincount(here, minlength=len(self.pairs)).astype(np.int64)
 
-    def firsts(self) -> Firsts:
+    def unique_rows(self) -> UniqueRows:
         """The distinct rows in the order in which they turn up first, batch by batch and there column by column."""
         order = np.lexsort((self.column, self._batches()))
         first = np.sort(np.unique(self._rows[order], return_index=True)[1])
         number = np.empty(len(self.vertices), np.int64)
         number[self._rows[order[first]]] = np.arange(len(first))
         selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
-        return Firsts(selector, self.Q.vertices[order[first]], first)
+        return UniqueRows(selector, self.Q.vertices[order[first]], first)
 
     def _batch(self, batch: int) -> slice:
         return slice(*self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist())
@@ -146,7 +146,7 @@ class Shares:
         return StackedSelector(ends, rows, self.Q.batch_ids)
 
 
-class Firsts(NamedTuple):
+class UniqueRows(NamedTuple):
     """Distinct rows of Q, numbered as they turn up where batches follow each other, each column by column.
 
     Attributes
@@ -171,4 +171,4 @@ class Firsts(NamedTuple):
         return rows
 
 
-__all__ = ["Firsts", "Schedule", "Shares"]
+__all__ = ["FetchPlan", "Schedule", "UniqueRows"]

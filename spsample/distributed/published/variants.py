@@ -1,0 +1,84 @@
+"""Two variants of the published algorithm that are not published: for tests and measurements, no choice of users."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spsample.backends import ColumnSample, Draw, StackedSelector
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.distributed.column.totals import equal_exponents
+from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
+from spsample.distributed.published.stages import StagesFrontier
+from spsample.distributed.row_arrays import RowArrays
+from spsample.sparse.entry_law import draw_entries
+from spsample.sparse.operand import Entries, RowRule
+from spsample.sparse.probability import RowTotals
+
+
+class StagesDistinctOperand(StagedOperand):
+    """`StagesOperand` with an all-reduce of the distinct rows of P (`"stages-distinct"`).
+
+    Each travels once for all batches that want it. All ranks of a row group still get all rows, as they do in what is
+    published: the fairest baseline of its kind.
+    """
+
+    def frontier(self, Q: StackedSelector) -> StagesDistinctFrontier:
+        return StagesDistinctFrontier(self, Q)
+
+
+class StagesDistinctFrontier(StagesFrontier):
+    """Rows of A of which every rank of a row group gets each distinct one."""
+
+    def all_reduced(self, column: CachedRows) -> CachedRows:
+        """All distinct rows of P, column by column."""
+        plan, block = self.plan, self.A.parts.block
+        arrays = self.A.row_group.rows(column.arrays, plan.bounds[1:] - plan.bounds[:-1])
+        return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
+
+
+class StagesSplitOperand(StagedOperand):
+    """`StagesOperand` without the all-reduce of P where it is redundant (`"stages-split"`).
+
+    It is in GraphSAGE and in the entry law; the column law adds up as published.
+    """
+
+    def frontier(self, Q: StackedSelector) -> StagesSplitFrontier:
+        return StagesSplitFrontier(self, Q)
+
+
+class StagesSplitFrontier(StagedFrontier):
+    """Rows of A that stay in the column that fetched them.
+
+    A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.
+    """
+
+    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+        rows = self.column_rows(edge_ids).F
+        return self.stacked(RowArrays.of(rows.A, rows.sample_rows(draw, rule, edge_ids)))
+
+    def _row_totals(self) -> RowTotals:
+        rows, lengths = self.column_rows().F, self.row_lengths
+        if self.A.weighting != "weighted":
+            return RowTotals(lengths, equal_exponents(lengths, self.A.weighting))
+        (gathered,) = self.A.row_group.gather([rows.A.row_exponents[rows.Q.vertices]])
+        return RowTotals(lengths, gathered.rows[self.plan.places])
+
+    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+        return self.in_order(self.column_rows().F.counts_without(exclude))
+
+    def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
+        """Each column finds the columns of A of its own rows' entries."""
+        plan, column = self.plan, self.A.row_group.rank
+        where = plan.column[rows]
+        here = np.flatnonzero(where == column)
+        stacked = plan.places[rows[here]] - int(plan.pairs[:column].sum())
+        found = self.column_rows().F.locate(stacked, offsets[here], exclude)
+        columns: IntArray = np.empty(len(rows), self.A.index_dtype)
+        columns[np.argsort(where, kind="stable")] = self.A.row_group.gather([found])[0].rows
+        return columns
+
+    def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
+        return draw_entries(self, numerators, draw)
+
+
+__all__ = ["StagesDistinctOperand", "StagesSplitOperand"]

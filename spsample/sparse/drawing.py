@@ -1,0 +1,171 @@
+"""Columns drawn for k batches at once where what they are drawn from lies on several ranks: rounds of draws."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import ColumnSample, Draw
+from spsample.backends.arithmetic import draw_limit_error
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, ROUND, WIDE_DRAWS, Stream
+
+AT_A_TIME = 32
+"""Batches that draw together: their arrays stay in the cache."""
+
+Counts = dict[int, int]
+"""Of a batch: each column drawn so far, in the order first drawn, and how often."""
+
+
+class ColumnSource(ABC):
+    """One distribution over columns for each of k batches, in which the ranks find columns together.
+
+    Attributes
+    ----------
+    batch_ids : int64 array (k,)
+    totals : uint64 array (k,)
+        T of each, less what was taken out.
+    margin : int
+        How many columns more than asked for show that a support was not taken whole: 1; 0 where that is known.
+    """
+
+    batch_ids: Int64Array
+    totals: UInt64Array
+    margin: int
+
+    @abstractmethod
+    def any_reduce(self, here: bool) -> bool:
+        """Whether it is true on any rank."""
+
+    @abstractmethod
+    def find(self, batches: list[int], units: UInt64Array) -> IntArray:
+        """The columns that hold these units (batches, draws), which are below the batches' totals; collective."""
+
+    @abstractmethod
+    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
+        """Take all columns that these batches have chosen out of their distributions; collective."""
+
+
+def draw_columns(
+    source: ColumnSource, draw: Draw, dtype: np.dtype[np.signedinteger], known: list[Counts] | None = None
+) -> ColumnSample:
+    """Draw columns for every batch, in the same few exchanges.
+
+    Parameters
+    ----------
+    source : ColumnSource
+    draw : Draw
+        Size, replacement and the counter's key and hop.
+    dtype : dtype
+        Of the columns.
+    known : list of dict, optional
+        Whole supports, of the batches for which they are known and not larger than the size; these draw nothing.
+
+    Raises
+    ------
+    CapacityError
+        Before a round that would pass the last draw number.
+    """
+    initial = source.totals.copy()
+    draws = _Draws(source, draw, initial)
+    if draw.replace:
+        return stacked(draws.repeated(), initial, np.zeros(len(initial), np.bool_), dtype)
+    return stacked(*draws.first_distinct(known or [{} for _ in initial]), dtype)
+
+
+class _Draws:
+    """The draws of all batches; `initial` are their totals before any redraw."""
+
+    def __init__(self, source: ColumnSource, draw: Draw, initial: UInt64Array) -> None:
+        self.source = source
+        self.draw = draw
+        self.initial = initial
+        self.wide = initial > NARROW_LIMIT
+
+    def repeated(self) -> list[Counts]:
+        """Draws 0 .. s - 1 of every batch with a total."""
+        chosen: list[Counts] = [{} for _ in self.initial]
+        for i, columns in self._columns(np.flatnonzero(self.initial).tolist(), 0, self.draw.size):
+            chosen[i] = Counter(columns)
+        return chosen
+
+    def first_distinct(self, chosen: list[Counts]) -> tuple[list[Counts], UInt64Array, NDArray[np.bool_]]:
+        """The first s distinct columns of every batch, the totals, and whether a support was taken whole.
+
+        A batch that draws `margin` columns more than it needs has something left. What the others have chosen is taken
+        out, which shows whether anything is left of theirs.
+        """
+        source, size, first = self.source, self.draw.size, 0
+        limits = np.where(self.wide, WIDE_DRAWS, NARROW_DRAWS)
+        whole = np.array([bool(columns) for columns in chosen], np.bool_) | (source.totals == 0)
+        while True:
+            pending = self._pending(chosen, whole)
+            if not source.any_reduce(bool(pending)):
+                break
+            if pending and first + ROUND * size > limits[pending].min():
+                raise draw_limit_error()
+            self._draw_round(chosen, whole, first)
+            first += ROUND * size
+            unsure = [i for i in pending if len(chosen[i]) < size + source.margin]
+            source.take_out(unsure, chosen)
+            whole[unsure] = source.totals[unsure] == 0
+        return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
+
+    def _pending(self, chosen: list[Counts], whole: NDArray[np.bool_]) -> list[int]:
+        """The batches that have fewer columns than they should."""
+        return [i for i, columns in enumerate(chosen) if len(columns) < self.draw.size and not whole[i]]
+
+    def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> None:
+        """4s draws of every batch that needs some, in pieces of a little more than s: most often one is enough."""
+        size, end = self.draw.size, first + ROUND * self.draw.size
+        piece = size + size // 8 + 16
+        for begin in range(first, end, piece):
+            pending = self._pending(chosen, whole)
+            if begin > first and not self.source.any_reduce(bool(pending)):
+                break
+            for i, columns in self._columns(pending, begin, min(piece, end - begin)):
+                fresh = dict.fromkeys([*chosen[i], *columns], 1)
+                chosen[i] = dict(islice(fresh.items(), size + self.source.margin))
+
+    def _columns(self, batches: list[int], first: int, count: int) -> zip[tuple[int, list[int]]]:
+        """Columns of the draws first .. first + count - 1 of these batches."""
+        columns = self.source.find(batches, self._units(batches, first, count))
+        return zip(batches, columns.tolist(), strict=True)
+
+    def _units(self, batches: list[int], first: int, count: int) -> UInt64Array:
+        """(batches, count) draws of these batches, below their totals."""
+        ids, totals, wide = self.source.batch_ids[batches], self.source.totals[batches], self.wide[batches]
+        x = [np.zeros(0, np.uint64)]
+        for some in (slice(i, i + AT_A_TIME) for i in range(0, len(batches), AT_A_TIME)):
+            numbers = np.tile(np.arange(first, first + count), len(ids[some]))
+            stream = Stream(self.draw.key, 0, self.draw.hop, np.repeat(ids[some], count))
+            x.append(stream.integers(numbers, np.repeat(totals[some], count), np.repeat(wide[some], count)))
+        return np.concatenate(x).reshape(len(batches), count)
+
+
+def stacked(
+    chosen: list[Counts], totals: UInt64Array, whole: NDArray[np.bool_], dtype: np.dtype[np.signedinteger]
+) -> ColumnSample:
+    """The batches' columns as one sample; those of supports that were taken whole ascend.
+
+    Examples
+    --------
+    >>> sample = stacked([{7: 1, 2: 3}, {}], np.array([9, 0], np.uint64), np.array([False, True]), np.dtype(np.int32))
+    >>> sample.columns.tolist(), sample.counts.tolist(), sample.indptr.tolist()
+    ([7, 2], [1, 3], [0, 2, 2])
+    """
+    ordered = [sorted(columns) if w else list(columns) for columns, w in zip(chosen, whole, strict=True)]
+    return ColumnSample(
+        np.concatenate([[0], np.cumsum([len(columns) for columns in ordered])]).astype(np.int64),
+        np.array([v for columns in ordered for v in columns], dtype),
+        np.array([counts[v] for counts, columns in zip(chosen, ordered, strict=True) for v in columns], np.int64),
+        totals,
+        whole,
+    )
+
+
+__all__ = ["ColumnSource", "Counts", "draw_columns", "stacked"]

@@ -1,0 +1,128 @@
+"""The row law: P of node-wise samplers, and what is drawn from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
+from spsample.backends.protocol import Int64Array
+from spsample.errors import ConsumedError
+from spsample.sparse.extraction import ExtractOptions, StackedLayer, own_weights
+from spsample.sparse.operand import Entries, Frontier, Numbering, RowRule
+from spsample.sparse.selector import RowSelector
+
+
+class RowLaw(NamedTuple):
+    """P with a distribution over the entries of each selected row of A (law, section 3: row law).
+
+    It is never written: weights are quantised under the row rule as a row is drawn from. `rule` is "weighted" or
+    "uniform".
+    """
+
+    Q: RowSelector
+    F: Frontier
+    rule: RowRule
+
+    def sample(self, draw: Draw, edge_ids: bool = False) -> RowSample:
+        """Entries of every row; a size of -1 takes whole rows."""
+        F, rule = self.F, "whole" if draw.size < 0 else self.rule
+        F.A.limit.check(F, draw, rule)
+        if rule == "whole":
+            return WholeRows(F, draw, edge_ids)
+        return RowSample(F, F.sample_rows(draw, rule, edge_ids))
+
+    def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
+        """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""
+        entries, sources = sample.consume(Numbering(known or self.Q, options.include_targets))
+        drawn = entries.rows
+        self.F.A.limit.count(len(drawn.columns))
+        rows = StackedRows(
+            drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
+        )
+        weights = own_weights(self.F.A, entries)
+        return StackedLayer(self.Q, sources.src_ptr, sources.src, rows, weights, entries.edge_ids)
+
+
+class RowSample:
+    """S of a node-wise sampler: the entries that were drawn from each row of P.
+
+    EXTRACT consumes it: columns are numbered in place, so that they are in memory once, and a look at the sample
+    afterwards raises `ConsumedError`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spsample.backends import get_backend
+    >>> from spsample.sparse import LocalOperand, its_sample, normalize_rows
+    >>> A = LocalOperand(Matrix(np.array([0, 2, 3]), np.array([0, 1, 0], np.int32)), None, get_backend("reference"))
+    >>> Q = RowSelector(np.array([0, 2]), np.array([1, 0], np.int32), np.array([0]))
+    >>> its_sample(normalize_rows(Q @ A), Draw((1, 2), 0, 2)).rows.columns.tolist()
+    [0, 0, 1]
+    """
+
+    def __init__(self, F: Frontier, entries: Entries | None) -> None:
+        self.F = F
+        self._entries = entries  # until EXTRACT takes them
+
+    @property
+    def entries(self) -> Entries:
+        """All that was drawn."""
+        if self._entries is None:
+            raise ConsumedError(
+                argument="sample",
+                given="a sample that EXTRACT has consumed",
+                expected="one that it has not",
+                hint="Look at S before extract_rows, or call its_sample again, which gives the same bits.",
+            )
+        return self._entries
+
+    @property
+    def rows(self) -> StackedRows:
+        """The drawn entries of each selected row; columns are vertex ids."""
+        return self.entries.rows
+
+    @property
+    def matrix(self) -> Matrix:
+        """What the entries' positions point into."""
+        return self.entries.matrix
+
+    @property
+    def selector(self) -> StackedSelector:
+        """The rows of `matrix` that the entries came from."""
+        return self.entries.selector
+
+    @property
+    def edge_ids(self) -> Int64Array | None:
+        """Positions in the user's input, where asked for."""
+        return self.entries.edge_ids
+
+    def consume(self, numbering: Numbering) -> tuple[Entries, Compaction]:
+        """The entries, given up, and their columns numbered: of the entries use everything but the columns."""
+        entries, self._entries = self.entries, None
+        return entries, self.F.numbered(entries, numbering)
+
+
+class WholeRows(RowSample):
+    """S where whole rows are taken: nothing is drawn, and EXTRACT takes and numbers the rows in one pass."""
+
+    def __init__(self, F: Frontier, draw: Draw, edge_ids: bool) -> None:
+        super().__init__(F, None)
+        self._edge_ids = edge_ids
+        self._draw: Draw | None = draw  # until the rows are taken
+
+    @property
+    def entries(self) -> Entries:
+        """The rows, taken when first looked at."""
+        if self._draw is not None:
+            self._entries, self._draw = self.F.sample_rows(self._draw, "whole", self._edge_ids), None
+        return super().entries
+
+    def consume(self, numbering: Numbering) -> tuple[Entries, Compaction]:
+        """As of any sample; rows that nobody has looked at are numbered as they are taken."""
+        if self._draw is None:
+            return super().consume(numbering)
+        draw, self._draw = self._draw, None
+        return self.F.take_numbered(draw, numbering, self._edge_ids)
+
+
+__all__ = ["RowLaw", "RowSample", "WholeRows"]
