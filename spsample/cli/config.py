@@ -100,9 +100,10 @@ def check_given_once(ctx: typer.Context) -> None:
     ------
     InputError
     """
-    for name in ctx.meta.get(_SET, ()):
+    given = {param.name: param.opts[0] for param in ctx.command.params if param.name in ctx.meta.get(_SET, ())}
+    for name, option in given.items():
         if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
-            raise InputError(argument="--set", given=f"{name} twice", expected="it by its option or by --set")
+            raise InputError(argument="--set", given=f"{option} twice", expected="it by its option or by --set")
 
 
 def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,7 +198,6 @@ def _as_words(source: str, key: str, value: Any) -> Any:
 
 def _unknown(source: str, command: str, key: str, names: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(key.replace("-", "_"), list(names), n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"See spsample {command} --help."
-    return InputError(
-        argument=source, given=f"the key {key!r} in [{command}]", expected=f"options of {command}", hint=hint
-    )
+    hint = f"Did you mean {near[0]!r}?" if near else f"See spsample {command} --help-all."
+    given = repr(key) if source == "--set" else f"the key {key!r} in [{command}]"
+    return InputError(argument=source, given=given, expected=f"options of {command}", hint=hint)

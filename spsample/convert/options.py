@@ -1,7 +1,5 @@
 """What a conversion is told."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import InitVar, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What to train with unless told otherwise, by data set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated
 

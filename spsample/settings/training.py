@@ -1,7 +1,5 @@
 """What a training run is told: its model, its optimisation and evaluation, and how often it writes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any

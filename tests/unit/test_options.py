@@ -1,0 +1,157 @@
+"""Options are declared once: commands, files of settings, checks and tables come from the fields of dataclasses."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from spsample.cli.main import app
+from spsample.cli.options import default_text, listed
+from spsample.cli.train import SETTINGS
+from spsample.common.options import settings_of
+from spsample.convert import ConvertOptions
+from spsample.errors import InputError
+from spsample.settings import PRESETS, ModelConfig, Recording, TrainConfig, differing
+
+COMMANDS = ("convert", "plan", "sample", "train")
+OWN = {"dataset", "out", "resume", "as_json", "config", "set_", "help_all"}
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "80"})
+
+
+def params(command):
+    return get_command(app).commands[command].params
+
+
+def context(*words):
+    return get_command(app).commands["train"].make_context("train", list(words)).params
+
+
+def settings(*words):
+    """What differs from no options at all."""
+    known = context(*words)
+    return {name: value for name, value in known.items() if value is not None and name not in OWN}
+
+
+def test_each_option_is_declared_once():
+    declared = Counter(setting.name for setting in listed(*SETTINGS))
+    assert set(declared.values()) == {1}
+    assert {param.name for param in params("train")} == set(declared) | OWN
+    for command in COMMANDS:
+        names = Counter(name for param in params(command) for name in (*param.opts, *param.secondary_opts))
+        assert set(names.values()) == {1}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_few_and_help_all_every_option(command):
+    short, whole = run(command, "--help"), run(command, "--help-all")
+    assert short.exit_code == whole.exit_code == 0, whole.output
+    flags = {flag for param in params(command) for flag in param.opts if flag.startswith("--")}
+    assert all(re.search(rf"{flag}\b", whole.output) for flag in flags)
+    assert max(map(len, whole.output.splitlines())) <= 80
+    listed_flags = {flag for flag in flags if re.search(rf"^│ +\*? *{flag}\b", short.output, re.MULTILINE)}
+    assert {"--help-all", "--set", "--config"} <= listed_flags
+    assert len(listed_flags) <= 24
+    if command == "train":
+        assert len(listed_flags) <= 18 < len(flags) // 2
+        assert "--momentum" not in listed_flags
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lr=0.02", ["--lr", "0.02"]),
+        ("weight-decay=0.5", ["--weight-decay", "0.5"]),
+        ("weight_decay=0.5", ["--weight-decay", "0.5"]),
+        ("fanouts=4,3", ["--fanouts", "4,3"]),
+        ("residual=true", ["--residual"]),
+        ("residual=false", ["--no-residual"]),
+        ("no_residual=true", ["--no-residual"]),
+        ("replicated=true", ["--replicated"]),
+        ("all_splits=true", ["--all-splits"]),
+        ("partition=a=b.npy", ["--partition", "a=b.npy"]),
+    ],
+)
+def test_set_is_the_option(text, words):
+    assert settings("--set", text) == settings(*words) != {}
+
+
+def test_set_wins_over_a_file_and_an_argument_can_be_set(tmp_path):
+    config = tmp_path / "a.toml"
+    config.write_text('[train]\nlr = 0.5\nepochs = 7\ndataset = "digits"\n')
+    file = ["--config", str(config)]
+    given = ["--set", "lr=0.02", "--set", "dataset=planted:300"]
+    for words in ([*file, *given], [*given, *file]):
+        known = context(*words)
+        assert (known["learning_rate"], known["epochs"], known["dataset"]) == (0.02, 7, "planted:300")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--set", "epoch=1"], "--set: got 'epoch'; expected options of train. Did you mean 'epochs'?"),
+        (["--set", "zzz=1"], "--set: got 'zzz'; expected options of train. See spsample train --help-all."),
+        (["--set", "config=a.toml"], "--set: got 'config'"),
+        (["--set", "epochs"], "--set: got 'epochs'; expected NAME=VALUE"),
+        (["--set", "residual=1"], "--set: got residual = '1'; expected true or false"),
+        (["--set", "lr=1", "--lr", "2"], "--set: got --lr twice"),
+    ],
+)
+def test_what_cannot_be_set(words, error):
+    result = run("train", "planted:300", *words)
+    assert result.exit_code == 2
+    assert error in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_every_command_with_a_file_of_settings_takes_set(tmp_path):
+    result = run("convert", "planted:300", tmp_path / "store", "--set", "threads=1", "--set", "symmetrize=true")
+    assert result.exit_code == 0, result.output
+    assert '"batch_size": 50' in run("plan", "planted:300", "--set", "batch_size=50", "--json").stdout
+
+
+def test_choices_are_what_there_is():
+    pytest.importorskip("torch")
+    from spsample.training import model_names
+    from spsample.training.metrics import METRICS
+    from spsample.training.optimisation import OPTIMIZERS, SCHEDULES
+
+    there = {setting.name: set(setting.option.choices) for setting in listed(*SETTINGS)}
+    assert there["optimizer"] == set(OPTIMIZERS)
+    assert there["schedule"] == set(SCHEDULES)
+    assert there["metric"] == {"auto", *METRICS}
+    assert there["architecture"] <= set(model_names())
+
+
+def test_defaults_that_depend_on_the_data_set():
+    names = differing()
+    assert {"hidden", "dropout", "learning_rate", "epochs"} <= names
+    assert not {"random_seed", "optimizer", "sampler"} & names
+    shown = {setting.name: default_text(setting, names) for setting in listed(*SETTINGS)}
+    assert shown["epochs"] == "preset"
+    assert shown["partitioned"] == "partitioned"
+    assert shown["all_splits"] == ""
+    assert PRESETS
+
+
+@pytest.mark.parametrize("cls", [TrainConfig, ModelConfig, Recording, ConvertOptions])
+def test_fields_are_checked(cls):
+    for setting in settings_of(cls):
+        if setting.type in (int, float, bool):
+            with pytest.raises(InputError, match=f"^{setting.name}: got"):
+                cls(**{setting.name: "much"})
+
+
+def test_settings_need_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['torch'] = None; import spsample.settings, spsample.convert.options"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
