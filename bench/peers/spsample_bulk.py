@@ -17,7 +17,7 @@ from lines import Lines, indices_lines, indptr_lines
 from peers.memory_use import peak_beyond
 from peers.task import Inputs, Options, Task, Work
 from spsample.planning import scratch_bytes
-from spsample.sparse import CSRMatrix, Draw, RowSelector, select_rows, spgemm
+from spsample.sparse import CSRMatrix, RowSelector, select_rows, spgemm
 
 PACKAGES = ("spsample", "numpy", "scipy")
 
@@ -164,7 +164,7 @@ def take_rows(inputs: Inputs, options: Options) -> Work:
     Q = RowSelector(ptr, seeds.ravel().astype(graph.indices.dtype), np.arange(len(seeds), dtype=np.int64))
 
     def work() -> dict[str, float]:
-        entries = A.frontier(Q).sample_rows(Draw((0, 0), 0, -1), "whole", False)
+        entries = A.frontier(Q).take_rows(False)
         edges = len(entries.rows.columns)
         itemsize = graph.indices.itemsize
         moved = (24 + itemsize) * seeds.size + 2 * edges * itemsize

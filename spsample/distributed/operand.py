@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends import Backend
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
@@ -15,7 +14,6 @@ from spsample.distributed.column_ranges import ColumnRanges
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement
 from spsample.sparse import GraphOperand, LocalOperand
-from spsample.sparse.operand import Weighting
 
 
 class Parts(NamedTuple):
@@ -59,6 +57,11 @@ class PartitionedOperand(GraphOperand):
     def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
         self.channel = self.column_channel(grid)
         self.parts = parts
+        self.num_nodes = parts.rows.num_nodes
+        self.num_edges = parts.rows.num_edges
+        self.weighting = parts.rows.weighting
+        self.index_dtype = parts.rows.index_dtype
+        self.backend = parts.block.backend
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
@@ -69,26 +72,6 @@ class PartitionedOperand(GraphOperand):
     def sampled_here(grid: ProcessGrid, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of a call that a rank samples: those that it gets, every p-th one."""
         return np.arange(grid.comm.rank, num_batches, grid.comm.size, dtype=np.int64)
-
-    @property
-    def num_nodes(self) -> int:
-        return self.parts.rows.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        return self.parts.rows.num_edges
-
-    @property
-    def weighting(self) -> Weighting:
-        return self.parts.rows.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        return self.parts.rows.index_dtype
-
-    @property
-    def backend(self) -> Backend:
-        return self.parts.block.backend
 
     @lazily
     def column_norms(self) -> ColumnRanges:

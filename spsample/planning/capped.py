@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
 from spsample.sparse import Frontier, GraphOperand
-from spsample.sparse.operand import EntryLimit, RowRule
+from spsample.sparse.operand import EntryLimit
 from spsample.sparse.probability import Weighting
 from spsample.store.base_graph import BaseGraph
 
@@ -67,10 +67,10 @@ class MostEntries(EntryLimit):
     def __init__(self, most_entries: int) -> None:
         self._left = most_entries
 
-    def check(self, frontier: Frontier, draw: Draw, rule: RowRule) -> None:
+    def check(self, frontier: Frontier, draw: Draw) -> None:
         """Refuse a draw that would make more entries than are left."""
-        surely_fits = rule != "whole" and len(frontier.Q.vertices) * draw.size <= self._left
-        if not surely_fits and _count(frontier, draw, rule) > self._left:
+        surely_fits = draw.size >= 0 and len(frontier.Q.vertices) * draw.size <= self._left
+        if not surely_fits and _count(frontier, draw) > self._left:
             raise TooManyEntriesError
 
     def count(self, entries: int) -> None:
@@ -80,10 +80,10 @@ class MostEntries(EntryLimit):
         self._left -= entries
 
 
-def _count(frontier: Frontier, draw: Draw, rule: RowRule) -> int:
+def _count(frontier: Frontier, draw: Draw) -> int:
     """Entries that a draw makes (of weighted rows: at most)."""
     counts: Int64Array = frontier.row_totals.counts
-    if rule != "whole":
+    if draw.size >= 0:
         counts = draw.size * np.minimum(counts, 1) if draw.replace else np.minimum(counts, draw.size)
     of_batches, _ = frontier.A.backend.batch_totals(frontier.Q.batch_ptr, counts, frontier.row_totals.exponents)
     return int(of_batches.sum())

@@ -20,7 +20,7 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, Frontier, GraphOperand, Numbering, RowRule
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowRule
 from spsample.sparse.probability import RowTotals, Weighting, graph_rule
 
 
@@ -55,37 +55,18 @@ class LocalOperand(GraphOperand):
     def __init__(self, matrix: Matrix, edge_ids: Int64Array | None, backend: Backend, first_edge_id: int = 0) -> None:
         self.matrix = matrix
         self.edge_ids = edge_ids
+        self.backend = backend
         self.first_edge_id = first_edge_id
-        self._backend = backend
-        self._weighting: Weighting = "row" if matrix.row_normalized else "unweighted"
-        if matrix.data is not None:
-            self._weighting = "weighted"
-        self.kept: KeptArrays = KeptArrays(matrix, backend, self._weighting)
-
-    @property
-    def num_nodes(self) -> int:
-        return self.num_rows if self.matrix.num_columns is None else self.matrix.num_columns
+        self.num_nodes = self.num_rows if matrix.num_columns is None else matrix.num_columns
+        self.num_edges = len(matrix.indices)
+        self.index_dtype = matrix.indices.dtype
+        self.weighting = _weighting_of(matrix)
+        self.kept: KeptArrays = KeptArrays(matrix, backend, self.weighting)
 
     @property
     def num_rows(self) -> int:
         """Rows of the matrix: as many as columns, except where it is a block of A."""
         return len(self.matrix.indptr) - 1
-
-    @property
-    def num_edges(self) -> int:
-        return len(self.matrix.indices)
-
-    @property
-    def weighting(self) -> Weighting:
-        return self._weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        return self.matrix.indices.dtype
-
-    @property
-    def backend(self) -> Backend:
-        return self._backend
 
     def frontier(self, Q: StackedSelector) -> LocalFrontier:
         return LocalFrontier(self, Q)
@@ -113,6 +94,12 @@ class LocalOperand(GraphOperand):
         return self.kept.nbytes
 
 
+def _weighting_of(matrix: Matrix) -> Weighting:
+    if matrix.data is not None:
+        return "weighted"
+    return "row" if matrix.row_normalized else "unweighted"
+
+
 class LocalFrontier(Frontier):
     """Rows of a local A: each method is one kernel."""
 
@@ -132,16 +119,20 @@ class LocalFrontier(Frontier):
     def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         A, Q = self.A, self.Q
         positions = edge_ids or A.matrix.data is not None  # they lead to the weights
-        if rule == "whole":
-            rows = A.backend.take_rows(A.matrix, Q, positions)
-        elif rule == "weighted":
+        if rule == "weighted":
             rows = A.backend.sample_rows_weighted(A.matrix, Q, draw, edge_ids, True, A.kept.row_rules)
         else:
             rows = A.backend.sample_rows_uniform(A.matrix, Q, draw, positions)
         return self._entries(rows, edge_ids)
 
-    def take_numbered(self, draw: Draw, numbering: Numbering, edge_ids: bool) -> tuple[Entries, Compaction]:
-        A, (known, include_targets) = self.A, numbering
+    def take_rows(self, edge_ids: bool) -> Entries:
+        positions = edge_ids or self.A.matrix.data is not None
+        return self._entries(self.A.backend.take_rows(self.A.matrix, self.Q, positions), edge_ids)
+
+    def take_numbered(
+        self, known: StackedSelector, include_targets: bool, edge_ids: bool
+    ) -> tuple[Entries, Compaction]:
+        A = self.A
         positions = edge_ids or A.matrix.data is not None
         rows, sources = A.backend.take_rows_numbered(A.matrix, self.Q, known, positions, include_targets)
         return self._entries(rows, edge_ids), sources

@@ -22,8 +22,8 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting, batch_totals
 
-RowRule = Literal["uniform", "weighted", "whole"]
-"""How entries of a row are taken: drawn uniformly, drawn by weight, or all of them."""
+RowRule = Literal["uniform", "weighted"]
+"""Whether entries of a row are drawn uniformly or by weight."""
 
 
 class Entries(NamedTuple):
@@ -38,13 +38,6 @@ class Entries(NamedTuple):
     matrix: Matrix
     selector: StackedSelector
     edge_ids: Int64Array | None
-
-
-class Numbering(NamedTuple):
-    """How src is numbered: each batch's `known` vertices first where targets are included."""
-
-    known: StackedSelector
-    include_targets: bool
 
 
 class Frontier(ABC):
@@ -99,6 +92,10 @@ class Frontier(ABC):
         """
 
     @abstractmethod
+    def take_rows(self, edge_ids: bool) -> Entries:
+        """Whole rows, in A's order; otherwise as `sample_rows`."""
+
+    @abstractmethod
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law, where `numerators` (m,) are q of the rows, or None for 1."""
 
@@ -111,18 +108,22 @@ class Frontier(ABC):
         return self.A.backend.draw_columns(self.merge_columns(rule), self.Q.batch_ids, draw)
 
     # --- EXTRACT ---------------------------------------------------------------------------------------------------
-    def take_numbered(self, draw: Draw, numbering: Numbering, edge_ids: bool) -> tuple[Entries, Compaction]:
-        """Whole rows, and their columns as places in each batch's src, which replace `columns`.
+    def number(self, entries: Entries, known: StackedSelector, include_targets: bool) -> Compaction:
+        """The columns of entries, which are given up, as places in each batch's src.
 
-        Composed of `sample_rows` and a compaction; a local graph has one kernel for it.
+        src has each batch's `known` vertices first, where targets are included, and then the new ones.
         """
-        entries = self.sample_rows(draw, "whole", edge_ids)
-        return entries, self.numbered(entries, numbering)
-
-    def numbered(self, entries: Entries, numbering: Numbering) -> Compaction:
-        """The columns of entries, which are given up, as places in each batch's src."""
-        known, include_targets = numbering
         return self.A.backend.compact_owned(known, entries.rows, include_targets, self.A.num_nodes)
+
+    def take_numbered(
+        self, known: StackedSelector, include_targets: bool, edge_ids: bool
+    ) -> tuple[Entries, Compaction]:
+        """Whole rows, and their columns as `number` gives them, which replace `columns`.
+
+        Composed of the two; a local graph has one kernel for it.
+        """
+        entries = self.take_rows(edge_ids)
+        return entries, self.number(entries, known, include_targets)
 
     @abstractmethod
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
@@ -144,7 +145,7 @@ class ColumnDistribution(Protocol):
 class EntryLimit:
     """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it."""
 
-    def check(self, frontier: Frontier, draw: Draw, rule: RowRule) -> None:
+    def check(self, frontier: Frontier, draw: Draw) -> None:
         """Raise an error where a draw from rows would make too many entries."""
 
     def count(self, entries: int) -> None:
@@ -155,35 +156,29 @@ class GraphOperand(ABC):
     """A, as the sampling algebra sees it: local, replicated or partitioned.
 
     Vertex ids are original ids throughout. What there is to do with rows of A is done by a `Frontier` of them.
+
+    Attributes
+    ----------
+    num_nodes : int
+        n: A has n columns, and as many rows, except where it is a block of rows.
+    num_edges : int
+        Number of stored entries.
+    weighting : {"unweighted", "row", "weighted"}
+        Whether entries are 1, `1/d` or carry weights.
+    index_dtype : dtype
+        int32 or int64: type of vertex ids in results.
+    backend : Backend
+        Kernels for this rank's share of the work.
+    limit : EntryLimit
+        Of the bulks that are sampled from it.
     """
 
+    num_nodes: int
+    num_edges: int
+    weighting: Weighting
+    index_dtype: np.dtype[np.signedinteger]
+    backend: Backend
     limit: EntryLimit = EntryLimit()
-    """Of the bulks that are sampled from it."""
-
-    @property
-    @abstractmethod
-    def num_nodes(self) -> int:
-        """n: A has n columns, and as many rows, except where it is a block of rows."""
-
-    @property
-    @abstractmethod
-    def num_edges(self) -> int:
-        """Number of stored entries of the whole A."""
-
-    @property
-    @abstractmethod
-    def weighting(self) -> Weighting:
-        """Whether entries are 1, `1/d` or carry weights."""
-
-    @property
-    @abstractmethod
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """int32 or int64: type of vertex ids in results."""
-
-    @property
-    @abstractmethod
-    def backend(self) -> Backend:
-        """Kernels for this rank's share of the work."""
 
     @abstractmethod
     def frontier(self, Q: StackedSelector) -> Frontier:
@@ -206,7 +201,6 @@ __all__ = [
     "Frontier",
     "FrontierTotals",
     "GraphOperand",
-    "Numbering",
     "RowRule",
     "RowTotals",
     "Weighting",

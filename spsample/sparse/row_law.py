@@ -8,7 +8,7 @@ from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSele
 from spsample.backends.protocol import Int64Array
 from spsample.errors import ConsumedError
 from spsample.sparse.extraction import ExtractOptions, StackedLayer, own_weights
-from spsample.sparse.operand import Entries, Frontier, Numbering, RowRule
+from spsample.sparse.operand import Entries, Frontier, RowRule
 from spsample.sparse.selector import RowSelector
 
 
@@ -25,15 +25,15 @@ class RowLaw(NamedTuple):
 
     def sample(self, draw: Draw, edge_ids: bool = False) -> RowSample:
         """Entries of every row; a size of -1 takes whole rows."""
-        F, rule = self.F, "whole" if draw.size < 0 else self.rule
-        F.A.limit.check(F, draw, rule)
-        if rule == "whole":
-            return WholeRows(F, draw, edge_ids)
-        return RowSample(F, F.sample_rows(draw, rule, edge_ids))
+        F = self.F
+        F.A.limit.check(F, draw)
+        if draw.size < 0:
+            return WholeRows(F, edge_ids)
+        return RowSample(F, F.sample_rows(draw, self.rule, edge_ids))
 
     def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
         """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""
-        entries, sources = sample.consume(Numbering(known or self.Q, options.include_targets))
+        entries, sources = sample.consume(known or self.Q, options.include_targets)
         drawn = entries.rows
         self.F.A.limit.count(len(drawn.columns))
         rows = StackedRows(
@@ -96,33 +96,33 @@ class RowSample:
         """Positions in the user's input, where asked for."""
         return self.entries.edge_ids
 
-    def consume(self, numbering: Numbering) -> tuple[Entries, Compaction]:
+    def consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
         """The entries, given up, and their columns numbered: of the entries use everything but the columns."""
         entries, self._entries = self.entries, None
-        return entries, self.F.numbered(entries, numbering)
+        return entries, self.F.number(entries, known, include_targets)
 
 
 class WholeRows(RowSample):
     """S where whole rows are taken: nothing is drawn, and EXTRACT takes and numbers the rows in one pass."""
 
-    def __init__(self, F: Frontier, draw: Draw, edge_ids: bool) -> None:
+    def __init__(self, F: Frontier, edge_ids: bool) -> None:
         super().__init__(F, None)
         self._edge_ids = edge_ids
-        self._draw: Draw | None = draw  # until the rows are taken
+        self._taken = False
 
     @property
     def entries(self) -> Entries:
         """The rows, taken when first looked at."""
-        if self._draw is not None:
-            self._entries, self._draw = self.F.sample_rows(self._draw, "whole", self._edge_ids), None
+        if not self._taken:
+            self._entries, self._taken = self.F.take_rows(self._edge_ids), True
         return super().entries
 
-    def consume(self, numbering: Numbering) -> tuple[Entries, Compaction]:
+    def consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
         """As of any sample; rows that nobody has looked at are numbered as they are taken."""
-        if self._draw is None:
-            return super().consume(numbering)
-        draw, self._draw = self._draw, None
-        return self.F.take_numbered(draw, numbering, self._edge_ids)
+        if self._taken:
+            return super().consume(known, include_targets)
+        self._taken = True
+        return self.F.take_numbered(known, include_targets, self._edge_ids)
 
 
 __all__ = ["RowLaw", "RowSample", "WholeRows"]

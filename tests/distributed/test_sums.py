@@ -105,7 +105,7 @@ def test_owners_merge_no_more_than_it_takes(k, most):
 
     def body(comm):
         operand = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1)).operand()
-        backend = operand.owners.block._backend = Counting(operand.backend)
+        backend = operand.owners.block.backend = Counting(operand.backend)
         Q = selector([100 + np.arange(comm.rank * N // 2, comm.rank * N // 2 + 150)] * k)
         sample = operand.frontier(Q).draw_merged(QuantisationRule(None, 1, 2), Draw(KEY, 0, 20))
         assert len(sample.columns) == 20 * k

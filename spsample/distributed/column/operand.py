@@ -54,6 +54,9 @@ class ColumnFrontier(Frontier):
     def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(draw, rule, edge_ids), self.A.num_edges)
 
+    def take_rows(self, edge_ids: bool) -> Entries:
+        return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
+
     def _row_totals(self) -> RowTotals:
         return row_totals(self.rows, self.A.weighting)
 

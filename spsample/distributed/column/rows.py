@@ -13,7 +13,7 @@ from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners, segment_sums
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sampling.seeds import pointers_of
-from spsample.sparse import Entries, LocalOperand, row_lengths
+from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
 from spsample.sparse.operand import RowRule
 
@@ -21,11 +21,17 @@ PHASE = "rows"
 
 
 class RowDraw(NamedTuple):
-    """What a row's owner is to do: `sample_rows` with these arguments."""
+    """What a row's owner is to do: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
 
-    draw: Draw
+    draw: Draw | None
     rule: RowRule
     edge_ids: bool
+
+    def entries(self, frontier: Frontier) -> Entries:
+        """Of the rows of a block."""
+        if self.draw is None:
+            return frontier.take_rows(self.edge_ids)
+        return frontier.sample_rows(self.draw, self.rule, self.edge_ids)
 
     def length_dtype(self, num_edges: int) -> np.dtype[Any]:
         """The smallest type that holds how many entries a row can give.
@@ -35,7 +41,7 @@ class RowDraw(NamedTuple):
         >>> RowDraw(Draw((0, 0), 0, 15), "uniform", False).length_dtype(10**6)
         dtype('uint8')
         """
-        most = self.draw.size if self.rule != "whole" else num_edges
+        most = num_edges if self.draw is None else self.draw.size
         fits = next(t for t in (np.uint8, np.uint16, np.int32, np.int64) if most <= np.iinfo(t).max)
         return np.dtype(fits)
 
@@ -100,7 +106,7 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
 
     def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
         Q = received_selector(received)
-        drawn = block.frontier(Q).sample_rows(how.draw, how.rule, how.edge_ids)
+        drawn = how.entries(block.frontier(Q))
         lengths = row_lengths(drawn.rows)
         asked = received[2].counts
         entries = segment_sums(np.diff(drawn.rows.entry_ptr), received[1].counts)

@@ -69,6 +69,9 @@ class StagesFrontier(StagedFrontier):
     def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         return self.group_rows(edge_ids).F.sample_rows(draw, rule, edge_ids)
 
+    def take_rows(self, edge_ids: bool) -> Entries:
+        return self.group_rows(edge_ids).F.take_rows(edge_ids)
+
     def _row_totals(self) -> RowTotals:
         return self.group_rows().F.row_totals
 

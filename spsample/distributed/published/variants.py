@@ -56,6 +56,10 @@ class StagesSplitFrontier(StagedFrontier):
         rows = self.column_rows(edge_ids).F
         return self.stacked(RowArrays.of(rows.A, rows.sample_rows(draw, rule, edge_ids)))
 
+    def take_rows(self, edge_ids: bool) -> Entries:
+        rows = self.column_rows(edge_ids).F
+        return self.stacked(RowArrays.of(rows.A, rows.take_rows(edge_ids)))
+
     def _row_totals(self) -> RowTotals:
         rows, lengths = self.column_rows().F, self.row_lengths
         if self.A.weighting != "weighted":
