@@ -141,7 +141,7 @@ class _Local:
     def facts(self, source: str, sampler: Sampler) -> dict[str, Any]:
         from spsample.data import load_dataset
         from spsample.loading import BulkLoader
-        from spsample.planning.planner import default_budget
+        from spsample.planning.room import default_budget
 
         dataset = load_dataset(source)
         loader = BulkLoader(

@@ -9,11 +9,11 @@ from typing import Any
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
+from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.exchanges import Phase
 from spsample.planning.model import Algorithm, PhaseBytes, Wire, bulk_traffic, by_phase, draw_law
 from spsample.planning.network import Links
 from spsample.planning.pilot import GridPilot, Pilot
-from spsample.planning.planner import BulkPlan
 from spsample.planning.rank_memory import memory_parts, rank_plan
 from spsample.planning.shape import GridShape, divisors
 

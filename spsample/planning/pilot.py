@@ -16,8 +16,11 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
+from spsample.planning.bulk_counts import relative_deviation
 from spsample.planning.counted import hop_counts, tally_batches, tally_src
 from spsample.planning.counts import RankCounts
+from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.pilots import Workload
 from spsample.planning.shape import FloatArray, GridShape
 from spsample.planning.tallies import (
     SPARE_DRAWS,
@@ -32,64 +35,10 @@ from spsample.planning.tallies import (
 from spsample.planning.visits import BlockVisits
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, LayerwiseSampler, Sampler
 from spsample.sampling.arguments import check_arguments
-from spsample.sampling.call import sample_batches
-from spsample.sparse import keys
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
 MOST_EDGES, MOST_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
-
-
-@dataclass(frozen=True)
-class GraphProfile:
-    """What of a graph and its features decides memory and bytes.
-
-    Attributes
-    ----------
-    num_nodes, num_edges : int
-        n, and the number of entries.
-    id_bytes, weight_bytes : int
-        Of an entry: 4 or 8, and 0, 4 or 8.
-    feature_bytes : int
-        Of a vertex; 0 without features.
-    weighting : str
-        As of `Graph`.
-    most_neighbours : int
-        Entries of the longest row.
-    """
-
-    num_nodes: int
-    num_edges: int
-    id_bytes: int = 4
-    weight_bytes: int = 0
-    feature_bytes: int = 0
-    weighting: str = "unweighted"
-    most_neighbours: int = 0
-
-    @classmethod
-    def of(cls, graph: Any, feature_bytes: int = 0) -> GraphProfile:
-        """Of a graph that is here.
-
-        Examples
-        --------
-        >>> import spsample as sp
-        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
-        3
-        """
-        return cls(
-            graph.num_nodes,
-            graph.num_edges,
-            graph.indices.itemsize,
-            0 if graph.data is None else graph.data.itemsize,
-            feature_bytes,
-            graph.weighting,
-            int(np.diff(graph.indptr).max(initial=0)),
-        )
-
-    @property
-    def entry_bytes(self) -> int:
-        """Of an entry of A."""
-        return self.id_bytes + self.weight_bytes
 
 
 class _Layer(NamedTuple):
@@ -182,17 +131,6 @@ class Pilot:
     def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
         """The pilots' tallies on one grid, for counts of bulks of several sizes."""
         return GridPilot(self, shape, blocks, staged=staged)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of a batch's sampled edges and vertices over their mean."""
-        sizes = sum((one.entry_ranges.size + one.src_ranges.size for one in self.bulk.layers), np.zeros(len(self.bulk)))
-        return relative_deviation(sizes) / sqrt(self.scale)
-
-
-def relative_deviation(sizes: NDArray[Any]) -> float:
-    """Standard deviation over the mean; 0 where there is none."""
-    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
 
 
 def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
@@ -342,7 +280,7 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
     start = time.perf_counter()
-    bulk = _pilot_bulk(graph, ids, sampler, min(batch_size, len(ids)))
+    bulk = _sample_cheap(Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
@@ -360,18 +298,15 @@ def _require_known(sampler: Sampler) -> None:
         raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
 
 
-def _pilot_bulk(graph: Any, ids: Int64Array, sampler: Sampler, batch_size: int) -> BulkSample:
-    """As many full batches as are cheap, told by the first two; all seeds where there is not one full batch."""
-    order = ids[keys.shuffle(len(ids), 0, 0)]
-    full = len(ids) // batch_size
-    first = sample_batches(graph, order[: min(full, FIRST_PILOTS) * batch_size], sampler, batch_size=batch_size)
+def _sample_cheap(pilots: Workload) -> BulkSample:
+    """As many of the first pilots as are cheap, told by the first two."""
+    first = pilots.first(FIRST_PILOTS).sample()
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
-    if isinstance(sampler, LayerwiseSampler):
-        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
+    if isinstance(pilots.sampler, LayerwiseSampler):
+        entries = sum(int(one.degrees.sum()) for one in layer_rows(pilots.graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
-    pilots = min(full, MOST_PILOTS, max(cheap, FIRST_PILOTS))
-    return sample_batches(graph, order[: pilots * batch_size], sampler, batch_size=batch_size)
+    return pilots.first(max(cheap, FIRST_PILOTS)).sample()
 
 
 def scaled_pilot(
@@ -445,4 +380,4 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     return type(sampler)(sizes, **sampler.options())
 
 
-__all__ = ["GraphProfile", "GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]
+__all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from math import sqrt
 
-import numpy as np
-
+from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
 from spsample.planning.counts import RankCounts
-from spsample.planning.epoch_bulks import ramp_of
 from spsample.planning.exchanges import Traffic
-from spsample.planning.memory import BulkCounts
-from spsample.planning.pilot import GraphProfile, Pilot
-from spsample.planning.planner import FEATURE_BATCHES, ORDER_BYTES, BulkPlan
+from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.loader_plan import FEATURE_BATCHES
+from spsample.planning.pilot import Pilot
+from spsample.planning.scratch import host_scratch
 from spsample.planning.shape import GridShape
 from spsample.sampling import FastGCN
 
@@ -76,18 +77,6 @@ def buffer_bytes(traffic: Iterable[Traffic], steps: int) -> int:
     return round(max(sizes))
 
 
-class _Stand:
-    """What the planner of bulks asks of a graph."""
-
-    def __init__(self, profile: GraphProfile) -> None:
-        self.num_nodes, self.weighting = profile.num_nodes, profile.weighting
-        self.indices = np.zeros(0, np.int32 if profile.id_bytes == 4 else np.int64)
-        self._degrees = np.array([profile.most_neighbours])
-
-    def in_degrees(self) -> Any:
-        return self._degrees
-
-
 def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
     """The plan of one rank's bulks, from the pilots; its budget is not used.
 
@@ -101,7 +90,6 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
         Of a rank.
     """
     counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
-    largest = max(layer.largest_sources for layer in counts.layers)
     batches = -(-pilot.num_batches // shape.ranks)
     profile = pilot.profile
     other_seeds = pilot.num_seeds - batches * pilot.batch_size
@@ -111,14 +99,13 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
         num_batches=batches,
         batch_size=pilot.batch_size,
         counts=counts,
-        spread=pilot.deviation,
         held=max(prefetch, 1),
-        ramp=ramp_of(prefetch),
-        feature_bytes=int(1.1 * FEATURE_BATCHES * profile.feature_bytes * largest),
+        warm_up=warm_up_divisor(prefetch),
+        feature_bytes=feature_bytes_of(FEATURE_BATCHES, profile.feature_bytes, counts),
         kept_bytes=distribution + ORDER_BYTES * max(other_seeds, 0),
         pilot_seconds=pilot.seconds,
-        graph=_Stand(profile),
-        threads=threads,
+        id_bytes=profile.id_bytes,
+        scratch=partial(host_scratch, profile, threads),
     )
 
 
@@ -133,7 +120,7 @@ def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
         )
         for layer in scaled.layers
     )
-    return replace(scaled, sampler=pilot.sampler, layers=layers)
+    return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
 __all__ = ["memory_parts", "rank_plan"]

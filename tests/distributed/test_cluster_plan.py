@@ -19,8 +19,9 @@ from spsample.errors import CapacityError, InputError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
 from spsample.planning.counted import count_bulk
 from spsample.planning.exchanges import ring_reduction
+from spsample.planning.graph_profile import GraphProfile
 from spsample.planning.network import LINKS
-from spsample.planning.pilot import GraphProfile, sample_pilot
+from spsample.planning.pilot import sample_pilot
 from spsample.planning.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.planning.shape import GridShape
 from spsample.sampling import LayerwiseSampler

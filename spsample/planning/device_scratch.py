@@ -1,27 +1,19 @@
-"""How much memory of a device a bulk takes beside its arrays."""
+"""Memory of a device that a bulk takes beside its arrays."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spsample.backends.cuda.column_sets import set_bytes
 from spsample.backends.cuda.device import SHARE_OF_FREE
 from spsample.backends.cuda.rows import SCRATCH_BYTES, WARP
+from spsample.planning.bulk_counts import POINTER_BYTES, WHOLE, BulkCounts, LayerCounts
 from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
 from spsample.store.device_graph import DeviceGraph
 
-if TYPE_CHECKING:
-    from spsample.planning.memory import BulkCounts, LayerCounts
-
-POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 ROW_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
 SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
 DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
 WARPS = 1 << 14  # more than a GPU holds at a time
-WHOLE = -1  # the fanout that takes whole rows
 
 
 def device_scratch(graph: DeviceGraph, counts: BulkCounts) -> int:
@@ -71,15 +63,4 @@ def _union_bytes(counts: BulkCounts) -> int:
     return POINTER_BYTES * max(layer.rows + counts.batches, layer.entries)
 
 
-def available_for(graph: Any, otherwise: int) -> int:
-    """Bytes that bulks of the graph may take: of its device, or those of the host."""
-    return graph.free_bytes() if isinstance(graph, DeviceGraph) else otherwise
-
-
-def index_dtype(graph: Any) -> np.dtype[Any]:
-    """Type of the graph's vertex ids."""
-    dtype: np.dtype[Any] = graph.index_dtype if isinstance(graph, DeviceGraph) else graph.indices.dtype
-    return dtype
-
-
-__all__ = ["POINTER_BYTES", "WHOLE", "available_for", "device_scratch", "index_dtype"]
+__all__ = ["device_scratch"]
