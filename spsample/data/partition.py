@@ -13,8 +13,9 @@ from scipy import sparse
 
 from spsample.common.checks import require_int
 from spsample.distributed.placement import require_parts
-from spsample.errors import DTypeError, require_module
+from spsample.errors import require_module
 from spsample.store import Graph
+from spsample.store.graph import require_local
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
     >>> bool(parts[0] == parts[1] != parts[2])  # doctest: +SKIP
     True
     """
-    _require_graph(graph)
+    require_local(graph)
     num_parts = require_int("num_parts", num_parts, minimum=1, maximum=2**31 - 1)
     random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1)
     pymetis = require_module("pymetis", needed_for="partitions by METIS", extra="metis")
@@ -144,7 +145,7 @@ def partition_quality(graph: Graph, parts: NDArray[np.integer], num_parts: int) 
     >>> partition_quality(Graph([0, 1, 2, 3, 4], [1, 0, 3, 0]), np.array([0, 0, 1, 1]), 2)
     PartitionQuality(largest=1.0, cut=0.25, empty=0)
     """
-    _require_graph(graph)
+    require_local(graph)
     num_parts = require_int("num_parts", num_parts, minimum=1, maximum=2**31 - 1)
     parts = require_parts(parts, graph.num_nodes, num_parts)
     degrees = np.asarray(np.diff(graph.indptr), np.int64)
@@ -155,8 +156,3 @@ def partition_quality(graph: Graph, parts: NDArray[np.integer], num_parts: int) 
         cut=crossing / graph.num_edges if graph.num_edges else 0.0,
         empty=int(np.count_nonzero(load == 0)),
     )
-
-
-def _require_graph(graph: object) -> None:
-    if not isinstance(graph, Graph):
-        raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spsample.comm import Communicator, together
+from spsample.comm.agreement import require_same
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
-from spsample.sampling.sharing import require_same_on
 
 
 class ProcessGrid:
@@ -67,7 +67,7 @@ class ProcessGrid:
         p = comm.size
         with together(comm):
             c = require_divisor(replication, p)
-        require_same_on(comm, replication=c)
+        require_same(comm, replication=c)
         self.comm = comm
         self.replication = c
         self.num_blocks = p // c

@@ -13,7 +13,8 @@ import numpy as np
 from spsample.backends import Backend, get_backend
 from spsample.backends.cuda.staged import on_host_arrays
 from spsample.backends.protocol import Int64Array
-from spsample.comm import Channel, Communicator, together
+from spsample.comm import Channel, together
+from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS
@@ -24,13 +25,14 @@ from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
 from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
-from spsample.sampling.sharing import SharedGraph, require_same
+from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
+from spsample.store.graph import require_local
 
 
-class PartitionedGraph(SharedGraph):
+class PartitionedGraph(DistributedGraph):
     """A graph in 1.5D block rows: rank P(i, j) of a p/c x c grid holds block row i of A and nothing else of it.
 
     A bulk sampled on it has the same batches, bit for bit, as one sampled on one rank. Made by `open` or `from_graph`,
@@ -64,7 +66,7 @@ class PartitionedGraph(SharedGraph):
 
     def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
         self.grid = grid
-        self.comm: Communicator = grid.comm
+        self.comm = grid.comm
         self.algorithm = layout.algorithm
         self._rows = rows
         self._layout = layout
@@ -130,8 +132,7 @@ class PartitionedGraph(SharedGraph):
         """
         _require_grid(grid)
         with together(grid.comm):
-            if not isinstance(graph, Graph):
-                raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
+            require_local(graph)
             layout = Layout.checked(algorithm, replicate_hubs, partition)
         return cls._made(GraphRows(graph), grid, layout)
 
@@ -144,7 +145,7 @@ class PartitionedGraph(SharedGraph):
             "replicate_hubs": layout.hub_bytes,
             "partition": None if layout.parts is None else np.asarray(layout.parts, np.int64),
         }
-        require_same(graph, **options, replication=grid.replication)
+        require_same(graph.comm, **options, replication=grid.replication)
         return graph
 
     @property
@@ -161,6 +162,11 @@ class PartitionedGraph(SharedGraph):
     def weighting(self) -> Weighting:
         """What the values of A are."""
         return self._rows.weighting
+
+    @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self._rows.index_dtype
 
     @property
     def digest(self) -> str | None:
@@ -181,7 +187,7 @@ class PartitionedGraph(SharedGraph):
         other = copy.copy(self)
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
-        other._owned = other.grid
+        other._duplicated = other.grid
         other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
@@ -203,7 +209,7 @@ class PartitionedGraph(SharedGraph):
                 hint="A replicated graph can be normalised with its weights.",
             )
         other = copy.copy(self)
-        other._owned = None
+        other._duplicated = None
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
         other._parts, other._operands = {}, {}
@@ -237,8 +243,8 @@ class PartitionedGraph(SharedGraph):
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return Parts(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
-    def sampled_here(self, num_batches: int) -> Int64Array:
-        """Ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
+    def sampled_batches(self, num_batches: int) -> Int64Array:
+        """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
         return ALGORITHMS[self.algorithm].sampled_here(self.grid, num_batches)
 
     @contextmanager

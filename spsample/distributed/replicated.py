@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from spsample.comm import Communicator
+from spsample.comm.agreement import checking
 from spsample.distributed.blocks import GraphRows
 from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError
-from spsample.sampling.sharing import SharedGraph, checking
+from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand
 from spsample.store import Graph
+from spsample.store.graph import require_local
 
 
-class ReplicatedGraph(SharedGraph):
+class ReplicatedGraph(DistributedGraph):
     """The same graph on every rank: batches are split over the ranks, and sampling needs no communication.
 
     Rank r gets every p-th batch of a call, from position r on; they are the batches that one rank alone would get.
@@ -54,9 +58,8 @@ class ReplicatedGraph(SharedGraph):
         if not isinstance(comm, Communicator):
             raise DTypeError(argument="comm", given=f"a {type(comm).__name__}", expected="an spsample Communicator")
         self.comm = comm
-        with checking(self, "ReplicatedGraph"):
-            if not isinstance(graph, Graph):
-                raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected="an spsample Graph")
+        with checking(comm, "ReplicatedGraph"):
+            require_local(graph)
         self.graph = graph
         require_same_graph(comm, GraphRows(graph))
 
@@ -76,6 +79,21 @@ class ReplicatedGraph(SharedGraph):
         return self.graph.weighting
 
     @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Type of vertex ids in samples."""
+        return self.graph.index_dtype
+
+    @property
+    def host(self) -> Graph:
+        """The whole graph, which every rank has."""
+        return self.graph
+
+    @property
+    def kept_nbytes(self) -> int:
+        """Bytes kept on this rank for samplers beyond the arrays of the graph, made on first use."""
+        return self.graph.kept_nbytes
+
+    @property
     def digest(self) -> str | None:
         """What tells the graph from others, where it is a store's."""
         return self.graph.digest
@@ -91,13 +109,17 @@ class ReplicatedGraph(SharedGraph):
 
     def sampling(self) -> AbstractContextManager[None]:
         """Nothing is exchanged, so that nothing has to be agreed on before the end."""
-        return checking(self, "bulk_sample") if self.comm.size > 1 else nullcontext()
+        return checking(self.comm, "bulk_sample")
 
     def duplicate(self) -> ReplicatedGraph:
         """The same graph over a duplicated communicator, for another thread; collective."""
-        twin = ReplicatedGraph(self.graph, self.comm.duplicate())
-        twin._owned = twin.comm
-        return twin
+        other = ReplicatedGraph(self.graph, self.comm.duplicate())
+        other._duplicated = other.comm
+        return other
+
+    def normalized(self, kind: str) -> ReplicatedGraph:
+        """Return the normalised graph on the same ranks, as `Graph.normalized`; collective."""
+        return ReplicatedGraph(self.graph.normalized(kind), self.comm)
 
     def __repr__(self) -> str:
         return f"ReplicatedGraph({self.graph!r}, rank {self.comm.rank} of {self.comm.size})"

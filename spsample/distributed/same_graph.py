@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from spsample.comm import Communicator, together
+from spsample.comm.agreement import differing
 from spsample.comm.headers import agree
 from spsample.distributed.blocks import RowSource
 from spsample.errors import InputError
-from spsample.sampling.sharing import differing
 
 _ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, together
+from spsample.comm.agreement import require_same
 from spsample.comm.headers import agree
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
@@ -17,7 +18,6 @@ from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import AsStored, RowFormat, format_for
 from spsample.features.rows import as_rows, dense_rows
-from spsample.sampling.sharing import require_same_on
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -83,7 +83,7 @@ class PartitionedFeatures:
         with together(grid.comm):
             rows = self._checked(as_rows(block))
             contents = _contents(rows, grid.row_group)
-        require_same_on(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
+        require_same(grid.comm, dtype=dtype, phase=phase, **placement._asdict())
         self._require_same_columns(rows)
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
@@ -119,7 +119,7 @@ class PartitionedFeatures:
         _require_grid(grid)
         with together(grid.comm):
             x, checksums = GraphStore.read(path, lambda stored: (stored.features(name), _checksums(stored, name)))
-        require_same_on(grid.comm, **{name: checksums})
+        require_same(grid.comm, **{name: checksums})
         return cls.of(x, grid, partition=partition, dtype=dtype)
 
     @classmethod

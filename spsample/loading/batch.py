@@ -11,7 +11,7 @@ from spsample.backends import backend_for
 from spsample.common.arrays import as_array
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
-from spsample.store.device_graph import DeviceGraph
+from spsample.store.base_graph import BaseGraph
 from spsample.store.hot_rows import expected_visits
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Completion:
         If there is not one row per vertex.
     """
 
-    def __init__(self, features: Any, labels: ArrayLike | None, graph: Any) -> None:
+    def __init__(self, features: Any, labels: ArrayLike | None, graph: BaseGraph) -> None:
         self.features = _features(features, graph)
         self.labels = _labels(labels, graph.num_nodes)
         self._placed: Any = None
@@ -133,7 +133,7 @@ def gathered(features: FeatureSource | None, vertices: Any) -> Any:
     return features.gather(vertices if is_here else backend_for(vertices).on_host(vertices))
 
 
-def _features(features: Any, graph: Any) -> FeatureSource | None:
+def _features(features: Any, graph: BaseGraph) -> FeatureSource | None:
     if features is None:
         return None
     num_nodes = graph.num_nodes
@@ -145,9 +145,9 @@ def _features(features: Any, graph: Any) -> FeatureSource | None:
     return source
 
 
-def _source_for(graph: Any, x: Any) -> FeatureSource:
+def _source_for(graph: BaseGraph, x: Any) -> FeatureSource:
     """Where the graph is: on a device as much of them as half of its free memory holds, those often sampled first."""
-    if not isinstance(graph, DeviceGraph):
+    if not graph.is_on_device:
         return FeatureStore(x)
     host = graph.host
     return DeviceFeatures(x, ranking=None if host is None else lambda: expected_visits(host))

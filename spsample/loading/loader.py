@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.backends import get_backend
+from spsample.comm.agreement import checking, require_same
 from spsample.common.checks import require_int
 from spsample.common.units import require_bytes
 from spsample.distributed.ranks import comm_of
@@ -25,8 +26,7 @@ from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_load
 from spsample.planning.pilots import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
-from spsample.sampling.sharing import checking, require_same
-from spsample.store.device_graph import placed_graph
+from spsample.store.base_graph import BaseGraph, require_graph
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.pyg import PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
-    from spsample.store import Graph
 
 __all__ = ["BulkLoader"]
 
@@ -130,7 +129,7 @@ class BulkLoader:
 
     def __init__(  # noqa: PLR0913  (the public face)
         self,
-        graph: Graph,
+        graph: BaseGraph,
         seeds: ArrayLike,
         sampler: Sampler,
         *,
@@ -146,10 +145,10 @@ class BulkLoader:
         random_seed: int = 0,
         backend: str | None = None,
     ) -> None:
-        with checking(graph, "BulkLoader"):
+        require_graph(graph)
+        with checking(graph.comm, "BulkLoader"):
             ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
-            self.graph = graph
-            self.comm = comm_of(graph)
+            self.comm = graph.comm
             self._share = Share.of(self.comm)
             self.seeds = ids.copy()
             self.seeds.flags.writeable = False
@@ -161,18 +160,18 @@ class BulkLoader:
             self.drop_last = require_bool("drop_last", drop_last)
             self.random_seed = require_word("random_seed", random_seed)
             self.backend = None if backend is None else get_backend(backend).name
-            self.graph = placed_graph(graph, self.backend)
+            self.graph = graph.to_device(self.backend)
             self.completion = Completion(features, labels, self.graph)
             if not _is_auto(bulk_size):
                 require_int("bulk_size", bulk_size, minimum=1)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
-        require_same(graph, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
+        require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
         order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
-        require_same(graph, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
+        require_same(self.comm, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
         if self.comm.size > 1:
-            require_same(graph, **self.completion.given(self.seeds))
+            require_same(self.comm, **self.completion.given(self.seeds))
         self.plan, self.bulk_size = plan_loader(
             self._workload,
             self.comm,

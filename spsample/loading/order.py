@@ -12,7 +12,6 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.arguments import require_word
-from spsample.sampling.sharing import SharedGraph
 from spsample.sparse import keys
 
 if TYPE_CHECKING:
@@ -62,15 +61,14 @@ def digest_of(seeds: NDArray[np.int64]) -> str:
 
 def identity(loader: BulkLoader) -> dict[str, Any]:
     """What decides the batches of an epoch; of the graph its digest where it is known, else its size and weighting."""
-    graph: Any = loader.graph
-    facts: Any = graph if isinstance(graph, SharedGraph) else graph.operand(loader.backend)
+    graph = loader.graph
     return {
         "law_version": keys.LAW_VERSION,
         "sampler": repr(loader.sampler),
-        "num_nodes": loader.graph.num_nodes,
-        "num_edges": facts.num_edges,
-        "weighting": facts.weighting,
-        "graph_digest": getattr(loader.graph, "digest", None),
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "weighting": graph.weighting,
+        "graph_digest": graph.digest,
         "num_seeds": len(loader.seeds),
         "seeds_sha256": loader.seeds_sha256,
         "batch_size": loader.batch_size,

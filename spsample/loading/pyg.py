@@ -9,7 +9,6 @@ from spsample.common.checks import require_type
 from spsample.errors import InputError, require_module
 from spsample.loading.batch import first_positions
 from spsample.sampling.adapters import as_tensor
-from spsample.sampling.graphsage import makes_subgraphs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +35,7 @@ class PygLoader:
         from spsample.loading.loader import BulkLoader
 
         require_type("loader", loader, BulkLoader, "a BulkLoader")
-        if not makes_subgraphs(loader.sampler):
+        if loader.sampler.layout != "subgraph":
             raise InputError(
                 argument="sampler", given=repr(loader.sampler), expected="GraphSAGE(..., layout='subgraph') for pyg()"
             )

@@ -14,6 +14,7 @@ from spsample.sampling.empty import empty_minibatch
 if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import BulkSample, MiniBatch
+    from spsample.store.base_graph import BaseGraph
 
 __all__ = ["Share", "Threads"]
 
@@ -96,16 +97,16 @@ class Threads:
         If only one thread of a rank may communicate.
     """
 
-    def __init__(self, graph: Any, features: FeatureSource | None) -> None:
+    def __init__(self, graph: BaseGraph, features: FeatureSource | None) -> None:
         self.graph = _for_threads(graph)
-        self._made = [self.graph]
+        self._made: list[Any] = [self.graph]
         self.features: Any = features
         gathering = None
         if comm_of(features).size > 1:
             self.features = features.duplicate()  # type: ignore[union-attr]
             self._made.append(self.features)
             gathering = comm_of(self.features)
-        self.comms = comm_of(self.graph), gathering
+        self.comms = self.graph.comm, gathering
 
     def close(self) -> None:
         """Free the communicators; collective."""
@@ -113,7 +114,7 @@ class Threads:
             duplicate.close()
 
 
-def _for_threads(graph: Any) -> Any:
+def _for_threads(graph: BaseGraph) -> BaseGraph:
     """The graph over communicators of its own."""
     try:
         return graph.duplicate()

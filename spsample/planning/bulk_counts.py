@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
-from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.sampling.sampler import Sampler
-from spsample.store import Graph
+from spsample.store.base_graph import BaseGraph
 
 POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 VALUE_BYTES, ID_BYTES = 8, 8
@@ -111,7 +109,7 @@ class BulkCounts:
     @property
     def _stored(self) -> tuple[LayerCounts, ...]:
         """Layers with arrays of their own. Hops of the subgraph layout share those of layer 1."""
-        return self.layers[:1] if makes_subgraphs(self.sampler) else self.layers
+        return self.layers[:1] if self.sampler.layout == "subgraph" else self.layers
 
 
 def _layer_bytes(layer: LayerCounts, batches: int, id_bytes: int) -> int:
@@ -133,10 +131,8 @@ def relative_deviation(sizes: NDArray[Any]) -> float:
 # ------------------------------------------------------------------------------------ at most, whatever is drawn
 
 
-def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool) -> BulkCounts:
+def most_counts(graph: BaseGraph, sampler: Sampler, batch_size: int, edge_ids: bool) -> BulkCounts:
     """Counts that no batch of `batch_size` seeds passes. O(layers).
-
-    A sampler that is not the library's own may draw s entries from each row, or keep all edges of its frontier.
 
     Examples
     --------
@@ -145,9 +141,9 @@ def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool)
     >>> [layer.entries for layer in most_counts(graph, sp.GraphSAGE([5, 2]), 32, False).layers]
     [384, 160]
     """
-    has_values = not isinstance(sampler, GraphSAGE) or graph.weighting != "unweighted"
-    hops = list(_most_by_hop(graph, sampler, batch_size))
-    if makes_subgraphs(sampler):  # layer 1 holds the edges of all hops
+    has_values = sampler.kind == "layer-wise" or graph.weighting != "unweighted"
+    hops = _most_by_hop(graph, sampler, batch_size)
+    if sampler.layout == "subgraph":  # layer 1 holds the edges of all hops
         hops[-1] = (*hops[-1][:2], sum(entries for _, _, entries in hops))
     layers = tuple(
         LayerCounts(rows, sources, entries, rows, sources, VALUE_BYTES * has_values, ID_BYTES * edge_ids)
@@ -156,7 +152,7 @@ def most_counts(graph: Graph, sampler: Sampler, batch_size: int, edge_ids: bool)
     return BulkCounts(sampler, 1, layers)
 
 
-def most_bytes(graph: Graph, sampler: Sampler, batch_size: int) -> int:
+def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     """Bytes of arrays that no batch of `batch_size` seeds passes, values and edge ids included. O(layers).
 
     Examples
@@ -171,20 +167,18 @@ def most_bytes(graph: Graph, sampler: Sampler, batch_size: int) -> int:
     return total
 
 
-def _most_by_hop(graph: Graph, sampler: Sampler, batch_size: int) -> Iterator[tuple[int, int, int]]:
+def _most_by_hop(graph: BaseGraph, sampler: Sampler, batch_size: int) -> list[tuple[int, int, int]]:
     """Rows, sources and entries, from the seeds outwards."""
-    draws_from_rows = not isinstance(sampler, LayerwiseSampler)
-    keeps_edges = not isinstance(sampler, GraphSAGE)
-    num_nodes, num_edges = graph.num_nodes, graph.num_edges
-    rows = batch_size
+    node_wise, num_nodes, num_edges = sampler.kind == "node-wise", graph.num_nodes, graph.num_edges
+    hops, rows = [], batch_size
     for s in sampler.sizes:
-        drawn = s * rows if draws_from_rows and s != WHOLE else 0
-        if not sampler.replace:
-            drawn = min(drawn, num_edges)
-        entries = max(drawn, num_edges) if keeps_edges or s == WHOLE else drawn
-        sources = min(rows + (entries if draws_from_rows else s), num_nodes)
-        yield rows, sources, entries
+        entries = s * rows if node_wise and s != WHOLE else num_edges
+        if entries > num_edges and not sampler.replace:
+            entries = num_edges
+        sources = min(rows + (entries if node_wise else s), num_nodes)
+        hops.append((rows, sources, entries))
         rows = sources
+    return hops
 
 
 __all__ = ["POINTER_BYTES", "WHOLE", "BulkCounts", "LayerCounts", "most_bytes", "most_counts", "relative_deviation"]

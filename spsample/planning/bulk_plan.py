@@ -12,7 +12,7 @@ from spsample.common.checks import require_int
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.pilots import Workload
-from spsample.planning.scratch import id_bytes_of, scratch_on
+from spsample.planning.scratch import scratch_on
 from spsample.sparse import get_num_threads
 
 MODEL_MARGIN = 0.25  # of arrays: blocks of memory are up to an eighth larger than their arrays, and some are kept
@@ -166,8 +166,8 @@ def plan_of(work: Workload, counts: BulkCounts, memory_budget: int, pilot_second
         held=0 if ahead is None else max(ahead, 1),
         warm_up=warm_up_divisor(ahead or 0),
         feature_bytes=feature_bytes_of(work.feature_batches, work.feature_bytes, counts),
-        kept_bytes=int(getattr(work.graph, "kept_nbytes", 0)),
-        id_bytes=id_bytes_of(work.graph),
+        kept_bytes=work.graph.kept_nbytes,
+        id_bytes=work.graph.index_dtype.itemsize,
         scratch=scratch_on(work.graph, get_num_threads()),
         pilot_seconds=pilot_seconds,
     )

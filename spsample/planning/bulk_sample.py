@@ -12,17 +12,16 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.capped import CappedGraph, TooManyEntriesError
-from spsample.planning.pilots import Workload
 from spsample.planning.room import require_room
-from spsample.sampling.arguments import SupportsSampling
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
+from spsample.store.base_graph import BaseGraph
 
 
 @default_float_environment()
 def bulk_sample(  # the public face: design, section 5
-    graph: SupportsSampling,
+    graph: BaseGraph,
     seeds: Any,
     sampler: Sampler,
     *,
@@ -93,7 +92,7 @@ def bulk_sample(  # the public face: design, section 5
         duplicates=duplicates,
         backend=backend,
     )
-    require_room(Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend))
+    require_room(call)
     return call.run()
 
 

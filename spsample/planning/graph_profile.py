@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from spsample.sparse.operand import Weighting
 from spsample.store import Graph
 
 
@@ -31,11 +31,11 @@ class GraphProfile:
     id_bytes: int = 4
     weight_bytes: int = 0
     feature_bytes: int = 0
-    weighting: str = "unweighted"
+    weighting: Weighting = "unweighted"
     longest_row: int = 0
 
     @classmethod
-    def of(cls, graph: Any, feature_bytes: int = 0) -> GraphProfile:
+    def of(cls, graph: Graph, feature_bytes: int = 0) -> GraphProfile:
         """Read the profile off a graph that is here.
 
         Examples
@@ -47,24 +47,17 @@ class GraphProfile:
         return cls(
             graph.num_nodes,
             graph.num_edges,
-            graph.indices.itemsize,
+            graph.index_dtype.itemsize,
             0 if graph.data is None else graph.data.itemsize,
             feature_bytes,
             graph.weighting,
-            _longest_row(graph) if graph.weighting == "weighted" else 0,
+            graph.longest_row() if graph.weighting == "weighted" else 0,
         )
 
     @property
     def entry_bytes(self) -> int:
         """Bytes of an entry of A."""
         return self.id_bytes + self.weight_bytes
-
-
-def _longest_row(graph: Any) -> int:
-    def find() -> int:
-        return int(graph.in_degrees().max(initial=0))
-
-    return graph.known("longest row", find) if isinstance(graph, Graph) else find()
 
 
 __all__ = ["GraphProfile"]

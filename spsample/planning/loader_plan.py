@@ -18,9 +18,6 @@ from spsample.planning.rank_plan import plan_ranks
 from spsample.planning.room import as_fits, available_for, default_budget, require_room
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
-from spsample.sampling.sharing import SharedGraph
-from spsample.store import Graph
-from spsample.store.device_graph import DeviceGraph
 
 PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # every 16th batch of an epoch
 MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
@@ -178,7 +175,7 @@ def _in_steps(batches: int, comm: Communicator) -> int:
 def _plan_within(work: Workload, comm: Communicator, memory_budget: int | str | None) -> BudgetedPlan:
     """The plan of a budget; of half of what is available where none is given."""
     budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
-    if isinstance(work.graph, SharedGraph):
+    if work.graph.is_distributed:
         return plan_ranks(work, budget, comm)
     return plan_epochs(work, default_budget(work.graph) if budget is None else budget)
 
@@ -186,18 +183,17 @@ def _plan_within(work: Workload, comm: Communicator, memory_budget: int | str | 
 def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
     """The plan of bulks of a given size against all memory that is available.
 
-    None where none is needed: the largest bulk that the sampler could ever draw fits. Nor is there one for a graph that
-    is not the library's own, of which that largest bulk is not known, or on several ranks. On a device there always is
-    one.
+    None where none is needed: the largest bulk that the sampler could ever draw fits. There is none on several ranks,
+    and always one on a device.
     """
-    if isinstance(work.graph, DeviceGraph):
-        return plan_epochs(work, available_for(work.graph))
-    if not isinstance(work.graph, Graph):
+    if work.graph.is_distributed:
         return None
     available = available_for(work.graph)
-    counts = most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
-    largest = plan_of(work, counts, available)
-    return None if largest.fits(bulk_size) else plan_epochs(work, available)
+    if not work.graph.is_on_device:
+        counts = most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
+        if plan_of(work, counts, available).fits(bulk_size):
+            return None
+    return plan_epochs(work, available)
 
 
 __all__ = ["BULKS_PER_EPOCH", "FEATURE_BATCHES", "MOST_AHEAD", "plan_bulk", "plan_epochs", "plan_loader"]

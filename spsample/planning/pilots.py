@@ -13,6 +13,7 @@ from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import keys
+from spsample.store.base_graph import BaseGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Workload:
         How many batches hold features at a time, and the bytes of a vertex's.
     """
 
-    graph: Any
+    graph: BaseGraph
     seeds: NDArray[np.int64]
     sampler: Sampler
     batch_size: int

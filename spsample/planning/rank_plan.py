@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from spsample.comm import Communicator
 from spsample.common.units import format_bytes
-from spsample.distributed import ReplicatedGraph
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
@@ -78,7 +76,8 @@ def plan_ranks(work: Workload, memory_budget: int | None, comm: Communicator) ->
     A replicated graph on devices is planned with their free memory.
     """
     bulk = work.pilots(PILOTS_PER_RANK * comm.size).sample()
-    device = _device_graph(work)
+    host = work.graph.host
+    device = host.on_device() if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
     largest, sources = _largest(bulk)
     copies = 1 + max(work.prefetch or 0, 1) + WORKING_COPIES
@@ -95,13 +94,6 @@ def plan_ranks(work: Workload, memory_budget: int | None, comm: Communicator) ->
         fixed_bytes=int(MARGIN * work.feature_batches * features),
         ranks=comm.size,
     )
-
-
-def _device_graph(work: Workload) -> Any:
-    """The graph where this rank's bulks lie, if not on the host."""
-    if work.backend != "cuda" or not isinstance(work.graph, ReplicatedGraph):
-        return None
-    return work.graph.graph.on_device()
 
 
 def _largest(bulk: BulkSample) -> tuple[int, int]:

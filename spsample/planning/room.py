@@ -15,10 +15,8 @@ from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
 from spsample.planning.capped import TooManyEntriesError
 from spsample.planning.pilots import Workload
-from spsample.planning.scratch import id_bytes_of
+from spsample.sampling.call import SamplingCall
 from spsample.sparse import get_num_threads
-from spsample.store import Graph
-from spsample.store.device_graph import DeviceGraph
 
 AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
 CALL_PILOTS = 4  # batches of a call that may not fit
@@ -37,10 +35,10 @@ def default_budget(graph: Any = None) -> int:
 
 def available_for(graph: Any) -> int:
     """Bytes that bulks of the graph may take: of its device, or of the host."""
-    return graph.free_bytes() if isinstance(graph, DeviceGraph) else available_memory()
+    return available_memory() if graph is None or not graph.is_on_device else graph.free_bytes()
 
 
-def require_room(work: Workload) -> None:
+def require_room(call: SamplingCall | Workload) -> None:
     """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
 
     Graphs on a device or on several ranks are not looked at.
@@ -50,14 +48,14 @@ def require_room(work: Workload) -> None:
     CapacityError
         It names how many of the batches fit.
     """
-    plan = _plan_beyond_memory(work)
+    plan = _plan_beyond_memory(call)
     if plan is None:
         return
     named = replace(plan, memory_budget=int(NAMED_SHARE * plan.memory_budget)).largest(plan.num_batches)
     peak = format_bytes(plan.peak(plan.num_batches))
     raise CapacityError(
         argument="seeds",
-        given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {work.sampler!r}, which take {peak}",
+        given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {call.sampler!r}, which take {peak}",
         expected=f"at most {named} of these batches within the {format_bytes(plan.memory_budget)} that are available",
         hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
     )
@@ -69,7 +67,7 @@ def as_fits(work: Workload) -> Workload:
     return work if plan is None else work.first(max(plan.largest(plan.num_batches), 1))
 
 
-def _plan_beyond_memory(work: Workload) -> BulkPlan | None:
+def _plan_beyond_memory(call: SamplingCall | Workload) -> BulkPlan | None:
     """The plan of a call that does not fit in the memory that is available; None for one that does.
 
     Each way to tell costs more than the one before it, and is taken only where that one could not tell:
@@ -82,8 +80,9 @@ def _plan_beyond_memory(work: Workload) -> BulkPlan | None:
     4. *Pilots of this very call* are sampled. Nothing is refused but for these: those of other seeds say little where
        few vertices have most edges.
     """
-    if not isinstance(work.graph, Graph) or work.backend == "cuda" or _surely_fits(work):
+    if call.graph.host is not call.graph or call.backend == "cuda" or _surely_fits(call):
         return None
+    work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
     available = available_memory()
     for counts_of in (_most_counts, _known_pilots, _pilots_of_call):
         plan = plan_of(work, counts_of(work, available), available)
@@ -92,12 +91,12 @@ def _plan_beyond_memory(work: Workload) -> BulkPlan | None:
     return plan
 
 
-def _surely_fits(work: Workload) -> bool:
+def _surely_fits(call: SamplingCall | Workload) -> bool:
     """Whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
-    arrays = work.num_batches * most_bytes(work.graph, work.sampler, work.batch_size)
+    arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
     if arrays <= FEW_BYTES:
         return True
-    most: int = ROUGHLY * arrays + ROUGHLY_A_VERTEX * get_num_threads() * work.graph.num_nodes
+    most: int = ROUGHLY * arrays + ROUGHLY_A_VERTEX * get_num_threads() * call.graph.num_nodes
     if most <= most_memory() // SURELY_SHARE:
         return True
     lately = _available_lately(int(time.monotonic() / LATELY), available_memory)
@@ -116,16 +115,16 @@ def _most_counts(work: Workload, available: int) -> BulkCounts:
 def _known_pilots(work: Workload, available: int) -> BulkCounts:
     """Counts of the pilots of an earlier call with about as many edges, or of this one, which are then kept."""
     pilots = work.pilots(CALL_PILOTS)
-    indptr, seeds = work.graph.indptr, pilots.seeds
-    edges = int((indptr[seeds + 1] - indptr[seeds]).sum())
+    graph, seeds = work.graph.host, pilots.seeds
+    edges = int((graph.indptr[seeds + 1] - graph.indptr[seeds]).sum())
     key = ("pilots", type(work.sampler), repr(work.sampler), work.batch_size, work.edge_ids, edges.bit_length())
-    counts: BulkCounts = work.graph.known(key, lambda: _pilots_of_call(work, available))
+    counts: BulkCounts = graph.known(key, lambda: _pilots_of_call(work, available))
     return counts
 
 
 def _pilots_of_call(work: Workload, available: int) -> BulkCounts:
     """Counts of pilots, for which no more entries are drawn than ids of them fit."""
-    pilots, most = work.pilots(CALL_PILOTS), available // id_bytes_of(work.graph)
+    pilots, most = work.pilots(CALL_PILOTS), available // work.graph.index_dtype.itemsize
     try:
         return BulkCounts.of(pilots.sample(most))
     except TooManyEntriesError:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from spsample.planning.bulk_counts import WHOLE, BulkCounts, LayerCounts
 from spsample.planning.device_scratch import device_scratch
 from spsample.planning.graph_profile import GraphProfile
 from spsample.sampling.bulk import BulkSample
-from spsample.sampling.fastgcn import FastGCN
-from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
-from spsample.sampling.ladies import LADIES
-from spsample.sampling.layerwise import LayerwiseSampler
 from spsample.store import Graph
-from spsample.store.device_graph import DeviceGraph
+from spsample.store.base_graph import BaseGraph
 
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
@@ -49,16 +44,11 @@ def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
     return scratch_on(graph, threads)(BulkCounts.of(bulk))
 
 
-def scratch_on(graph: Any, threads: int) -> Callable[[BulkCounts], int]:
+def scratch_on(graph: BaseGraph, threads: int) -> Callable[[BulkCounts], int]:
     """Bytes of scratch that bulks of a graph take by their counts, on the host or on its device."""
-    if isinstance(graph, DeviceGraph):
+    if graph.is_on_device:
         return partial(device_scratch, graph)
-    return partial(host_scratch, GraphProfile.of(graph), threads)
-
-
-def id_bytes_of(graph: Any) -> int:
-    """Bytes of a vertex id of the graph."""
-    return int(graph.index_dtype.itemsize if isinstance(graph, DeviceGraph) else graph.indices.itemsize)
+    return partial(host_scratch, GraphProfile.of(graph.host), threads)
 
 
 def host_scratch(graph: GraphProfile, threads: int, counts: BulkCounts) -> int:
@@ -68,9 +58,7 @@ def host_scratch(graph: GraphProfile, threads: int, counts: BulkCounts) -> int:
 
 
 def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:
-    """A sampler that is not the library's own may do either."""
-    node_wise = 0 if isinstance(counts.sampler, LayerwiseSampler) else _node_wise(graph, counts)
-    return max(node_wise, 0 if isinstance(counts.sampler, GraphSAGE) else _layerwise(graph, counts))
+    return (_layerwise if counts.sampler.kind == "layer-wise" else _node_wise)(graph, counts)
 
 
 def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
@@ -88,11 +76,8 @@ def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
 
 def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:
     """Bytes a vertex of the sums by column that are drawn from under the column law, those of blocks included."""
-    sampler = counts.sampler
-    if isinstance(sampler, (GraphSAGE, FastGCN)):
-        return 0
-    if isinstance(sampler, LADIES) and sampler.law == "norm" and graph.weighting != "weighted":
-        return 0  # the entry law sums nothing
+    if counts.sampler.draw_law(graph.weighting) != "column":
+        return 0  # nothing is summed
     largest = max((one.largest_rows for one in counts.layers), default=0)
     return 3 if graph.weighting == "unweighted" and largest < MOST_COUNTED else 9
 
@@ -103,7 +88,7 @@ def _node_wise(graph: GraphProfile, counts: BulkCounts) -> int:
     new = max(id_bytes * (one.sources - one.rows) for one in layers)
     weights = 0 if graph.weighting == "unweighted" else max(16 * one.rows for one in layers)
     rows = 8 * max(one.rows for one in layers) if WHOLE in counts.sampler.sizes else 0
-    united = makes_subgraphs(counts.sampler)
+    united = counts.sampler.layout == "subgraph"
     longest = _longest_array(layers[0], counts.batches, id_bytes)
     return int(graph.num_nodes + weights + rows + (max(new, longest) if united else new))
 
@@ -128,4 +113,4 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     return int(entries + COLUMN_BYTES * layer.sources + ROW_BYTES * layer.rows)
 
 
-__all__ = ["host_scratch", "id_bytes_of", "scratch_bytes", "scratch_on"]
+__all__ = ["host_scratch", "scratch_bytes", "scratch_on"]

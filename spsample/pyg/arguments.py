@@ -13,6 +13,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
+from spsample.store.graph import require_local
 from spsample.store.validation import validate_seeds
 
 __all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken", "warn_needless"]
@@ -88,8 +89,7 @@ def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> G
     if graph is None:
         return Graph.from_pyg(data, weight_attr)
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
-    if not isinstance(graph, Graph):
-        raise DTypeError(argument="graph", given=f"an object of type {type(graph).__name__}", expected=expected)
+    require_local(graph, expected)
     is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, data.num_edges)
     if is_another or (weight_attr is not None and graph.weighting != "weighted"):
         raise InputError(argument="graph", given=repr(graph), expected=expected)

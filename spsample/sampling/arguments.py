@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Any, Protocol
+from typing import Any
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.sampler import Sampler
-from spsample.sparse import GraphOperand
+from spsample.store.base_graph import require_graph
 from spsample.store.validation import validate_seeds
-
-
-class SupportsSampling(Protocol):
-    """A graph that bulk_sample takes: `Graph`, and later the distributed ones."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices."""
-        ...
-
-    def operand(self, backend: str | None = None) -> GraphOperand:
-        """A as the sampling algebra sees it."""
-        ...
 
 
 def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tuple[Int64Array, int]:
@@ -37,14 +24,8 @@ def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tu
         If a seed or the batch size is out of range.
     """
     require_sampler(sampler)
-    if isinstance(graph, type) or not hasattr(graph, "num_nodes") or not callable(getattr(graph, "operand", None)):
-        raise DTypeError(
-            argument="graph",
-            given=f"an object of type {type(graph).__name__}",
-            expected="an spsample.Graph",
-            hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
-        )
-    ids = validate_seeds(seeds, require_int("graph.num_nodes", graph.num_nodes, minimum=0))
+    require_graph(graph)
+    ids = validate_seeds(seeds, graph.num_nodes)
     return ids, require_int("batch_size", batch_size, minimum=1)
 
 

@@ -16,7 +16,6 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.graphsage import makes_subgraphs
 from spsample.sampling.sampler import Sampler
 from spsample.sampling.seeds import SeedBatches
 from spsample.sparse import LAW_VERSION
@@ -126,7 +125,7 @@ class MiniBatch:
 
     def _subgraph_layers(self, name: str) -> list[Layer]:
         sampler = self._bulk.sampler
-        if makes_subgraphs(sampler):
+        if sampler.layout == "subgraph":
             return self.layers
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
@@ -141,10 +140,10 @@ class MiniBatch:
         >>> minibatch.batch_id, minibatch.src_nodes.tolist()
         (1, [3, 0])
         """
-        return MiniBatch(self._bulk.alone(self._position), 0)
+        return MiniBatch(self._bulk.copy_batch(self._position), 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MiniBatch, (self._bulk.alone(self._position), 0)
+        return MiniBatch, (self._bulk.copy_batch(self._position), 0)
 
     def _require_targets(self, method: str) -> None:
         """Refuse what has to find the dst vertices at the front of the src vertices."""
@@ -165,8 +164,7 @@ class MiniBatch:
             If it was drawn with `include_targets=False`: PyG takes the first src vertices for the dst vertices.
         """
         self._require_targets("to_pyg")
-        sampler = self._bulk.sampler
-        if makes_subgraphs(sampler):
+        if self._bulk.sampler.layout == "subgraph":
             return adapters.to_pyg_data(self)
         return adapters.to_pyg_blocks(self)
 
@@ -241,19 +239,19 @@ class BulkSample:
     def __iter__(self) -> Iterator[MiniBatch]:
         return (self[i] for i in range(len(self)))
 
-    def alone(self, position: int) -> BulkSample:
-        """A bulk of one of the minibatches, in arrays of its own."""
+    def copy_batch(self, position: int) -> BulkSample:
+        """Return a bulk of one of the minibatches, in arrays of its own."""
         with backend_for(self.seed_batches.selector.vertices).session():
-            batches = self.seed_batches.alone(position)
-            alone = BulkSample(self.sampler, batches, [layer.alone(position) for layer in self.layers])
-        alone.law_version = self.law_version
-        return alone
+            batches = self.seed_batches.copy_batch(position)
+            copied = BulkSample(self.sampler, batches, [layer.copy_batch(position) for layer in self.layers])
+        copied.law_version = self.law_version
+        return copied
 
-    def chosen(self, positions: Int64Array) -> BulkSample:
-        """A bulk of some of the minibatches, which shares the arrays of this one."""
+    def take(self, positions: Int64Array) -> BulkSample:
+        """Return a bulk of some of the minibatches, which shares the arrays of this one."""
         with backend_for(self.seed_batches.selector.vertices).session():
-            batches = self.seed_batches.chosen(positions)
-        return BulkSample(self.sampler, batches, [layer.chosen(positions) for layer in self.layers])
+            batches = self.seed_batches.take(positions)
+        return BulkSample(self.sampler, batches, [layer.take(positions) for layer in self.layers])
 
     def to_host(self) -> BulkSample:
         """The same bulk with NumPy arrays: itself, or a copy of one on a device."""
@@ -267,7 +265,7 @@ class BulkSample:
     @property
     def num_edges(self) -> int:
         """Sampled edges of all batches, each once: in the subgraph layout, layer 1 has those of all hops."""
-        layers = self.layers[:1] if makes_subgraphs(self.sampler) else self.layers
+        layers = self.layers[:1] if self.sampler.layout == "subgraph" else self.layers
         return sum(layer.entry_ranges.total for layer in layers)
 
     def __repr__(self) -> str:

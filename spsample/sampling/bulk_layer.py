@@ -53,16 +53,16 @@ class Ranges:
         """Where each slice ends (k,)."""
         return self.begin + self.size
 
-    def chosen(self, positions: Int64Array) -> Ranges:
-        """The slices of some of the batches: of the same array."""
-        return _Chosen(self.begin[positions], self.size[positions])
+    def take(self, positions: Int64Array) -> Ranges:
+        """Return the slices of some of the batches: of the same array."""
+        return _Taken(self.begin[positions], self.size[positions])
 
     def __getitem__(self, i: int) -> slice:
         begin = self._ptr.item(i) + self._more * i
         return slice(begin, begin + self._sizes.item(i + 1) - self._sizes.item(i) + self._more)
 
 
-class _Chosen(Ranges):
+class _Taken(Ranges):
     """Slices that begin anywhere."""
 
     __slots__ = ("_begin", "_size")
@@ -83,8 +83,8 @@ class _Chosen(Ranges):
     def total(self) -> int:
         return int(self._size.sum())
 
-    def chosen(self, positions: Int64Array) -> Ranges:
-        return _Chosen(self._begin[positions], self._size[positions])
+    def take(self, positions: Int64Array) -> Ranges:
+        return _Taken(self._begin[positions], self._size[positions])
 
     def __getitem__(self, i: int) -> slice:
         begin = self._begin.item(i)
@@ -127,8 +127,8 @@ class BulkLayer:
             Ranges(rows.entry_ptr),
         )
 
-    def alone(self, i: int) -> BulkLayer:
-        """The same of batch i only, copied."""
+    def copy_batch(self, i: int) -> BulkLayer:
+        """Return the layer of batch i only, in arrays of its own."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
         placed = backend_for(self.src).placed
@@ -146,14 +146,14 @@ class BulkLayer:
             entry_ranges=starts[3],
         )
 
-    def chosen(self, positions: Int64Array) -> BulkLayer:
-        """The same of some of the batches, in the same arrays."""
+    def take(self, positions: Int64Array) -> BulkLayer:
+        """Return the layer of some of the batches, in the same arrays."""
         return replace(
             self,
-            dst_ranges=self.dst_ranges.chosen(positions),
-            src_ranges=self.src_ranges.chosen(positions),
-            indptr_ranges=self.indptr_ranges.chosen(positions),
-            entry_ranges=self.entry_ranges.chosen(positions),
+            dst_ranges=self.dst_ranges.take(positions),
+            src_ranges=self.src_ranges.take(positions),
+            indptr_ranges=self.indptr_ranges.take(positions),
+            entry_ranges=self.entry_ranges.take(positions),
         )
 
     def on_host(self) -> BulkLayer:

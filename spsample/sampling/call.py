@@ -10,16 +10,16 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array
+from spsample.comm.agreement import checking, require_same
 from spsample.common.checks import require_choice, require_int
 from spsample.errors import CapacityError
-from spsample.sampling.arguments import SupportsSampling, check_arguments
+from spsample.sampling.arguments import check_arguments
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
-from spsample.sampling.seeds import SeedBatches, make_batches
-from spsample.sampling.sharing import SharedGraph, checking, require_same, sampling
+from spsample.sampling.seeds import make_batches
 from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
-from spsample.store.device_graph import placed_graph
+from spsample.store.base_graph import BaseGraph, require_graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class SamplingCall:
 
     Attributes
     ----------
-    graph : Graph, or another that it takes
+    graph : BaseGraph
         On the device, where the call asks for that.
     seeds : int64 array
     key : (int, int)
@@ -37,7 +37,7 @@ class SamplingCall:
         As given.
     """
 
-    graph: SupportsSampling
+    graph: BaseGraph
     seeds: Int64Array
     sampler: Sampler
     batch_size: int
@@ -50,7 +50,7 @@ class SamplingCall:
     @classmethod
     def checked(  # the public face of bulk_sample: design, section 5
         cls,
-        graph: SupportsSampling,
+        graph: BaseGraph,
         seeds: Any,
         sampler: Sampler,
         *,
@@ -63,7 +63,8 @@ class SamplingCall:
         backend: str | None = None,
     ) -> SamplingCall:
         """Arguments and errors as of `bulk_sample`; collective on a graph of several ranks."""
-        with checking(graph, "bulk_sample"):
+        require_graph(graph)
+        with checking(graph.comm, "bulk_sample"):
             ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
             key = derive_key(random_seed, epoch, SAMPLING)
             num_batches = -(-len(ids) // batch_size)
@@ -71,7 +72,7 @@ class SamplingCall:
             require_choice("duplicates", duplicates, ("merge", "error"))
             edge_ids = require_bool("edge_ids", edge_ids)
             backend = None if backend is None else get_backend(backend).name
-            graph = placed_graph(graph, backend)
+            graph = graph.to_device(backend)
         return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend)
 
     @property
@@ -88,17 +89,24 @@ class SamplingCall:
             If memory runs out, or a value of a layer-wise sample is too large for its type.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
-        require_same(self.graph, **given, random_seed=self.key)
+        require_same(self.graph.comm, **given, random_seed=self.key)
         A = self.graph.operand(self.backend)
-        with sampling(self.graph), A.backend.session():
+        with self.graph.sampling(), A.backend.session():
             try:
                 size = min(self.batch_size, len(self.seeds) + 1)
                 batches = make_batches(self.seeds, size, self.first_batch, A.index_dtype, self.duplicates)
-                share = _share_of(self.graph, batches).placed(A.backend)
-                layers = self.sampler.run(A, share.selector, self.key, self.edge_ids)
-                return _own_of(self.graph, BulkSample(self.sampler, share, layers), self.num_batches)
+                sampled = batches.take(self.graph.sampled_batches(self.num_batches)).to_device(A.backend)
+                layers = self.sampler.run(A, sampled.selector, self.key, self.edge_ids)
+                return self._local(BulkSample(self.sampler, sampled, layers))
             except MemoryError as error:
                 raise self._no_memory() from error
+
+    def _local(self, bulk: BulkSample) -> BulkSample:
+        """The batches that the caller gets, of those that this rank has sampled."""
+        local = self.graph.local_batches(self.num_batches)
+        if len(bulk) == len(local):
+            return bulk
+        return bulk.take(np.searchsorted(self.graph.sampled_batches(self.num_batches), local))
 
     def _no_memory(self) -> CapacityError:
         return CapacityError(
@@ -113,7 +121,7 @@ _COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "dupli
 
 
 @default_float_environment()
-def sample_batches(graph: SupportsSampling, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
+def sample_batches(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
     """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
 
     Arguments and errors as of `bulk_sample`.
@@ -126,18 +134,3 @@ def sample_batches(graph: SupportsSampling, seeds: Any, sampler: Sampler, **opti
     2
     """
     return SamplingCall.checked(graph, seeds, sampler, **options).run()
-
-
-def _share_of(graph: SupportsSampling, batches: SeedBatches) -> SeedBatches:
-    """The batches of a call that are sampled here."""
-    if not isinstance(graph, SharedGraph):
-        return batches
-    return batches.chosen(graph.sampled_here(len(batches.selector.batch_ids)))
-
-
-def _own_of(graph: SupportsSampling, bulk: BulkSample, num_batches: int) -> BulkSample:
-    """Of those sampled here, the batches that the caller gets."""
-    if not isinstance(graph, SharedGraph):
-        return bulk
-    here, own = graph.sampled_here(num_batches), graph.own(num_batches)
-    return bulk if len(here) == len(own) else bulk.chosen(np.searchsorted(here, own))

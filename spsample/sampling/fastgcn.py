@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.sampling.layerwise import LayerwiseSampler
+from spsample.sampling.sampler import DrawLaw
 from spsample.sparse import (
     Draw,
     Extraction,
@@ -14,6 +15,7 @@ from spsample.sparse import (
     its_sample,
     normalize_rows,
 )
+from spsample.sparse.operand import Weighting
 
 
 class FastGCN(LayerwiseSampler):
@@ -41,6 +43,10 @@ class FastGCN(LayerwiseSampler):
     >>> len(bulk[0].layers)
     2
     """
+
+    def draw_law(self, weighting: Weighting) -> DrawLaw:
+        """One distribution of the whole graph, the same for every batch."""
+        return "graph"
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""

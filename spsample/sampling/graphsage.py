@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.sampler import Sampler, require_sizes
+from spsample.sampling.sampler import Layout, Sampler, require_sizes
 from spsample.sampling.subgraph import run_subgraph
 from spsample.sparse import (
     Draw,
@@ -24,8 +24,6 @@ from spsample.sparse import (
     normalize_rows,
     pattern,
 )
-
-Layout = Literal["blocks", "subgraph"]
 
 
 class GraphSAGE(Sampler):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from spsample.common.checks import require_choice
 from spsample.sampling.layerwise import LayerwiseSampler, Values
+from spsample.sampling.sampler import DrawLaw
 from spsample.sparse import (
     Draw,
     Extraction,
@@ -18,6 +19,7 @@ from spsample.sparse import (
     normalize_rows,
     square,
 )
+from spsample.sparse.operand import Weighting
 
 Law = Literal["norm", "squared_count"]
 
@@ -70,6 +72,10 @@ class LADIES(LayerwiseSampler):
         require_choice("law", law, ("norm", "squared_count"))
         self.law: Law = law
         self.product = _PRODUCTS[law]
+
+    def draw_law(self, weighting: Weighting) -> DrawLaw:
+        """Sums that are squared are drawn from by column; for the others see `Sampler.draw_law`."""
+        return "column" if self.law == "squared_count" else super().draw_law(weighting)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""

@@ -6,16 +6,25 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from spsample.common.checks import require_int, require_type
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, Extraction, GraphOperand, RowSelector, StackedLayer
+from spsample.sparse.operand import Weighting
+
+Kind = Literal["node-wise", "layer-wise"]
+"""Each vertex of a frontier draws neighbours of its own; or each batch draws vertices for its whole frontier."""
 
 Aggregation = Literal["mean", "values"]
+Layout = Literal["blocks", "subgraph"]
+
+DrawLaw = Literal["row", "entry", "column", "graph"]
+"""The laws of docs/law.md; "graph" is the column law on one distribution of the whole graph for all batches."""
+
 MAX_LAYERS = 255
 MAX_SIZE = 2**29
 
@@ -24,8 +33,9 @@ class Sampler(ABC):
     """A sampling algorithm: one `layer` step, repeated from the seeds outwards (algorithm 1 of the paper).
 
     A new sampler states `layer` in the words of `spsample.sparse`; bulks, threads, ranks and backends are not its
-    concern. A sampler never changes: attributes are set once, by `__init__`. Two samplers are equal where their types,
-    sizes and `options()` are, so a sampler with options of its own adds them there.
+    concern. What training and plans of memory and exchanges have to know of it, it states by the attributes below and
+    by `draw_law`; nobody asks for its class. A sampler never changes: attributes are set once, by `__init__`. Two
+    samplers are equal where their types, sizes and `options()` are, so one with options of its own adds them there.
 
     Parameters
     ----------
@@ -38,10 +48,19 @@ class Sampler(ABC):
 
     Attributes
     ----------
+    kind : {"node-wise", "layer-wise"}
+        "node-wise": each vertex of the frontier draws up to s of its entries, whose values are the edges' own weights.
+        "layer-wise": each batch draws s vertices for its whole frontier and keeps the edges between the two, with
+        values of its own. Unless stated, a sampler whose aggregation is "values" is layer-wise, any other node-wise.
     aggregation : {"mean", "values"}
         How a model reads a layer, stated by the class. "mean", of node-wise samplers: the mean over the entries of a
         row, weighted by `adj.data` where there are weights. "values", of layer-wise samplers: the sum of
         `adj.data` times what comes in, which estimates the mean where the graph is row-normalised.
+    layout : {"blocks", "subgraph"}
+        "blocks": each layer's arrays are its own. "subgraph": layer 1 holds the edges of all hops, and the other layers
+        are parts of it.
+    power : {1, 2}
+        Of A's values, in what a layer-wise sampler draws in proportion to: 2 of `square(A)`, 1 of A itself.
 
     Examples
     --------
@@ -49,16 +68,44 @@ class Sampler(ABC):
     >>> sampler = spsample.GraphSAGE([15, 10], replace=True)
     >>> sampler, sampler == spsample.GraphSAGE((15, 10)), sampler.sizes
     (GraphSAGE([15, 10], replace=True), False, (15, 10))
-    >>> sampler.aggregation, spsample.LADIES([8]).aggregation
-    ('mean', 'values')
+    >>> sampler.kind, sampler.aggregation, sampler.layout
+    ('node-wise', 'mean', 'blocks')
+    >>> spsample.LADIES([8]).kind, spsample.LADIES([8]).aggregation
+    ('layer-wise', 'values')
     """
 
     aggregation: ClassVar[Aggregation] = "mean"
+    layout: Layout = "blocks"
+    power: ClassVar[Literal[1, 2]] = 2
 
     def __init__(self, sizes: Sequence[int], *, replace: bool = False, include_targets: bool = True) -> None:
         self.sizes = require_sizes("sizes", sizes, whole_rows=True)
         self.replace = require_bool("replace", replace)
         self.include_targets = require_bool("include_targets", include_targets)
+        require_choice(f"{type(self).__name__}.kind", self.kind, get_args(Kind))
+
+    @property
+    def kind(self) -> Kind:
+        """Whether the vertices of a frontier draw each for itself, or the batch for all of them."""
+        return "layer-wise" if self.aggregation == "values" else "node-wise"
+
+    def draw_law(self, weighting: Weighting) -> DrawLaw:
+        """Return which law draws from a graph of that weighting: it decides what a draw takes and exchanges.
+
+        Unless a sampler states another one: "row" where it is node-wise; where it is layer-wise the law of sums over
+        the rows of the frontier, which is "entry" where the entries of a row weigh the same and "column" otherwise.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> [sampler.draw_law("unweighted") for sampler in (sp.GraphSAGE([8]), sp.LADIES([8]), sp.FastGCN([8]))]
+        ['row', 'entry', 'graph']
+        >>> sp.LADIES([8]).draw_law("weighted"), sp.LADIES([8], law="squared_count").draw_law("unweighted")
+        ('column', 'column')
+        """
+        if self.kind == "node-wise":
+            return "row"
+        return "column" if weighting == "weighted" else "entry"
 
     @abstractmethod
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: Extraction) -> StackedLayer:
@@ -97,6 +144,17 @@ class Sampler(ABC):
         changed = {n: v for n, v in self.options().items() if n not in parameters or parameters[n].default != v}
         arguments = [str(list(self.sizes)), *(f"{name}={value!r}" for name, value in changed.items())]
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def with_sizes(self, sizes: Sequence[int]) -> Sampler:
+        """Return the sampler with other sizes and the same options.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> spsample.GraphSAGE([15, 10], replace=True).with_sizes([5])
+        GraphSAGE([5], replace=True)
+        """
+        return type(self)(list(sizes), **self.options())
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""

@@ -41,19 +41,19 @@ class SeedBatches:
         return places - self.given_ptr[:-1].repeat(self.given_ptr[1:] - self.given_ptr[:-1])
 
     def inverse_of(self, i: int) -> Int64Array:
-        """The same of batch i: a view."""
+        """For each seed given for batch i, its place among the distinct ones: a view."""
         return self.inverse[self.given_ptr[i] : self.given_ptr[i + 1]]
 
-    def alone(self, i: int) -> SeedBatches:
-        """The same of batch i only, copied."""
+    def copy_batch(self, i: int) -> SeedBatches:
+        """Return the seeds of batch i only, in arrays of their own."""
         Q = self.selector
         vertices = backend_for(Q.vertices).placed(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
 
-    def placed(self, backend: Backend) -> SeedBatches:
-        """The same with the vertices where a backend's kernels read them."""
+    def to_device(self, backend: Backend) -> SeedBatches:
+        """Return the batches with their vertices where a backend's kernels read them."""
         vertices = backend.placed(self.selector.vertices)
         if vertices is self.selector.vertices:
             return self
@@ -61,18 +61,18 @@ class SeedBatches:
         return SeedBatches(selector, self.given_ptr, self.merged_inverse)
 
     def on_host(self) -> SeedBatches:
-        """The same with the vertices in NumPy's memory."""
+        """Return the batches with their vertices in NumPy's memory."""
         Q = self.selector
         vertices = backend_for(Q.vertices).on_host(Q.vertices)
         return SeedBatches(RowSelector(Q.batch_ptr, vertices, Q.batch_ids), self.given_ptr, self.merged_inverse)
 
-    def chosen(self, positions: Int64Array) -> SeedBatches:
-        """The same of the batches at these ascending positions, copied.
+    def take(self, positions: Int64Array) -> SeedBatches:
+        """Return the batches at these ascending positions: itself where they are all, else copied.
 
         Examples
         --------
         >>> batches = make_batches(np.array([4, 2, 4, 7, 1]), 2, 10, np.dtype(np.int32), "merge")
-        >>> some = batches.chosen(np.array([0, 2]))
+        >>> some = batches.take(np.array([0, 2]))
         >>> some.selector.batch_ids.tolist(), some.selector.vertices.tolist(), some.inverse.tolist()
         ([10, 12], [4, 2, 1], [0, 1, 0])
         """

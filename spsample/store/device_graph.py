@@ -12,20 +12,22 @@ from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
+from spsample.store.base_graph import BaseGraph
 from spsample.store.hot_rows import hottest_rows, split_rows
+from spsample.store.normalization import sums_of_alike
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
     from spsample.sparse.operand import Weighting
     from spsample.store.graph import Graph
 
-__all__ = ["DeviceGraph", "placed_graph"]
+__all__ = ["DeviceGraph"]
 
 RESERVED_SHARE = 0.5
 """With ``entries="auto"`` the graph takes at most this share of the free memory: bulks and features need the rest."""
 
 
-class DeviceGraph:
+class DeviceGraph(BaseGraph):
     """A graph that is sampled on a GPU, by `spsample.bulk_sample`, a `BulkLoader` and samplers as any other graph.
 
     It does not change: a copy (`copy.copy`, `copy.deepcopy`) is itself. Pickled, it is the `Graph` it was made of, and
@@ -55,8 +57,13 @@ class DeviceGraph:
         If there is no GPU.
     """
 
+    is_on_device = True
+
     def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
-        _require_graph(graph)
+        from spsample.store.graph import require_local
+
+        hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
+        require_local(graph, expected="a Graph", hint=hint)
         kernels = _kernels()
         self._graph: Graph | None = graph
         self._entries = entries
@@ -152,6 +159,23 @@ class DeviceGraph:
             counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
             return counts
 
+    def row_sums(self) -> NDArray[np.float32]:
+        """Sum the values of each row: float32 on the host, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If the graph has weights that lie on the device only.
+        """
+        if self._graph is not None:
+            return self._graph.row_sums()
+        if self.weighting == "weighted":
+            given = "a weighted graph of device arrays"
+            raise InputError(
+                argument="graph", given=given, expected="a DeviceGraph made of a Graph, which has its row sums"
+            )
+        return sums_of_alike(self.weighting, self.in_degrees())
+
     def free_bytes(self) -> int:
         """Memory of the device that can still be had."""
         return _kernels().device.free_bytes()
@@ -180,24 +204,6 @@ class DeviceGraph:
     def __repr__(self) -> str:
         facts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}, weighting={self.weighting!r}"
         return f"DeviceGraph({facts}, {self.device_share:.0%} of the entries on the device)"
-
-
-def placed_graph(graph: Any, backend: str | None) -> Any:
-    """A `Graph` as the one on the device that it keeps, where the backend is "cuda"; any other graph itself."""
-    on_device = getattr(graph, "on_device", None)
-    return on_device() if backend == "cuda" and on_device is not None else graph
-
-
-def _require_graph(graph: Any) -> None:
-    from spsample.store.graph import Graph
-
-    if not isinstance(graph, Graph):
-        raise DTypeError(
-            argument="graph",
-            given=type(graph).__name__,
-            expected="a Graph",
-            hint="DeviceGraph.from_arrays takes arrays that lie on the device.",
-        )
 
 
 def _kernels() -> CudaKernels:

@@ -14,18 +14,19 @@ from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.common.checks import require_choice
 from spsample.common.contents import Contents
-from spsample.errors import DataError
+from spsample.errors import DataError, DTypeError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
-from spsample.store.normalization import divided, row_sums
+from spsample.store.base_graph import BaseGraph
+from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
 from spsample.store.sorting import targets
 
 if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "StoreOrigin", "Weighting"]
+__all__ = ["Graph", "StoreOrigin", "Weighting", "require_local"]
 
 Weighting = Literal["unweighted", "row", "weighted"]
 """What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
@@ -41,7 +42,7 @@ class StoreOrigin(NamedTuple):
     access: str
 
 
-class Graph:
+class Graph(BaseGraph):
     """A directed graph in CSR form: row = target vertex, columns = the vertices it aggregates from.
 
     The order of the entries is fixed here, once: (target, source, position in the input). Rows that are
@@ -370,6 +371,11 @@ class Graph:
         return self._weighting
 
     @property
+    def index_dtype(self) -> np.dtype[np.signedinteger]:
+        """Dtype of ``indices``, and of vertex ids in samples."""
+        return self._indices.dtype
+
+    @property
     def digest(self) -> str | None:
         """What tells the arrays of this graph from others: a SHA-256 where they are a store's, else None.
 
@@ -471,6 +477,22 @@ class Graph:
         found: _Known = self._known[key]
         return found
 
+    @property
+    def host(self) -> Graph:
+        """Itself: it is in the memory of the host."""
+        return self
+
+    def to_device(self, backend: str | None) -> BaseGraph:
+        """Return the graph where that backend's kernels read it: `on_device` for "cuda", else itself.
+
+        Examples
+        --------
+        >>> graph = Graph(indptr=[0, 1, 2], indices=[1, 0])
+        >>> graph.to_device("cpu") is graph
+        True
+        """
+        return self.on_device() if backend == "cuda" else self
+
     def on_device(self) -> DeviceGraph:
         """Return the graph on the GPU: a `DeviceGraph` with ``entries="auto"``, made once and kept.
 
@@ -505,6 +527,29 @@ class Graph:
         array([2, 0])
         """
         return np.diff(self._indptr)
+
+    def longest_row(self) -> int:
+        """Return the number of entries of the longest row: found on first use, and kept.
+
+        Examples
+        --------
+        >>> Graph(indptr=[0, 2, 2], indices=[0, 1]).longest_row()
+        2
+        """
+        return self.known("longest row", lambda: int(self.in_degrees().max(initial=0)))
+
+    def row_sums(self) -> NDArray[np.float32]:
+        """Sum the values of each row: float32, shape (n,).
+
+        Examples
+        --------
+        >>> graph = Graph(indptr=[0, 2, 3], indices=[0, 1, 0])
+        >>> graph.row_sums(), graph.normalized("row").row_sums()
+        (array([2., 1.], dtype=float32), array([1., 1.], dtype=float32))
+        """
+        if self._data is None:
+            return sums_of_alike(self._weighting, self.in_degrees())
+        return sums_by_row(self._indptr, self._data).astype(np.float32)
 
     @default_float_environment()
     def normalized(self, kind: str) -> Graph:
@@ -629,6 +674,24 @@ class Graph:
         """
         arrays = (self._values(), self._indices, self._indptr)
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
+
+
+def require_local(graph: Any, expected: str = "an spsample Graph", hint: str = "") -> None:
+    """Refuse what is not a `Graph` in the memory of this host, a graph of another kind too.
+
+    Raises
+    ------
+    DTypeError
+
+    Examples
+    --------
+    >>> require_local(3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: graph: got a int; expected an spsample Graph
+    """
+    if not isinstance(graph, Graph):
+        raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected=expected, hint=hint)
 
 
 def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:

@@ -23,6 +23,29 @@ def row_sums(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[A
     return sums
 
 
+def sums_by_row(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.float64]:
+    """Sum the values of each row of a CSR matrix in float64, one addition after the other.
+
+    Examples
+    --------
+    >>> sums_by_row(np.array([0, 2, 2, 3]), np.array([0.5, 1.0, 2.0]))
+    array([1.5, 0. , 2. ])
+    """
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return np.bincount(rows, weights=values, minlength=len(indptr) - 1).astype(np.float64)
+
+
+def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Sum rows of so many entries each that store no weights: of ones, or of one over their number.
+
+    Examples
+    --------
+    >>> sums_of_alike("unweighted", np.array([2, 0])), sums_of_alike("row", np.array([2, 0]))
+    (array([2., 0.], dtype=float32), array([1., 0.], dtype=float32))
+    """
+    return (np.minimum(degrees, 1) if weighting == "row" else degrees).astype(np.float32)
+
+
 def divided(values: NDArray[Any], divisor: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return values / divisor, 0 where the divisor is 0, rounded once to `dtype`.
 

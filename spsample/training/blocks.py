@@ -13,13 +13,10 @@ from torch.nn import functional
 
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
-from spsample.sampling import Adjacency, GraphSAGE
+from spsample.sampling import Adjacency
 from spsample.sampling.arguments import require_sampler
-from spsample.sampling.sharing import SharedGraph
-from spsample.sparse import RowSelector, derive_key
-from spsample.sparse.keys import SAMPLING
-from spsample.store import Graph
-from spsample.store.device_graph import DeviceGraph
+from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.store.normalization import sums_by_row
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -121,7 +118,7 @@ def mean_block(adj: Any) -> Block:
     if adj.data is None:
         values = np.repeat(_inverse(counts), counts)
     else:
-        totals = _row_sums(adj.indptr, adj.data)
+        totals = sums_by_row(adj.indptr, adj.data)
         values = adj.data * np.repeat(_inverse(totals), counts)
     return _block(adj, values)
 
@@ -168,10 +165,9 @@ class BlockMaker:
     (tensor([0.5000, 0.5000, 1.0000]), tensor([3., 1.]))
     """
 
-    def __init__(self, graph: Any, sampler: Sampler) -> None:
+    def __init__(self, graph: BaseGraph, sampler: Sampler) -> None:
         require_sampler(sampler)
-        require_type("graph", graph, (Graph, DeviceGraph, SharedGraph), "a Graph, on a device or on ranks too")
-        self._degrees = row_totals_on_ranks(graph) if isinstance(graph, SharedGraph) else row_totals(graph)
+        self._degrees = row_totals(graph)
         self._placed: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
 
@@ -208,55 +204,18 @@ def aggregation_for(sampler: Sampler) -> str:
     return require_choice("sampler.aggregation", sampler.aggregation, tuple(_MAKERS))
 
 
-def row_totals(graph: Graph | DeviceGraph) -> NDArray[np.float32]:
-    """Return the sum of each row of the graph: float32, shape ``(num_nodes,)``.
+def row_totals(graph: BaseGraph) -> NDArray[np.float32]:
+    """Return the sum of each row of the graph, float32, shape ``(num_nodes,)``; collective on a distributed graph.
 
     Raises
     ------
+    DTypeError
+        If it is no graph.
     InputError
         If the graph has weights that lie on a device only.
     """
-    if isinstance(graph, DeviceGraph) and graph.host is not None:
-        graph = graph.host
-    if graph.weighting != "weighted":
-        degrees = graph.in_degrees()
-        return (np.minimum(degrees, 1) if graph.weighting == "row" else degrees).astype(np.float32)
-    if isinstance(graph, DeviceGraph) or graph.data is None:
-        given = "a weighted graph of device arrays"
-        raise InputError(
-            argument="graph", given=given, expected="a DeviceGraph made of a Graph, which has its row sums"
-        )
-    return _row_sums(graph.indptr, graph.data).astype(np.float32)
-
-
-def row_totals_on_ranks(graph: SharedGraph) -> NDArray[np.float32]:
-    """Return the same on every rank of a distributed graph; each asks for a range of the rows. Collective."""
-    comm, n = graph.comm, graph.num_nodes
-    bounds = np.arange(comm.size + 1) * n // comm.size
-    parts = []
-    for first in range(0, -(-n // comm.size) + 1, _ROWS_AT_ONCE):
-        low = np.minimum(bounds[:-1] + first, bounds[1:])
-        high = np.minimum(low + _ROWS_AT_ONCE, bounds[1:])
-        parts.append(_totals_of(graph, int(low[comm.rank]), int(high[comm.rank])))
-    totals = np.concatenate(parts)
-    return comm.all_gather_v(totals, np.diff(bounds), phase="set-up")
-
-
-_ROWS_AT_ONCE = 1 << 16
-
-
-def _totals_of(graph: SharedGraph, first: int, end: int) -> NDArray[np.float32]:
-    """Of the rows of a range of vertices; collective, each rank with a range of its own."""
-    A = graph.operand()
-    ids = np.arange(first, end, dtype=A.index_dtype)
-    Q = RowSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
-    key = derive_key(0, 0, SAMPLING)
-    with graph.sampling():
-        if A.weighting != "weighted":
-            counts = A.row_totals(Q).counts
-            return (np.minimum(counts, 1) if A.weighting == "row" else counts).astype(np.float32)
-        layer = GraphSAGE([-1]).run(A, Q, key, False)[0]
-    return _row_sums(layer.indptr, layer.data).astype(np.float32)  # type: ignore[arg-type]  # weighted: there are data
+    require_graph(graph)
+    return graph.row_sums()
 
 
 _MAKERS: dict[str, Callable[[Any], Block]] = {"mean": mean_block, "values": value_block}
@@ -269,11 +228,6 @@ def _block(adj: Any, values: Any) -> Block:
         values=(values if isinstance(values, torch.Tensor) else as_tensor(values)).float(),
         num_src=int(adj.shape[1]),
     )
-
-
-def _row_sums(indptr: NDArray[np.int64], data: NDArray[Any]) -> NDArray[np.float64]:
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return np.bincount(rows, weights=data, minlength=len(indptr) - 1).astype(np.float64)
 
 
 def _inverse(totals: NDArray[Any]) -> NDArray[np.float64]:

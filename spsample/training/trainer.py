@@ -17,18 +17,18 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
 from spsample.data import Dataset
-from spsample.distributed import ProcessGrid, ReplicatedGraph
-from spsample.distributed.ranks import comm_of, failing_together
+from spsample.distributed import ProcessGrid
+from spsample.distributed.ranks import failing_together
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
-from spsample.sampling.sharing import SharedGraph, require_same_on
 from spsample.sparse import keys
-from spsample.store import Graph
+from spsample.store.base_graph import require_graph
 from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
@@ -118,14 +118,15 @@ class Trainer:
         for number, callback in enumerate(callbacks):
             require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
         require_choice("metric", dataset.metric, sorted(METRICS))
-        self.comm = comm_of(dataset.graph)
+        require_graph(dataset.graph)
+        self.comm = dataset.graph.comm
         self.features = _feature_source(dataset)
         self.dataset = dataset
         self._require_same_split()
         self.sampler = sampler
         self.config = config
         self.callbacks = list(callbacks)
-        self.graph = dataset.graph if aggregation_for(sampler) == "mean" else _row_normalised(dataset.graph)
+        self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
@@ -134,7 +135,7 @@ class Trainer:
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
         self.gradients = gradients_for(self.model, self.comm)
-        self._rows = ProcessGrid(self.comm) if isinstance(dataset.graph, SharedGraph) else None  # of logits
+        self._rows = ProcessGrid(self.comm) if dataset.graph.is_distributed else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
         self.progress = Progress()
@@ -346,7 +347,7 @@ class Trainer:
         ids = {f"{part}_idx": np.asarray(getattr(self.dataset, f"{part}_idx")) for part in ("train", "val", "test")}
         with failing_together(self.comm, "a look at the labels"):
             labels = np.asarray(self.dataset.y)[np.concatenate(list(ids.values()))]
-        require_same_on(self.comm, **ids, labels=labels)
+        require_same(self.comm, **ids, labels=labels)
 
     def _check_metric(self) -> None:
         """Refuse a metric that the labels do not allow before anything is trained."""
@@ -444,9 +445,8 @@ class Trainer:
     @cached_property
     def _placed_features(self) -> FeatureSource:
         """Where batches of the training get their features: on a device, as much as half of its memory holds."""
-        graph = self.dataset.graph
-        whole = graph.graph if isinstance(graph, ReplicatedGraph) else graph
-        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource) or not isinstance(whole, Graph):
+        whole = self.dataset.graph.host
+        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource) or whole is None:
             return self.features  # the batches of a partitioned graph pass through the host
         return DeviceFeatures(self.dataset.x, ranking=lambda: expected_visits(whole))
 
@@ -502,7 +502,7 @@ def _test_sampler(sampler: Sampler, sizes: Sequence[int] | None) -> Sampler:
     if len(sizes) != len(sampler.sizes):
         given, expected = f"{len(sizes)} sizes", f"as many as the model has layers: {len(sampler.sizes)}"
         raise InputError(argument="test_sizes", given=given, expected=expected)
-    return type(sampler)(list(sizes), **sampler.options())
+    return sampler.with_sizes(sizes)
 
 
 def _feature_source(dataset: Dataset) -> FeatureSource:
@@ -516,13 +516,6 @@ def _num_outputs(dataset: Dataset) -> int:
 
 def _kind(config: TrainConfig) -> str:
     return "sampled" if config.evaluation == "sampled" else "full"
-
-
-def _row_normalised(graph: Any) -> Any:
-    """The graph with rows that sum to 1, on the same ranks."""
-    if isinstance(graph, ReplicatedGraph):
-        return ReplicatedGraph(graph.graph.normalized("row"), graph.comm)
-    return graph.normalized("row")
 
 
 def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:

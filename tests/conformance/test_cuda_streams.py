@@ -153,7 +153,7 @@ def test_minibatches_are_looked_at_on_other_streams(emulated, graph):
         bulk = sp.bulk_sample(placed, sampler=SAMPLERS[0], edge_ids=True, **CALL)
     with emulated.callers_on(3):
         assert placed.in_degrees().sum() == graph.num_edges
-        bulk.chosen(np.array([0, 2]))
+        bulk.take(np.array([0, 2]))
         bulk[1].copy()
         copy.deepcopy(bulk[1])
         bulk[1].to_scipy()

@@ -44,9 +44,9 @@ def test_copies(emulated, graph, sampler):
         for made in copies:
             assert emulated.owns(made.src_nodes)
             np.testing.assert_array_equal(made.seed_inverse, expected[number].seed_inverse)
-            assert_bulks_same(expected.alone(number), made._bulk.to_host())
+            assert_bulks_same(expected.copy_batch(number), made._bulk.to_host())
     some = np.array([0, 2])
-    ours, theirs = bulk.chosen(some).to_host(), expected.chosen(some)
+    ours, theirs = bulk.take(some).to_host(), expected.take(some)
     np.testing.assert_array_equal(ours.seed_batches.selector.vertices, theirs.seed_batches.selector.vertices)
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one.src_nodes, other.src_nodes)

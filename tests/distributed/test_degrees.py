@@ -9,6 +9,7 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
 from spsample.errors import InputError
+from spsample.sampling import distributed_graph
 from spsample.training import blocks
 
 
@@ -24,12 +25,12 @@ def graph_of(kind):
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
 @pytest.mark.parametrize("rows_at_once", [7, 1 << 16])
 def test_equal_to_the_local_ones(kind, p, rows_at_once, monkeypatch):
-    monkeypatch.setattr(blocks, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(distributed_graph, "ROWS_AT_ONCE", rows_at_once)
     graph = graph_of(kind)
 
     def body(comm):
         shared = PartitionedGraph.from_graph(graph, ProcessGrid(comm)), ReplicatedGraph(graph, comm)
-        return [blocks.row_totals_on_ranks(one) for one in shared]
+        return [blocks.row_totals(one) for one in shared]
 
     for totals in run_threads(p, body, 30):
         for mine in totals:

@@ -1,0 +1,85 @@
+"""What all ranks must give alike, or find right each for itself, before a collective call goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.comm.channel import together
+from spsample.comm.communicator import Communicator
+from spsample.comm.headers import agree
+from spsample.common.contents import contents_of
+from spsample.errors import InputError
+
+
+@contextmanager
+def checking(comm: Communicator, call: str) -> Iterator[None]:
+    """Around what each rank checks by itself in a call: what one rank refuses all refuse.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> def body(comm):
+    ...     with checking(comm, "an example"):
+    ...         if comm.rank == 1:
+    ...             raise InputError(argument="seeds", given="7", expected="less")
+    >>> run_threads(2, body)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
+    """
+    if comm.size == 1:
+        yield
+        return
+    with together(comm, call=f"the checks of {call}"):
+        yield
+
+
+def require_same(comm: Communicator, /, **arguments: Any) -> None:
+    """Refuse a collective call whose arguments differ between ranks; they are compared by hash.
+
+    Raises
+    ------
+    InputError
+        On every rank, naming the first argument that differs and the ranks that gave another one than most.
+    """
+    for argument, where in differing(comm, **arguments).items():
+        expected = "the same on every rank: this call is collective"
+        raise InputError(argument=argument, given=f"something else on {where}", expected=expected)
+
+
+def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
+    """Of values that all ranks should have alike, those that differ, and where: "rank 2 than on rank 0"; collective.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> run_threads(3, lambda comm: differing(comm, p=1, q=comm.rank > 0, r=comm.rank))[0]
+    {'q': 'rank 0 than on rank 1', 'r': 'ranks 1, 2 than on rank 0'}
+    """
+    if comm.size == 1:
+        return {}
+    digests = np.array([contents_of(value) for value in values.values()], np.int64)
+    call = f"comparison of {', '.join(values)}"
+    whole = contents_of(digests)
+    if (agree(comm, np.full((comm.size, 1), whole), call) == whole).all():
+        return {}
+    with comm.agreed(call):
+        everyone = comm.all_gather(digests, phase="status")
+    return {
+        name: _where(comm, everyone[:, i]) for i, name in enumerate(values) if (everyone[:, i] != everyone[0, i]).any()
+    }
+
+
+def _where(comm: Communicator, given: Int64Array) -> str:
+    """Which ranks gave something else than most of them; of as many, than the first ones."""
+    _, first, counts = np.unique(given, return_index=True, return_counts=True)
+    usual = int(min(first[counts == counts.max()]))
+    return f"{comm.named(np.flatnonzero(given != given[usual]).tolist())} than on {comm.named([usual])}"
+
+
+__all__ = ["checking", "differing", "require_same"]
