@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from spsample.common.memory import available_memory, most_memory
 from spsample.common.units import format_bytes
@@ -17,6 +16,7 @@ from spsample.planning.capped import TooManyEntriesError
 from spsample.planning.pilots import Workload
 from spsample.sampling.call import SamplingCall
 from spsample.sparse import get_num_threads
+from spsample.store.base_graph import BaseGraph
 
 AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
 CALL_PILOTS = 4  # batches of a call that may not fit
@@ -28,12 +28,12 @@ LATELY = 0.25  # seconds for which a reading of what is available serves
 LATELY_SHARE = 2  # of that reading: what takes less is not held against a new one
 
 
-def default_budget(graph: Any = None) -> int:
+def default_budget(graph: BaseGraph | None = None) -> int:
     """Half of the memory that is available now: of the graph's device, or here, limits of control groups respected."""
     return max(int(AVAILABLE_SHARE * available_for(graph)), 1)
 
 
-def available_for(graph: Any) -> int:
+def available_for(graph: BaseGraph | None) -> int:
     """Bytes that bulks of the graph may take: of its device, or of the host."""
     return available_memory() if graph is None or not graph.is_on_device else graph.free_bytes()
 
