@@ -157,14 +157,14 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
     from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
-    from spsample.planning.network import links_named, require_ranks_per_node
+    from spsample.planning.network import network_named, require_ranks_per_node
 
-    links = links_named(options.or_default("links"), options.alpha, options.bandwidth)
+    network = network_named(options.or_default("links"), options.alpha, options.bandwidth)
     cluster = Cluster(
         ranks=options.ranks,
         memory_per_rank=require_bytes("memory_per_rank", options.or_default("memory_per_rank")),
-        links=links,
-        ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
+        network=network,
+        ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.or_default("threads_per_rank"), minimum=1),
     )
     made = plan_cluster(pilot, cluster, _job(options), replication=_replication(options.or_default("replication")))
@@ -188,7 +188,7 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
 def _job(options: ClusterOptions) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
-    from spsample.planning.model import require_algorithm
+    from spsample.planning.traffic import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)
@@ -251,7 +251,7 @@ def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes:,} "
-        f"{'node' if nodes == 1 else 'nodes'}, {cluster.links.name} links, algorithm {made.job.algorithm}",
+        f"{'node' if nodes == 1 else 'nodes'}, {cluster.network.name} links, algorithm {made.job.algorithm}",
         f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
     ]
 

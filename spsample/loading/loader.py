@@ -23,7 +23,7 @@ from spsample.loading.ranks import Share, Threads
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
-from spsample.planning.pilots import Workload
+from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph

@@ -11,8 +11,8 @@ from math import sqrt
 from spsample.common.checks import require_int
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
-from spsample.planning.pilots import Workload
 from spsample.planning.scratch import scratch_on
+from spsample.planning.workload import Workload
 from spsample.sparse import get_num_threads
 
 MODEL_MARGIN = 0.25  # of arrays: blocks of memory are up to an eighth larger than their arrays, and some are kept

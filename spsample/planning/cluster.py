@@ -11,11 +11,11 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.exchanges import Phase
-from spsample.planning.model import Algorithm, PhaseBytes, Wire, bulk_traffic, by_phase, draw_law
-from spsample.planning.network import Links
+from spsample.planning.grid_shape import GridShape, divisors
+from spsample.planning.network import Network
 from spsample.planning.pilot import GridPilot, Pilot
 from spsample.planning.rank_memory import memory_parts, rank_plan
-from spsample.planning.shape import GridShape, divisors
+from spsample.planning.traffic import Algorithm, PhaseBytes, WireFormat, bulk_traffic, by_phase
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
@@ -31,7 +31,7 @@ class Cluster:
         p.
     memory_per_rank : int
         Bytes.
-    links : Links
+    network : Network
     ranks_per_node : int
     threads : int
         Of a rank.
@@ -39,7 +39,7 @@ class Cluster:
 
     ranks: int
     memory_per_rank: int
-    links: Links
+    network: Network
     ranks_per_node: int
     threads: int = 8
 
@@ -51,7 +51,7 @@ class Job:
     Attributes
     ----------
     algorithm : str
-        One of `spsample.planning.model.ALGORITHMS`.
+        One of `spsample.planning.traffic.ALGORITHMS`.
     hub_budget : int
         Bytes of hub rows that every rank holds.
     model_bytes : int
@@ -180,11 +180,11 @@ def plan_cluster(
     Examples
     --------
     >>> import spsample as sp
-    >>> from spsample.planning.network import LINKS
+    >>> from spsample.planning.network import NETWORKS
     >>> from spsample.planning.pilot import sample_pilot
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
-    >>> plan = plan_cluster(pilot, Cluster(4, 10**9, LINKS["perlmutter"], ranks_per_node=4))
+    >>> plan = plan_cluster(pilot, Cluster(4, 10**9, NETWORKS["perlmutter"], ranks_per_node=4))
     >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
     ([1, 2, 4], 4)
     """
@@ -210,7 +210,7 @@ class _Planned:
     def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
         self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         profile = pilot.profile
-        self._wire = Wire.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+        self._wire = WireFormat.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
         self._bulks: BulkPlan = rank_plan(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
@@ -226,7 +226,7 @@ class _Planned:
         traffic = bulk_traffic(
             counts,
             self._pilot.sampler,
-            draw_law(self._pilot.sampler, profile.weighting),
+            self._pilot.sampler.draw_law(profile.weighting),
             self._wire,
             self._job.algorithm,
             feature_bytes=profile.feature_bytes,
@@ -235,8 +235,9 @@ class _Planned:
         memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
         phases = {}
         for phase, moved in by_phase(traffic).items():
-            mine = (one for one in traffic if one.phase == phase)
-            phases[phase] = moved, sum(cluster.links.seconds(one, self._shape, cluster.ranks_per_node) for one in mine)
+            exchanges = (one for one in traffic if one.phase == phase)
+            seconds = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
+            phases[phase] = moved, sum(seconds)
         return memory, phases
 
     def plan(self) -> GridPlan:
@@ -289,12 +290,12 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         }
     except CapacityError:
         recommended = None
-    cluster, links = plan.cluster, plan.cluster.links
+    cluster, network = plan.cluster, plan.cluster.network
     return {
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "links": {"name": links.name, "inside": vars(links.inside), "between": vars(links.between)},
+        "links": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,

@@ -13,9 +13,9 @@ from spsample.errors import InputError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.pilots import Workload
 from spsample.planning.rank_plan import plan_ranks
 from spsample.planning.room import as_fits, available_for, default_budget, require_room
+from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
 

@@ -16,24 +16,17 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
+from spsample.planning.block_rows import BlockRows, hub_rows
 from spsample.planning.bulk_counts import relative_deviation
-from spsample.planning.counted import hop_counts, tally_batches, tally_src
-from spsample.planning.counts import RankCounts
+from spsample.planning.counting import count_batches, count_sources, hop_counts
+from spsample.planning.draws import SPARE_DRAWS
 from spsample.planning.graph_profile import GraphProfile
-from spsample.planning.pilots import Workload
-from spsample.planning.shape import FloatArray, GridShape
-from spsample.planning.tallies import (
-    SPARE_DRAWS,
-    BlockRows,
-    LayerRows,
-    distinct,
-    hub_rows,
-    layer_rows,
-    longest_rows,
-    tally,
-)
+from spsample.planning.grid_shape import FloatArray, GridShape
+from spsample.planning.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
+from spsample.planning.rank_counts import RankCounts
 from spsample.planning.visits import BlockVisits
-from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, LayerwiseSampler, Sampler
+from spsample.planning.workload import Workload
+from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
@@ -136,8 +129,8 @@ class Pilot:
 def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
     owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
-    rows = tally(layer.times, owners, shape)
-    entries = tally(layer.times, owners, shape, layer.degrees)
+    rows = count_by_owner(layer.times, owners, shape)
+    entries = count_by_owner(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
     return (
         BlockVisits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
@@ -162,7 +155,7 @@ class GridPilot:
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
         self._tallies = [
-            tally_batches(
+            count_batches(
                 graph,
                 one.frontier,
                 sampler,
@@ -176,7 +169,7 @@ class GridPilot:
             for one in pilot.layers
         ]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
-        self._inputs = tally_src(pilot.layers[-1].frontier, graph.num_nodes, shape)
+        self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
         """Predicted counts of a bulk of so many batches over all ranks."""
@@ -257,7 +250,6 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     seeds : array-like of int
         Of an epoch.
     sampler : Sampler
-        `GraphSAGE`, `LADIES` or `FastGCN`.
     batch_size : int
     feature_bytes : int
         Of a vertex.
@@ -275,7 +267,6 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     >>> len(pilot.bulk), pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
     (32, 256.0)
     """
-    _require_known(sampler)
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
@@ -292,18 +283,12 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     )
 
 
-def _require_known(sampler: Sampler) -> None:
-    """Refuse a sampler of which is not known which law draws."""
-    if not isinstance(sampler, (GraphSAGE, LADIES, FastGCN)):
-        raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
-
-
 def _sample_cheap(pilots: Workload) -> BulkSample:
     """As many of the first pilots as are cheap, told by the first two."""
     first = pilots.first(FIRST_PILOTS).sample()
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
-    if isinstance(pilots.sampler, LayerwiseSampler):
+    if pilots.sampler.kind == "layer-wise":
         entries = sum(int(one.degrees.sum()) for one in layer_rows(pilots.graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
     return pilots.first(max(cheap, FIRST_PILOTS)).sample()
@@ -332,7 +317,6 @@ def scaled_pilot(
     smaller : Graph
         With about the same average degree, weighted or not as the other one is.
     sampler : Sampler
-        `GraphSAGE`, `LADIES` or `FastGCN`.
     num_nodes, num_edges : int
         Of the graph that is planned for.
     num_seeds, batch_size : int
@@ -354,7 +338,6 @@ def scaled_pilot(
     >>> pilot.num_batches, pilot.scale, pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
     (98, 256.0, 8192.0)
     """
-    _require_known(sampler)
     scale = max(require_int("num_nodes", num_nodes, minimum=1) / smaller.num_nodes, 1.0)
     batch_size = require_int("batch_size", batch_size, minimum=1)
     few = max(round(batch_size / scale), 1)
@@ -373,11 +356,10 @@ def scaled_pilot(
 
 
 def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
-    """With layer sizes divided; fanouts stay."""
-    if not isinstance(sampler, LayerwiseSampler):
+    """The sampler with its layer sizes divided; fanouts stay."""
+    if sampler.kind == "node-wise":
         return sampler
-    sizes = [max(round(s / scale), 1) for s in sampler.sizes]
-    return type(sampler)(sizes, **sampler.options())
+    return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
 __all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]

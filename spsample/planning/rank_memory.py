@@ -9,20 +9,19 @@ from math import sqrt
 
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
-from spsample.planning.counts import RankCounts
-from spsample.planning.exchanges import Traffic
+from spsample.planning.exchanges import Exchange
 from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.grid_shape import GridShape
 from spsample.planning.loader_plan import FEATURE_BATCHES
 from spsample.planning.pilot import Pilot
+from spsample.planning.rank_counts import RankCounts
 from spsample.planning.scratch import host_scratch
-from spsample.planning.shape import GridShape
-from spsample.sampling import FastGCN
 
-COLUMN_BYTES = 12  # a column's share of the distribution that FastGCN draws from
+COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
 
 
 def memory_parts(
-    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Traffic], *, hub_budget: int = 0
+    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Exchange], *, hub_budget: int = 0
 ) -> dict[str, int]:
     """Bytes of the rank that needs most, by what they are for.
 
@@ -33,7 +32,7 @@ def memory_parts(
         Of a bulk.
     bulks : BulkPlan
         Of one rank (`rank_plan`).
-    traffic : iterable of Traffic
+    traffic : iterable of Exchange
         Of the bulk.
     hub_budget : int
         Bytes of hub rows that every rank holds.
@@ -45,14 +44,14 @@ def memory_parts(
     """
     return {
         "block row": block_row_bytes(profile, counts),
-        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, row_bytes(profile, profile.num_edges, 0)),
+        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, csr_bytes(profile, profile.num_edges, 0)),
         "features": feature_block_bytes(profile, counts.shape),
         "bulks": bulks.peak(int(counts.batches.max())),
         "exchanges": buffer_bytes(traffic, int(counts.batches.max())),
     }
 
 
-def row_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
+def csr_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
     """Entries, and where rows begin."""
     return round(entries * profile.entry_bytes + 8 * (rows + 1))
 
@@ -60,7 +59,7 @@ def row_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
 def block_row_bytes(profile: GraphProfile, counts: RankCounts) -> int:
     """The largest block row, and where each block row begins."""
     pairs = zip(counts.block_entries.tolist(), counts.block_rows.tolist(), strict=True)
-    return max(row_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
+    return max(csr_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
 
 
 def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
@@ -68,7 +67,7 @@ def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
     return -(-profile.num_nodes // shape.num_blocks) * profile.feature_bytes
 
 
-def buffer_bytes(traffic: Iterable[Traffic], steps: int) -> int:
+def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
     """What a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
     sizes = [0.0]
     for one in traffic:
@@ -93,7 +92,8 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
     batches = -(-pilot.num_batches // shape.ranks)
     profile = pilot.profile
     other_seeds = pilot.num_seeds - batches * pilot.batch_size
-    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if isinstance(pilot.sampler, FastGCN) else 0
+    of_graph = pilot.sampler.draw_law(profile.weighting) == "graph"
+    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if of_graph else 0
     return BulkPlan(
         memory_budget=1,
         num_batches=batches,

@@ -11,8 +11,8 @@ from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
-from spsample.planning.pilots import Workload
 from spsample.planning.room import default_budget
+from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample
 
 PILOTS_PER_RANK = 2

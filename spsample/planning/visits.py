@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from spsample.planning.shape import FloatArray
+from spsample.planning.grid_shape import FloatArray
 
 RATES, ROUNDS = 96, 400
 

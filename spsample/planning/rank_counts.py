@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spsample.backends.protocol import Int64Array
-from spsample.planning.shape import FloatArray, GridShape
+from spsample.planning.grid_shape import FloatArray, GridShape
 
 
 @dataclass(frozen=True, eq=False)

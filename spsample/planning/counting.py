@@ -9,29 +9,25 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.distributed.placement import balanced
-from spsample.planning.counts import HopCounts, RankCounts
-from spsample.planning.model import DrawLaw, draw_law
-from spsample.planning.shape import FloatArray, GridShape
-from spsample.planning.tallies import (
-    SPARE_DRAWS,
-    BlockRows,
+from spsample.planning.block_rows import BlockRows, equal_starts
+from spsample.planning.draws import SPARE_DRAWS, entry_weights, expected_draws, graph_draws
+from spsample.planning.grid_shape import FloatArray, GridShape
+from spsample.planning.layer_rows import (
     LayerRows,
+    count_by_owner,
     distinct,
-    equal_starts,
-    expected_draws,
-    graph_draws,
     layer_rows,
-    longest,
+    longest_by_owner,
     longest_rows,
     merged_columns,
-    squared_weights,
-    tally,
 )
+from spsample.planning.rank_counts import HopCounts, RankCounts
 from spsample.sampling import BulkSample, Sampler
+from spsample.sampling.sampler import DrawLaw
 
 
 @dataclass(frozen=True, eq=False)
-class BatchTallies:
+class BatchCounts:
     """What each of k batches needs of which block row (k, p/c), and has in which column's stages (k, c).
 
     Positions, sums and partials, which take longer to count, may be those of the first batches only.
@@ -53,7 +49,7 @@ class BatchTallies:
     partial_edges: FloatArray
 
 
-def tally_batches(
+def count_batches(
     graph: Any,
     frontier: LayerRows,
     sampler: Sampler,
@@ -64,13 +60,13 @@ def tally_batches(
     staged: bool,
     merged_batches: int | None = None,
     spare: float = SPARE_DRAWS,
-) -> BatchTallies:
+) -> BatchCounts:
     """Tallies of one layer.
 
     Those of stages are 0 unless `staged`, those of draws and sums where the law has none. What needs the columns of
     entries is counted of the first `merged_batches` only. `spare` is as of `piece_of_draws`.
     """
-    k, law = len(frontier.sources), draw_law(sampler, graph.weighting)
+    k, law = len(frontier.sources), sampler.draw_law(graph.weighting)
     batch, owners = frontier.batch, blocks.owners(frontier.vertices)
     columns = np.where(owners >= 0, shape.stage_columns[owners], -1)
     by_block, by_column = (k, blocks.count), (k, shape.replication)
@@ -79,21 +75,21 @@ def tally_batches(
     partials = partial_most = np.zeros(by_column)
     if staged:
         partials, partial_most = _partials(graph, frontier, few, law, columns, shape.replication)
-    return BatchTallies(
-        pairs=tally(batch, owners, by_block),
-        edges=tally(batch, owners, by_block, frontier.edges),
+    return BatchCounts(
+        pairs=count_by_owner(batch, owners, by_block),
+        edges=count_by_owner(batch, owners, by_block, frontier.edges),
         positions=_positions(graph, few, sampler, (s, spare), owners[: len(few.batch)], blocks.count),
         sums=sums,
         most=most,
-        src=tally_src(frontier, graph.num_nodes, shape) if law == "graph" else np.zeros(by_block),
-        longest=longest(batch, owners, by_block, frontier.degrees),
-        longest_edges=longest(batch, owners, by_block, frontier.edges),
+        src=count_sources(frontier, graph.num_nodes, shape) if law == "graph" else np.zeros(by_block),
+        longest=longest_by_owner(batch, owners, by_block, frontier.degrees),
+        longest_edges=longest_by_owner(batch, owners, by_block, frontier.edges),
         sources=frontier.sources.astype(np.float64),
         gaps=frontier.gaps.astype(np.float64),
         partials=partials,
         partial_most=partial_most,
-        partial_rows=tally(batch, columns, by_column),
-        partial_edges=tally(batch, columns, by_column, frontier.edges),
+        partial_rows=count_by_owner(batch, columns, by_column),
+        partial_edges=count_by_owner(batch, columns, by_column, frontier.edges),
     )
 
 
@@ -106,16 +102,17 @@ def _positions(
     num_blocks: int,
 ) -> FloatArray:
     """Entry law: draws go where the frontier's entries are. FastGCN's go to ranges of columns."""
-    law, by_block = draw_law(sampler, graph.weighting), (len(frontier.sources), num_blocks)
+    (s, spare), law = size, sampler.draw_law(graph.weighting)
+    by_block = len(frontier.sources), num_blocks
     if law == "graph":
-        drawn = graph_draws(graph, size[0], num_blocks, replace=sampler.replace, spare=size[1])
+        drawn = graph_draws(graph, sampler, s, num_blocks, spare)
         return np.tile(drawn, (by_block[0], 1))
     if law != "entry":
         return np.zeros(by_block)
-    likely = squared_weights(graph, frontier.degrees) * frontier.degrees
+    likely = entry_weights(graph.weighting, sampler.power, frontier.degrees) * frontier.degrees
     entries = np.bincount(frontier.batch, likely, by_block[0])
-    drawn = expected_draws(graph, frontier, size[0], replace=sampler.replace, spare=size[1])
-    here = tally(frontier.batch, owners, by_block, likely)
+    drawn = expected_draws(graph, frontier, sampler, s, spare)
+    here = count_by_owner(frontier.batch, owners, by_block, likely)
     return here * (drawn / np.where(entries > 0, entries, 1.0))[:, None]
 
 
@@ -137,7 +134,7 @@ def _partials(
         return merged_columns(graph, few, columns[: len(few.batch)], (len(few.sources), num_columns))
     if law == "graph":
         return np.zeros(by_column), np.zeros(by_column)
-    return tally(frontier.batch, columns, by_column, frontier.degrees), np.ones(by_column)
+    return count_by_owner(frontier.batch, columns, by_column, frontier.degrees), np.ones(by_column)
 
 
 class Folding(Protocol):
@@ -157,7 +154,7 @@ class Folding(Protocol):
 
 
 def hop_counts(
-    folding: Folding, tallies: BatchTallies, frontier: LayerRows, blocks: BlockRows, shape: GridShape, most_sources: int
+    folding: Folding, tallies: BatchCounts, frontier: LayerRows, blocks: BlockRows, shape: GridShape, most_sources: int
 ) -> HopCounts:
     """Counts of one layer, by rank."""
     rows, row_entries = folding.distinct_rows(frontier, blocks, grouped=False)
@@ -218,7 +215,7 @@ class _Counted:
         size = self._shape.num_blocks if grouped else self._shape.ranks
         group, vertices, degrees = distinct(groups, frontier)
         owners, cells = blocks.owners(vertices), (size, blocks.count)
-        return tally(group, owners, cells), tally(group, owners, cells, degrees)
+        return count_by_owner(group, owners, cells), count_by_owner(group, owners, cells, degrees)
 
 
 def count_bulk(
@@ -250,24 +247,24 @@ def count_bulk(
     blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
     folding, hops, layers = _Counted(shape), [], layer_rows(graph, bulk)
     for frontier, s in zip(layers, bulk.sampler.sizes, strict=True):
-        tallies = tally_batches(graph, frontier, bulk.sampler, s, blocks, shape, staged=staged)
+        tallies = count_batches(graph, frontier, bulk.sampler, s, blocks, shape, staged=staged)
         hops.append(hop_counts(folding, tallies, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
     return RankCounts(
         shape=shape,
         batches=shape.batches(len(bulk)),
         hops=tuple(hops),
-        inputs=folding.by_rank(tally_src(layers[-1], graph.num_nodes, shape)),
+        inputs=folding.by_rank(count_sources(layers[-1], graph.num_nodes, shape)),
         block_rows=np.diff(blocks.starts).astype(np.float64),
         block_entries=np.diff(graph.indptr[blocks.starts]).astype(np.float64),
         block_longest=longest_rows(graph, blocks),
     )
 
 
-def tally_src(frontier: LayerRows, num_nodes: int, shape: GridShape) -> FloatArray:
+def count_sources(frontier: LayerRows, num_nodes: int, shape: GridShape) -> FloatArray:
     """(k, p/c): src vertices of each batch, by the range of vertices, n / (p/c) of them, that they lie in."""
     ranges = BlockRows(equal_starts(num_nodes, shape.num_blocks))
     batch = np.repeat(np.arange(len(frontier.sources)), frontier.sources)
-    return tally(batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.count))
+    return count_by_owner(batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.count))
 
 
-__all__ = ["BatchTallies", "Folding", "count_bulk", "hop_counts", "tally_batches", "tally_src"]
+__all__ = ["BatchCounts", "Folding", "count_batches", "count_bulk", "count_sources", "hop_counts"]

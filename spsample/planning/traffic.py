@@ -1,7 +1,7 @@
 """What a bulk moves over the network: bytes by phase and rank, as formulas of its counts.
 
 Three things are kept apart: *counts* (`RankCounts`), which are counted from a bulk (`count_bulk`) or predicted
-(`Pilot.counts`); the *formulas* here, one small function for each exchange of a protocol; and *time* (`Links`).
+(`Pilot.counts`); the *formulas* here, one small function for each exchange of a protocol; and *time* (`Network`).
 
 `bulk_traffic` puts the formulas of an algorithm together. The algorithms:
 
@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 
 from spsample.comm.headers import HEADER_WORDS
 from spsample.errors import InputError
-from spsample.planning.counts import HopCounts, RankCounts
 from spsample.planning.exchanges import (
     PHASES,
+    Exchange,
     Phase,
-    Traffic,
+    all_gather,
     broadcasts,
     header,
     reply,
@@ -50,15 +50,14 @@ from spsample.planning.exchanges import (
     staged_header,
     staged_reply,
     staged_request,
-    told,
 )
-from spsample.planning.shape import FloatArray, GridShape
-from spsample.sampling import LADIES, GraphSAGE, Sampler
+from spsample.planning.grid_shape import FloatArray, GridShape
+from spsample.planning.rank_counts import HopCounts, RankCounts
+from spsample.sampling import Sampler
+from spsample.sampling.sampler import DrawLaw
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-DrawLaw = Literal["row", "entry", "column", "graph"]
-"""The row law is that of node-wise samplers; "graph" is the column law on one distribution for all (FastGCN)."""
 
 WORD_BYTES = 8  # of a number that is not narrowed: counts, batch ids, wishes
 GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
@@ -67,7 +66,7 @@ NORM_BYTES = 2  # of a squared column norm, about
 
 
 @dataclass(frozen=True)
-class Wire:
+class WireFormat:
     """Bytes of what is sent.
 
     Attributes
@@ -96,7 +95,7 @@ class Wire:
         return self.id_bytes + self.weight_bytes + self.edge_id_bytes
 
     @classmethod
-    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> Wire:
+    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> WireFormat:
         """For a graph."""
         return cls(id_bytes, weight_bytes, 8 * edge_ids, 1 if weighting == "unweighted" else 4, weighting == "row")
 
@@ -113,31 +112,16 @@ def widths(largest: NDArray[Any]) -> FloatArray:
     return found
 
 
-def draw_law(sampler: Sampler, weighting: str) -> DrawLaw:
-    """Which law draws (docs/law.md): it decides what has to be exchanged.
-
-    Examples
-    --------
-    >>> draw_law(LADIES([8]), "unweighted"), draw_law(LADIES([8]), "weighted")
-    ('entry', 'column')
-    """
-    if isinstance(sampler, GraphSAGE):
-        return "row"
-    if isinstance(sampler, LADIES):
-        return "entry" if sampler.law == "norm" and weighting != "weighted" else "column"
-    return "graph"
-
-
 def bulk_traffic(
     counts: RankCounts,
     sampler: Sampler,
     law: DrawLaw,
-    wire: Wire,
+    wire: WireFormat,
     algorithm: Algorithm = "column",
     *,
     feature_bytes: int = 0,
     model_bytes: int = 0,
-) -> list[Traffic]:
+) -> list[Exchange]:
     """Every exchange that sampling a bulk and a training step on each of its batches takes.
 
     Parameters
@@ -145,8 +129,8 @@ def bulk_traffic(
     counts : RankCounts
     sampler : Sampler
     law : str
-        As `draw_law` tells it.
-    wire : Wire
+        What `sampler.draw_law` tells of the graph; it decides what is exchanged.
+    wire : WireFormat
     algorithm : str
         One of `ALGORITHMS`.
     feature_bytes : int
@@ -156,7 +140,7 @@ def bulk_traffic(
 
     Returns
     -------
-    list of Traffic
+    list of Exchange
 
     Raises
     ------
@@ -165,7 +149,7 @@ def bulk_traffic(
     """
     require_algorithm(algorithm)
     if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
-        sampling: list[Traffic] = []
+        sampling: list[Exchange] = []
     else:
         steps = zip(counts.hops, sampler.sizes, strict=True)
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
@@ -182,15 +166,15 @@ def require_algorithm(name: str) -> Algorithm:
 
 
 def _layer(
-    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: Wire, algorithm: Algorithm
-) -> Iterator[Traffic]:
+    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
+) -> Iterator[Exchange]:
     if algorithm == "column":
         yield from _COLUMN[law](counts, hop, s, wire)
     else:
         yield from staged(counts, hop, law, wire, algorithm)
 
 
-def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: int) -> Iterator[Traffic]:
+def _training(counts: RankCounts, wire: WireFormat, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
     steps = int(counts.batches.max())
     if feature_bytes and counts.shape.num_blocks > 1:
         yield from features(counts.shape, counts.inputs, wire, feature_bytes, steps)
@@ -201,24 +185,24 @@ def _training(counts: RankCounts, wire: Wire, feature_bytes: int, model_bytes: i
 # ------------------------------------------------------------------------------------------------ algorithm "column"
 
 
-def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """The owners draw: vertices out, and s ids each back."""
     yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
 
 
-def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Traffic]:
+def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) -> Iterator[Exchange]:
     """A question to the owners and its answer, each with its header."""
     yield header(counts.shape, 2)
     yield request(phase, counts.shape, out)
     yield reply(phase, counts.shape, back)
 
 
-def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
+def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> FloatArray:
     """A vertex for each pair; how many of each batch, and its id, for each owner."""
     return hop.pairs * wire.id_bytes + 2 * WORD_BYTES * batches[:, None]
 
 
-def drawn_edges(hop: HopCounts, s: int, wire: Wire) -> FloatArray:
+def drawn_edges(hop: HopCounts, s: int, wire: WireFormat) -> FloatArray:
     """How many were drawn for each pair, and their ids; the length of the row where the graph is row-normalised."""
     pair_bytes = length_bytes(s) + WORD_BYTES * wire.row_normalized
     return hop.pairs * pair_bytes + hop.edges * wire.entry_bytes
@@ -235,7 +219,7 @@ def length_bytes(most: int) -> int:
     return 4 if most < 0 or most > 65535 else 1 + (most > 255)
 
 
-def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire)
@@ -244,20 +228,20 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterato
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
 
-def frontier(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+def frontier(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """The owners are told which rows are wanted, and tell how many entries these have."""
     yield from _asked(
         "frontier", counts, named_rows(hop, counts.batches, wire), np.full_like(hop.rows, float(WORD_BYTES))
     )
 
 
-def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: Wire) -> FloatArray:
+def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> FloatArray:
     """Each distinct row once, with a bit for each batch of the rank; and the batches' ids."""
     k = batches[:, None]
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
 
 
-def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Traffic]:
+def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
     """How many entries each distinct row has."""
     yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
 
@@ -267,7 +251,7 @@ def positions(hop: HopCounts) -> FloatArray:
     return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
 
 
-def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """Per block row its distinct rows or its owner's sums, as owners choose; then the extraction of what is missing."""
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
     sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most, wire))
@@ -284,7 +268,7 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterat
     yield from extraction(counts, hop, wire, held=as_rows & (wire.edge_id_bytes == 0))
 
 
-def numerator_bytes(most: FloatArray, wire: Wire) -> FloatArray:
+def numerator_bytes(most: FloatArray, wire: WireFormat) -> FloatArray:
     """Of sums of up to so many entries."""
     return np.maximum(widths(most), wire.numerator_bytes)
 
@@ -294,13 +278,13 @@ def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
     return batches * (widths(hop.row_entries) + EXPONENT_BYTES)
 
 
-def whole_rows(hop: HopCounts, wire: Wire, *, edge_ids: bool) -> FloatArray:
+def whole_rows(hop: HopCounts, wire: WireFormat, *, edge_ids: bool) -> FloatArray:
     """Distinct rows as they are."""
     entry_bytes = wire.entry_bytes if edge_ids else wire.id_bytes + wire.weight_bytes
     return hop.rows * widths(hop.longest) + hop.row_entries * entry_bytes
 
 
-def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: Wire) -> Iterator[Traffic]:
+def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """Draws to the owners of ranges of columns; columns, their first units and numerators back; the extraction.
 
     Then the numerators of all src vertices, for the values.
@@ -319,7 +303,7 @@ def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, Float
     return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + NORM_BYTES)
 
 
-def extraction(counts: RankCounts, hop: HopCounts, wire: Wire, *, held: NDArray[np.bool_]) -> Iterator[Traffic]:
+def extraction(counts: RankCounts, hop: HopCounts, wire: WireFormat, *, held: NDArray[np.bool_]) -> Iterator[Exchange]:
     """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are held."""
     src, edges = src_sets(hop)[:, None], masked_edges(hop, wire)
     entries = hop.row_entries * wire.entry_bytes
@@ -338,7 +322,7 @@ def src_sets(hop: HopCounts) -> FloatArray:
     return hop.sources * widths(hop.gaps)
 
 
-def masked_edges(hop: HopCounts, wire: Wire) -> FloatArray:
+def masked_edges(hop: HopCounts, wire: WireFormat) -> FloatArray:
     """Edges as places among the src vertices, and how many there are in each pair's row."""
     edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
     return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
@@ -353,7 +337,7 @@ def rounds_of(law: DrawLaw, algorithm: Algorithm) -> int:
     return 0 if law == "entry" and algorithm not in ("column", "stages-split") else _ROUNDS[law]
 
 
-_COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Traffic]]] = {
+_COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireFormat], Iterable[Exchange]]] = {
     "row": node_wise,
     "entry": entry_law,
     "column": column_law,
@@ -363,7 +347,9 @@ _COLUMN: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, Wire], Iterable[Tra
 # ------------------------------------------------------------------------------- algorithm 2 of the paper, and its kin
 
 
-def staged(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire, algorithm: Algorithm) -> Iterator[Traffic]:
+def staged(
+    counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
+) -> Iterator[Exchange]:
     """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
     shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
     first = replace(wire, edge_id_bytes=0) if again else wire
@@ -379,7 +365,7 @@ def staged(counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: Wire, algorit
         yield from group_columns(counts, hop, wire)
 
 
-def staged_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+def staged_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """Ids of the distinct rows that a row group needs, and the rows."""
     shape = counts.shape
     rows = hop.group_rows * widths(grouped(shape, hop.longest, np.maximum)) + hop.group_entries * wire.entry_bytes
@@ -388,7 +374,7 @@ def staged_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traf
     yield staged_header(shape, 2 * stages_of(shape))
 
 
-def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """Whole block rows of A to all."""
     blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
     yield broadcasts("rows", counts.shape, blocks)
@@ -433,7 +419,7 @@ def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) ->
     return found.T.reshape(shape.ranks)
 
 
-def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P, as published once for each batch; or what was drawn from them."""
     if algorithm == "stages-split":
         drawn = hop.partial_rows * widths(_most(counts.shape, hop.longest_edges)) + hop.partial_edges * wire.entry_bytes
@@ -441,7 +427,7 @@ def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm:
     return rows_of_product(counts, hop, wire, algorithm)
 
 
-def rows_of_product(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+def rows_of_product(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P, once for each batch or once for all."""
     if algorithm != "stages-distinct":
         return row_lengths(counts.shape, hop) + hop.partials * wire.entry_bytes
@@ -455,7 +441,7 @@ def row_lengths(shape: GridShape, hop: HopCounts) -> FloatArray:
     return hop.partial_rows * widths(_most(shape, hop.longest))
 
 
-def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P; or lengths of rows, drawn columns and extracted edges."""
     shape = counts.shape
     if algorithm != "stages-split":
@@ -465,7 +451,7 @@ def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorith
     return row_lengths(shape, hop) + drawn + edges
 
 
-def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
     """(p,): of each batch the entries of its frontier and the largest exponent; sums by column; extracted edges."""
     shape = counts.shape
     k = np.repeat(shape.group_batches(int(counts.batches.sum())), shape.replication)
@@ -475,13 +461,13 @@ def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorit
     return heads + sums + graph_law_reduction(counts, hop, wire, algorithm)
 
 
-def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: Wire, algorithm: Algorithm) -> FloatArray:
+def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
     """(p,): extracted edges, and the lengths of rows where they say what edges weigh."""
     lengths = wire.row_normalized * row_lengths(counts.shape, hop)
     return masked(counts.shape, hop, wire) + lengths
 
 
-def masked(shape: GridShape, hop: HopCounts, wire: Wire) -> FloatArray:
+def masked(shape: GridShape, hop: HopCounts, wire: WireFormat) -> FloatArray:
     """(p,): edges into the src vertices as places among these, and how many there are in each row."""
     edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
     return hop.partial_rows * widths(_most(shape, hop.longest_edges)) + hop.partial_edges * edge_bytes
@@ -492,7 +478,7 @@ def _most(shape: GridShape, longest: FloatArray) -> FloatArray:
     return in_columns(shape, grouped(shape, longest, np.maximum), np.maximum)
 
 
-def group_columns(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Traffic]:
+def group_columns(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """As `graph_law`, but every rank of a row group asks for all draws of the group."""
     shape = counts.shape
     positions, src = (np.repeat(grouped(shape, one), shape.replication, axis=0) for one in (hop.positions, hop.src))
@@ -503,7 +489,7 @@ def group_columns(counts: RankCounts, hop: HopCounts, wire: Wire) -> Iterator[Tr
         yield staged_header(shape, 2)
 
 
-_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, Wire, Algorithm], FloatArray]] = {
+_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireFormat, Algorithm], FloatArray]] = {
     "row": row_law_reduction,
     "entry": entry_law_reduction,
     "column": column_law_reduction,
@@ -514,28 +500,29 @@ _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, Wire, Algorithm], Flo
 # ----------------------------------------------------------------------------------------- status, features, gradients
 
 
-def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Traffic]:
+def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[Exchange]:
     """Whether all ranks have the same arguments; so many times whether a draw goes on; how the call ended."""
-    yield told("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
-    yield told("status", shape, HEADER_WORDS)
+    yield all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
+    yield all_gather("status", shape, HEADER_WORDS)
     yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
-    yield told("status", shape, HEADER_WORDS)
+    yield all_gather("status", shape, HEADER_WORDS)
 
 
-def features(shape: GridShape, inputs: FloatArray, wire: Wire, feature_bytes: int, steps: int) -> Iterator[Traffic]:
+def features(
+    shape: GridShape, inputs: FloatArray, wire: WireFormat, feature_bytes: int, steps: int
+) -> Iterator[Exchange]:
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
     yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)
     yield _per_step(reply("features", shape, inputs * feature_bytes), steps)
     yield header(shape, 2 * steps)
 
 
-def _per_step(traffic: Traffic, steps: int) -> Traffic:
-    """As many bytes in so many times as many messages."""
-    messages = steps * traffic.messages
-    return Traffic(traffic.phase, traffic.kind, traffic.scope, traffic.sent, traffic.received, messages, traffic.serial)
+def _per_step(exchange: Exchange, steps: int) -> Exchange:
+    """As many bytes in `steps` times as many messages."""
+    return replace(exchange, messages=steps * exchange.messages)
 
 
-def gradients(shape: GridShape, model_bytes: int, steps: int) -> Traffic:
+def gradients(shape: GridShape, model_bytes: int, steps: int) -> Exchange:
     """The ring all-reduce of every step."""
     return ring_reduction("gradients", shape, model_bytes).scaled(steps)
 
@@ -554,7 +541,7 @@ class PhaseBytes:
     messages_max: float
 
 
-def by_phase(traffic: Iterable[Traffic]) -> dict[Phase, PhaseBytes]:
+def by_phase(traffic: Iterable[Exchange]) -> dict[Phase, PhaseBytes]:
     """Sums by phase, in the order of `PHASES`; phases without exchanges are left out.
 
     Examples
@@ -568,7 +555,7 @@ def by_phase(traffic: Iterable[Traffic]) -> dict[Phase, PhaseBytes]:
     return {phase: _summed(ones) for phase, ones in grouped.items() if ones}
 
 
-def _summed(traffic: list[Traffic]) -> PhaseBytes:
+def _summed(traffic: list[Exchange]) -> PhaseBytes:
     sent, received, messages = (
         np.sum([getattr(one, name) for one in traffic], axis=0) for name in ("sent", "received", "messages")
     )
@@ -577,4 +564,4 @@ def _summed(traffic: list[Traffic]) -> PhaseBytes:
     )
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "PhaseBytes", "Wire", "bulk_traffic", "by_phase", "draw_law", "require_algorithm"]
+__all__ = ["ALGORITHMS", "Algorithm", "PhaseBytes", "WireFormat", "bulk_traffic", "by_phase", "require_algorithm"]
