@@ -22,8 +22,8 @@ from spsample.data import Dataset
 from spsample.distributed.ranks import of_all
 from spsample.features import FeatureStore
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.network import network_named
-from spsample.planning.pilot import sample_pilot
+from spsample.planning.cluster.network import network_named
+from spsample.planning.cluster.pilot import sample_pilot
 from spsample.training import ModelConfig, TrainConfig, Trainer
 
 MIB = 1 << 20

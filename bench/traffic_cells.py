@@ -22,10 +22,12 @@ import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
 from spsample.distributed.placement import balanced
 from spsample.features import PartitionedFeatures
-from spsample.planning.block_rows import BlockRows, hub_rows
-from spsample.planning.counting import count_bulk
-from spsample.planning.grid_shape import GridShape
-from spsample.planning.traffic import Algorithm, WireFormat, bulk_traffic
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import Algorithm
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.traffic import bulk_traffic
+from spsample.planning.cluster.wire_format import WireFormat
 
 RANKS = 16
 FEATURES = 100

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spsample.planning.cluster import ClusterPlan, GridPlan, Job
-    from spsample.planning.pilot import Pilot
+    from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
     from spsample.store import Graph
 
@@ -100,7 +100,7 @@ class GraphSize:
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
-        from spsample.planning.pilot import scaled_pilot
+        from spsample.planning.cluster.pilot import scaled_pilot
 
         n, degree = self._require_sizes()
         return scaled_pilot(
@@ -157,7 +157,7 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
     from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
-    from spsample.planning.network import network_named, require_ranks_per_node
+    from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
     network = network_named(options.or_default("links"), options.alpha, options.bandwidth)
     cluster = Cluster(
@@ -188,7 +188,7 @@ def cluster_facts(pilot: Pilot, options: ClusterOptions, source: str | None) -> 
 def _job(options: ClusterOptions) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
-    from spsample.planning.traffic import require_algorithm
+    from spsample.planning.cluster.traffic import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)

@@ -16,7 +16,7 @@ KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
-RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for so many rows that ascend
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
 
@@ -29,7 +29,7 @@ def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
     graph : Graph
         What it is drawn from.
     bulk : BulkSample
-        Of `GraphSAGE`, `LADIES` or `FastGCN`.
+        The bulk that is made.
     threads : int
         That the kernels may use.
 

@@ -17,13 +17,13 @@ import spsample as sp
 from spsample.cli.main import app
 from spsample.errors import CapacityError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.counting import count_bulk
-from spsample.planning.exchanges import ring_reduction
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import ring_reduction
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.network import NETWORKS
+from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
+from spsample.planning.cluster.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.planning.graph_profile import GraphProfile
-from spsample.planning.grid_shape import GridShape
-from spsample.planning.network import NETWORKS
-from spsample.planning.pilot import sample_pilot, scaled_pilot
-from spsample.planning.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
 from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
@@ -80,7 +80,7 @@ def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
 
 
 def _memory(bulk_size, c):
-    from spsample.planning.cluster import _Planned
+    from spsample.planning.cluster.plan import _Planned
 
     return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
 

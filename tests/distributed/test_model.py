@@ -16,9 +16,24 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
-from spsample.planning.block_rows import BlockRows, hub_rows
-from spsample.planning.counting import count_bulk
-from spsample.planning.exchanges import (
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.column_traffic import (
+    asked_pairs,
+    column_law,
+    drawn_columns,
+    drawn_edges,
+    entry_law,
+    extraction,
+    graph_law,
+    masked_edges,
+    named_rows,
+    node_wise,
+    positions,
+    src_sets,
+)
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import (
+    ALGORITHMS,
     all_gather,
     answered,
     asked,
@@ -31,37 +46,20 @@ from spsample.planning.exchanges import (
     staged_reply,
     staged_request,
 )
-from spsample.planning.grid_shape import GridShape
-from spsample.planning.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
-from spsample.planning.pilot import sample_pilot, scaled_pilot
-from spsample.planning.rank_counts import HopCounts, RankCounts
-from spsample.planning.traffic import (
-    ALGORITHMS,
-    WireFormat,
-    asked_pairs,
-    bulk_traffic,
-    by_phase,
-    column_law,
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
+from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
+from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
+from spsample.planning.cluster.stages_traffic import (
     column_law_reduction,
-    drawn_columns,
-    drawn_edges,
-    entry_law,
     entry_law_reduction,
-    extraction,
-    features,
-    gradients,
-    graph_law,
     grouped,
     in_columns,
-    masked_edges,
-    named_rows,
-    node_wise,
-    positions,
     row_law_reduction,
-    src_sets,
-    widths,
 )
-from spsample.planning.visits import BlockVisits, Visits, seen
+from spsample.planning.cluster.traffic import bulk_traffic, by_phase, features, gradients
+from spsample.planning.cluster.visits import BlockVisits, Visits, seen
+from spsample.planning.cluster.wire_format import WireFormat, widths
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,16").graph

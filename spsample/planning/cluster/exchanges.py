@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
-from spsample.planning.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 
 Phase = Literal[
     "frontier",
@@ -25,6 +25,10 @@ Phase = Literal[
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """What the ranks communicate for, in the order of a training step."""
+
+Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
@@ -63,9 +67,9 @@ class Exchange:
         return f"{self.phase} requests" if self.kind == "request" else self.phase
 
     def scaled(self, factor: float) -> Exchange:
-        """The same, so many times."""
+        """Repeat the exchange `factor` times."""
         sent, received, messages = factor * self.sent, factor * self.received, factor * self.messages
-        return Exchange(self.phase, self.kind, self.scope, sent, received, messages, factor * self.serial)
+        return replace(self, sent=sent, received=received, messages=messages, serial=factor * self.serial)
 
 
 def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
@@ -176,7 +180,7 @@ def row_gather(shape: GridShape, own: FloatArray) -> Exchange:
 
 
 def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange:
-    """All-reduce of so many bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
+    """All-reduce of `num_bytes` bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
 
     Examples
     --------
@@ -189,17 +193,17 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange
 
 
 def header(shape: GridShape, exchanges: int = 1) -> Exchange:
-    """What precedes so many exchanges: counts and the status, to every other rank of the column group."""
+    """What precedes `exchanges` exchanges: counts and the status, to every other rank of the column group."""
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
 def staged_header(shape: GridShape, exchanges: int) -> Exchange:
-    """The same in stages, where it goes to all ranks."""
+    """What precedes `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 
 def all_gather(phase: Phase, shape: GridShape, words: int) -> Exchange:
-    """So many words from every rank to every other."""
+    """A number of words from every rank to every other."""
     return _words(phase, "reply", "all", shape, shape.ranks - 1.0, words)
 
 
@@ -213,7 +217,9 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
 
 
 __all__ = [
+    "ALGORITHMS",
     "PHASES",
+    "Algorithm",
     "Exchange",
     "Kind",
     "Phase",

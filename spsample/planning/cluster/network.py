@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
-from spsample.planning.exchanges import Exchange, Scope
-from spsample.planning.grid_shape import GridShape
+from spsample.planning.cluster.exchanges import Exchange, Scope
+from spsample.planning.cluster.grid_shape import GridShape
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATES = {f"{prefix}B/s": 10.0**power for prefix, power in (("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12))}
@@ -24,7 +24,7 @@ class Link:
     beta: float
 
     def seconds(self, messages: float, num_bytes: float) -> float:
-        """Of so many messages with so many bytes in all, one after the other.
+        """Time of messages, one after the other, with `num_bytes` bytes in all.
 
         Examples
         --------
@@ -42,9 +42,9 @@ class Network:
     ----------
     name : str
     inside : Link
-        Of a rank to the others of its node.
+        From a rank to the others of its node.
     between : Link
-        Of one adapter of a node to other nodes.
+        From one adapter of a node to other nodes.
     adapters : int
         Network adapters of a node, which its ranks share.
     ranks_per_node : int
@@ -63,11 +63,11 @@ class Network:
         return Link(self.between.alpha, self.between.beta * share)
 
     def seconds(self, traffic: Exchange, shape: GridShape, ranks_per_node: int) -> float:
-        """Of one exchange: messages and bytes of the rank that has most, by the share of its peers on its own node.
+        """Time of one exchange: of the rank that has most, by the share of its peers that are on its own node.
 
         Examples
         --------
-        >>> from spsample.planning.exchanges import ring_reduction
+        >>> from spsample.planning.cluster.exchanges import ring_reduction
         >>> shape = GridShape(8)
         >>> NETWORKS["perlmutter"].seconds(ring_reduction("gradients", shape, 8e6), shape, ranks_per_node=4)
         0.000672
@@ -116,7 +116,7 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     alpha : str, optional
         Seconds per message, as "2us".
     bandwidth : str, optional
-        Of an adapter, as "25GB/s" or "100Gbit/s".
+        Bytes or bits per second of an adapter, as "25GB/s" or "100Gbit/s".
 
     Raises
     ------

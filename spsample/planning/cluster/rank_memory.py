@@ -9,12 +9,12 @@ from math import sqrt
 
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
-from spsample.planning.exchanges import Exchange
+from spsample.planning.cluster.exchanges import Exchange
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.pilot import Pilot
+from spsample.planning.cluster.rank_counts import RankCounts
 from spsample.planning.graph_profile import GraphProfile
-from spsample.planning.grid_shape import GridShape
 from spsample.planning.loader_plan import FEATURE_BATCHES
-from spsample.planning.pilot import Pilot
-from spsample.planning.rank_counts import RankCounts
 from spsample.planning.scratch import host_scratch
 
 COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
@@ -29,11 +29,11 @@ def memory_parts(
     ----------
     profile : GraphProfile
     counts : RankCounts
-        Of a bulk.
+        Counts of a bulk.
     bulks : BulkPlan
-        Of one rank (`rank_plan`).
+        The plan of one rank (`rank_plan`).
     traffic : iterable of Exchange
-        Of the bulk.
+        Exchanges of the bulk.
     hub_budget : int
         Bytes of hub rows that every rank holds.
 
@@ -86,7 +86,7 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
     prefetch : int
         Bulks that a loader samples ahead.
     threads : int
-        Of a rank.
+        Threads of a rank.
     """
     counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
     batches = -(-pilot.num_batches // shape.ranks)
@@ -110,7 +110,7 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
 
 
 def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
-    """Of batches of the graph that is planned for, and of its sampler."""
+    """Counts of batches of the graph and with the sampler that are planned for."""
     scaled = counts.scaled(counts.batches, pilot.scale)
     layers = tuple(
         replace(

@@ -52,7 +52,7 @@ def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
 
 
 def hub_rows(graph: Any, budget: int, entry_bytes: int) -> Int64Array:
-    """The vertices that are sources of the most edges and whose rows fit in so many bytes, ascending.
+    """The vertices that are sources of the most edges and whose rows fit in the budget, ascending.
 
     Those with equally many are all taken or none, as a partitioned graph replicates them.
     """

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.planning.block_rows import equal_starts
-from spsample.planning.grid_shape import FloatArray
-from spsample.planning.layer_rows import SPARSE, LayerRows, columns_of
+from spsample.planning.cluster.block_rows import equal_starts
+from spsample.planning.cluster.grid_shape import FloatArray
+from spsample.planning.cluster.layer_rows import SPARSE, LayerRows, columns_of
 from spsample.sampling import Sampler
 
 SPARE_DRAWS = 16.0
@@ -26,7 +26,7 @@ def expected_draws(graph: Any, frontier: LayerRows, sampler: Sampler, s: int, sp
     --------
     >>> import spsample as sp
     >>> graph = sp.load_dataset("rmat:10,8").graph
-    >>> from spsample.planning.layer_rows import layer_rows
+    >>> from spsample.planning.cluster.layer_rows import layer_rows
     >>> sampler = sp.LADIES([8, 200])
     >>> rows = layer_rows(graph, sp.bulk_sample(graph, range(64), sampler, batch_size=32))
     >>> [expected_draws(graph, one, sampler, s).tolist() for one, s in zip(rows, sampler.sizes)]

@@ -1,4 +1,4 @@
-"""`LayerRows`: the rows that a bulk samples in one layer; tallies of them by rank and block row."""
+"""`LayerRows`: the rows that a bulk samples in one layer; counts of them by rank and block row."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.planning.block_rows import BlockRows
-from spsample.planning.grid_shape import FloatArray
+from spsample.planning.cluster.block_rows import BlockRows
+from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.sampling import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
 
-SPARSE = 16  # so many vertices for each column: then columns are sorted, else marked
+SPARSE = 16  # vertices for each column, from which on columns are sorted, else marked
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class LayerRows:
     src: IntArray
 
     def first(self, batches: int) -> LayerRows:
-        """The same of the first batches only."""
+        """Rows of the first batches only."""
         end = int(np.searchsorted(self.batch, batches))
         batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
         return LayerRows(

@@ -16,15 +16,15 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
-from spsample.planning.block_rows import BlockRows, hub_rows
 from spsample.planning.bulk_counts import relative_deviation
-from spsample.planning.counting import count_batches, count_sources, hop_counts
-from spsample.planning.draws import SPARE_DRAWS
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
+from spsample.planning.cluster.draws import SPARE_DRAWS
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
+from spsample.planning.cluster.rank_counts import RankCounts
+from spsample.planning.cluster.visits import BlockVisits
 from spsample.planning.graph_profile import GraphProfile
-from spsample.planning.grid_shape import FloatArray, GridShape
-from spsample.planning.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
-from spsample.planning.rank_counts import RankCounts
-from spsample.planning.visits import BlockVisits
 from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
@@ -122,7 +122,7 @@ class Pilot:
         return self.on(shape, blocks, staged=staged).counts(bulk_size)
 
     def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
-        """The pilots' tallies on one grid, for counts of bulks of several sizes."""
+        """The pilots' counts on one grid, for counts of bulks of several sizes."""
         return GridPilot(self, shape, blocks, staged=staged)
 
 
@@ -139,59 +139,48 @@ def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, 
 
 
 class GridPilot:
-    """The pilots' tallies on one grid.
+    """The pilots' counts on one grid.
 
     Parameters
     ----------
     pilot : Pilot
     shape : GridShape
     blocks : BlockRows
-        Of the graph that the pilots were sampled from.
+        Block rows of the graph that the pilots were sampled from.
     staged : bool
-        Also what only the algorithms in stages need.
+        Also count what only the algorithms in stages need.
     """
 
     def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> None:
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
-        self._tallies = [
-            count_batches(
-                graph,
-                one.frontier,
-                sampler,
-                one.size,
-                blocks,
-                shape,
-                staged=staged,
-                merged_batches=MERGED_BATCHES,
-                spare=SPARE_DRAWS / pilot.scale,
-            )
-            for one in pilot.layers
-        ]
+        few = MERGED_BATCHES, SPARE_DRAWS / pilot.scale
+        layers = (LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, *few) for one in pilot.layers)
+        self._counts = [layer.counts(staged=staged) for layer in layers]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
         self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
-        """Predicted counts of a bulk of so many batches over all ranks."""
+        """Predicted counts of a bulk of `bulk_size` batches over all ranks."""
         pilot, shape, blocks = self._pilot, self._shape, self._blocks
         hops = []
-        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot.layers, strict=True)):
-            folding = _Predicted(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
+        for hop, (counts, layer) in enumerate(zip(self._counts, pilot.layers, strict=True)):
+            to_ranks = _PredictedRanks(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
             most = ceil(pilot.scale * int(layer.frontier.sources.max(initial=0)))
-            hops.append(hop_counts(folding, tallies, layer.frontier, blocks, shape, most))
+            hops.append(hop_counts(to_ranks, counts, layer.frontier, blocks, shape, most))
         rows, entries = np.diff(blocks.starts), np.diff(pilot.graph.indptr[blocks.starts])
         return RankCounts(
             shape=shape,
             batches=shape.batches(bulk_size),
             hops=tuple(hops),
-            inputs=_Predicted(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
+            inputs=_PredictedRanks(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
             block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
             block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
             block_longest=longest_rows(pilot.graph, blocks),
         )
 
 
-class _Predicted:
+class _PredictedRanks:
     """The batches of ranks are like the pilots, in the mean."""
 
     def __init__(
@@ -225,7 +214,7 @@ class _Predicted:
         return rows, entries
 
     def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
-        """Distinct things of so many batches, by block row. Seeds of different batches differ."""
+        """Distinct things that each number of batches visits, by block row. Seeds of different batches differ."""
         sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
@@ -234,7 +223,7 @@ class _Predicted:
 
 
 def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
-    """Ranks of different luck: expected order statistics (Blom), of the deviation of a mean of so many batches."""
+    """Ranks of different luck: expected order statistics (Blom), of the deviation of the mean of their batches."""
     p = len(batches)
     scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
     varied: FloatArray = np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
@@ -248,11 +237,11 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     ----------
     graph : Graph
     seeds : array-like of int
-        Of an epoch.
+        Seeds of an epoch.
     sampler : Sampler
     batch_size : int
     feature_bytes : int
-        Of a vertex.
+        Bytes of a vertex's features.
 
     Raises
     ------
@@ -322,7 +311,7 @@ def scaled_pilot(
     num_seeds, batch_size : int
         Of an epoch, and of a batch.
     feature_bytes : int
-        Of a vertex.
+        Bytes of a vertex's features.
 
     Raises
     ------

@@ -9,13 +9,15 @@ from typing import Any
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
+from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
-from spsample.planning.exchanges import Phase
-from spsample.planning.grid_shape import GridShape, divisors
-from spsample.planning.network import Network
-from spsample.planning.pilot import GridPilot, Pilot
-from spsample.planning.rank_memory import memory_parts, rank_plan
-from spsample.planning.traffic import Algorithm, PhaseBytes, WireFormat, bulk_traffic, by_phase
+from spsample.planning.cluster.exchanges import Algorithm, Phase
+from spsample.planning.cluster.grid_shape import GridShape, divisors
+from spsample.planning.cluster.network import Network
+from spsample.planning.cluster.pilot import GridPilot, Pilot
+from spsample.planning.cluster.rank_memory import memory_parts, rank_plan
+from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
+from spsample.planning.cluster.wire_format import WireFormat
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
@@ -34,7 +36,7 @@ class Cluster:
     network : Network
     ranks_per_node : int
     threads : int
-        Of a rank.
+        Threads of a rank.
     """
 
     ranks: int
@@ -51,11 +53,11 @@ class Job:
     Attributes
     ----------
     algorithm : str
-        One of `spsample.planning.traffic.ALGORITHMS`.
+        One of `spsample.planning.cluster.exchanges.ALGORITHMS`.
     hub_budget : int
         Bytes of hub rows that every rank holds.
     model_bytes : int
-        Of the gradients.
+        Bytes of the gradients.
     edge_ids : bool
         Whether edge ids are asked for.
     prefetch : int
@@ -96,7 +98,7 @@ class GridPlan:
     memory : dict
         Bytes of a rank with it, by what they are for.
     phases : tuple of PhasePlan
-        Of an epoch of such bulks; empty where none fits.
+        Phases of an epoch of such bulks; empty where none fits.
     refusal : str
         Why it does not fit; empty where it does.
     """
@@ -120,7 +122,7 @@ class GridPlan:
 
     @property
     def memory_bytes(self) -> int:
-        """Of a rank."""
+        """Bytes of a rank."""
         return sum(self.memory.values())
 
 
@@ -180,8 +182,8 @@ def plan_cluster(
     Examples
     --------
     >>> import spsample as sp
-    >>> from spsample.planning.network import NETWORKS
-    >>> from spsample.planning.pilot import sample_pilot
+    >>> from spsample.planning.cluster.network import NETWORKS
+    >>> from spsample.planning.cluster.pilot import sample_pilot
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
     >>> plan = plan_cluster(pilot, Cluster(4, 10**9, NETWORKS["perlmutter"], ranks_per_node=4))
@@ -215,14 +217,14 @@ class _Planned:
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
     @cached_property
-    def _tallies(self) -> GridPilot:
+    def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
         return self._pilot.on(self._shape, blocks, staged=self._job.algorithm != "column")
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
         profile, cluster = self._pilot.profile, self._cluster
-        counts = self._tallies.counts(bulk_size)
+        counts = self._on_grid.counts(bulk_size)
         traffic = bulk_traffic(
             counts,
             self._pilot.sampler,
@@ -241,7 +243,7 @@ class _Planned:
         return memory, phases
 
     def plan(self) -> GridPlan:
-        largest = self._largest(-(-self._pilot.num_batches // self._shape.ranks))
+        largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
         if largest == 0:
             memory, _ = self._of_bulk(self._size(1))
             refusal = f"one batch per rank takes {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
@@ -253,20 +255,16 @@ class _Planned:
         return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
 
     def _size(self, per_rank: int) -> int:
-        """Batches of a bulk with so many of a rank; an epoch at most."""
+        """Batches of a bulk of which a rank has `per_rank`; an epoch at most."""
         return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
-    def _largest(self, whole: int) -> int:
-        """Of 1 .. whole, the most batches per rank that fit; 0 where none does."""
-        low, high = 0, whole
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = sum(self._of_bulk(self._size(middle))[0].values()) <= self._cluster.memory_per_rank
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+    def _fits(self, per_rank: int) -> bool:
+        """Whether bulks of which a rank has `per_rank` batches fit in its memory."""
+        memory, _ = self._of_bulk(self._size(per_rank))
+        return sum(memory.values()) <= self._cluster.memory_per_rank
 
     def _epoch(self, bulk_size: int) -> tuple[PhasePlan, ...]:
-        """Of all phases of an epoch, in bulks of that size; the last one is counted by its share."""
+        """All phases of an epoch, in bulks of that size; the last one is counted by its share."""
         bulks = self._pilot.num_batches / bulk_size
         phases = self._of_bulk(bulk_size)[1]
         return tuple(
