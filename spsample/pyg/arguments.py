@@ -13,6 +13,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
+from spsample.store.base_graph import require_graph
 from spsample.store.graph import require_local
 from spsample.store.validation import validate_seeds
 
@@ -89,6 +90,7 @@ def checked_graph(data: Data, graph: Graph | None, weight_attr: str | None) -> G
     if graph is None:
         return Graph.from_pyg(data, weight_attr)
     expected = "Graph.from_pyg(data)" if weight_attr is None else f"Graph.from_pyg(data, {weight_attr!r})"
+    require_graph(graph)
     require_local(graph, expected)
     is_another = (graph.num_nodes, graph.num_edges) != (data.num_nodes, data.num_edges)
     if is_another or (weight_attr is not None and graph.weighting != "weighted"):
