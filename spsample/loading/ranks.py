@@ -46,16 +46,6 @@ class Share(NamedTuple):
         """
         return -(-batches // self.size)
 
-    def rounded(self, batches: int) -> int:
-        """So many batches, or a few more: whole steps.
-
-        Examples
-        --------
-        >>> Share(0, 4).rounded(9)
-        12
-        """
-        return self.steps(batches) * self.size
-
     def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
         """`spsample.planning.bulk_plan.bulk_ranges` of whole steps from batch `first` on.
 
