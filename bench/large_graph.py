@@ -22,8 +22,8 @@ from spsample.comm.objects import all_gather_object
 from spsample.data import Dataset
 from spsample.features import FeatureStore
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.network import links_named
-from spsample.planning.pilot import sample_pilot
+from spsample.planning.cluster.network import network_named
+from spsample.planning.cluster.pilot import sample_pilot
 from spsample.training import ModelConfig, TrainConfig, Trainer
 
 MIB = 1 << 20
@@ -35,8 +35,8 @@ EVALUATED = 1024
 def planned(dataset: Dataset, seeds: Any, grid: tuple[int, int], batch_size: int) -> dict[str, float]:
     """MiB of a rank and k, as `spsample plan` says; the process itself is not in it, nor the labels."""
     pilot = sample_pilot(dataset.graph, seeds, SAMPLER, batch_size=batch_size, feature_bytes=dataset.x[:1].nbytes)
-    links = links_named("shared-memory")
-    cluster = Cluster(ranks=grid[0], memory_per_rank=1 << 40, links=links, ranks_per_node=grid[0])
+    network = network_named("shared-memory")
+    cluster = Cluster(ranks=grid[0], memory_per_rank=1 << 40, network=network, ranks_per_node=grid[0])
     found = next(one for one in plan_cluster(pilot, cluster, Job()).grids if one.shape.replication == grid[1])
     parts = {name: size / MIB for name, size in found.memory.items()}
     return {**parts, "total": sum(parts.values()), "bulk size": found.bulk_size}

@@ -22,10 +22,12 @@ import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
 from spsample.distributed.placement import balanced
 from spsample.features import PartitionedFeatures
-from spsample.planning.counted import count_bulk
-from spsample.planning.model import Algorithm, Wire, bulk_traffic, draw_law
-from spsample.planning.shape import GridShape
-from spsample.planning.tallies import BlockRows, hub_rows
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import Algorithm
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.traffic import bulk_traffic
+from spsample.planning.cluster.wire_format import WireFormat
 
 RANKS = 16
 FEATURES = 100
@@ -146,7 +148,7 @@ def modelled(graph: sp.Graph, cell: Cell) -> dict[str, Any]:
         hubs: count_bulk(graph, bulk, shape, BlockRows(starts, hub_rows(graph, hubs, graph.indices.itemsize)))
         for hubs in {hubs for _, hubs in VARIANTS.values()}
     }
-    law, wire = draw_law(sampler, graph.weighting), Wire.of(graph.indices.itemsize, 0, graph.weighting)
+    law, wire = sampler.draw_law(graph.weighting), WireFormat.of(graph.indices.itemsize, 0, graph.weighting)
     variants = {}
     for name, (algorithm, hubs) in VARIANTS.items():
         traffic = bulk_traffic(counts[hubs], sampler, law, wire, algorithm, feature_bytes=4 * FEATURES)

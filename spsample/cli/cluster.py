@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spsample.planning.cluster import ClusterPlan, GridPlan, Job
-    from spsample.planning.pilot import Pilot
+    from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
     from spsample.store import Graph
 
@@ -85,7 +85,7 @@ class GraphSize:
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
-        from spsample.planning.pilot import scaled_pilot
+        from spsample.planning.cluster.pilot import scaled_pilot
 
         n, degree = self._require_sizes()
         return scaled_pilot(
@@ -144,14 +144,14 @@ def cluster_facts(
     from spsample.common.checks import require_int
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
-    from spsample.planning.network import links_named, require_ranks_per_node
+    from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
-    links = links_named(options.links, options.alpha, options.bandwidth)
+    network = network_named(options.links, options.alpha, options.bandwidth)
     cluster = Cluster(
         ranks=ranks,
         memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
-        links=links,
-        ranks_per_node=require_ranks_per_node(links, options.ranks_per_node),
+        network=network,
+        ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
     )
     made = plan_cluster(
@@ -177,7 +177,7 @@ def cluster_facts(
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
-    from spsample.planning.model import require_algorithm
+    from spsample.planning.cluster.traffic import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)
@@ -240,7 +240,7 @@ def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes:,} "
-        f"{'node' if nodes == 1 else 'nodes'}, {cluster.links.name} links, algorithm {made.job.algorithm}",
+        f"{'node' if nodes == 1 else 'nodes'}, {cluster.network.name} links, algorithm {made.job.algorithm}",
         f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
     ]
 

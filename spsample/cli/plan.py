@@ -17,7 +17,7 @@ from spsample.errors import InputError
 
 if TYPE_CHECKING:
     from spsample.planning import BulkPlan
-    from spsample.planning.pilot import Pilot
+    from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
 
 __all__ = ["plan"]
@@ -85,7 +85,7 @@ def _local_facts(
     """A plan for this machine."""
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
-    from spsample.planning.planner import default_budget
+    from spsample.planning.room import default_budget
 
     dataset = load_dataset(source)
     loader = BulkLoader(
@@ -127,7 +127,7 @@ def _pilot(
 ) -> Pilot:
     """Sampled on the data set, or on a smaller graph of a kind."""
     from spsample.data import load_dataset
-    from spsample.planning.pilot import sample_pilot
+    from spsample.planning.cluster.pilot import sample_pilot
 
     if source is None and size.like is not None:
         return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes)

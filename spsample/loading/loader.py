@@ -21,10 +21,10 @@ from spsample.loading.batch import Batch, Completion, gathered
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.prefetch import Pipeline, Stage
 from spsample.loading.ranks import Share, Threads
+from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
-from spsample.planning.epoch_bulks import ramp_of
-from spsample.planning.planner import MOST_AHEAD, BulkPlan, plan_for, plan_given
-from spsample.planning.rank_plan import RankPlan, plan_ranks
+from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
+from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph
@@ -40,9 +40,6 @@ __all__ = ["BulkLoader"]
 
 FEATURES_AHEAD = 2
 """Batches whose features may be gathered before they are asked for."""
-
-BULKS_PER_EPOCH = 8
-"""At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
 
 _Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
@@ -176,8 +173,13 @@ class BulkLoader:
         require_same(self.comm, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
         if self.comm.size > 1:
             require_same(self.comm, **self.completion.given(self.seeds))
-        self.plan: BulkPlan | RankPlan | None = None
-        self.bulk_size = self._planned(bulk_size, memory_budget)
+        self.plan, self.bulk_size = plan_loader(
+            self._workload,
+            self.comm,
+            num_batches=self.num_batches,
+            bulk_size=None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1),
+            memory_budget=memory_budget,
+        )
         self._threads: Threads | None = None
         if self.comm.size > 1:
             self._threads = Threads(graph, self.features) if self.prefetch else None
@@ -340,7 +342,7 @@ class BulkLoader:
         comms = (None, None) if self._threads is None else self._threads.comms
         sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
         features = self.features if self._threads is None else self._threads.features
-        parts = self._parts(positions, *place, ramp_of(self.prefetch), sampling)
+        parts = self._parts(positions, *place, warm_up_divisor(self.prefetch), sampling)
         sampled = pipeline.stage(parts if sampling is None else sampling.of(parts), self.prefetch, "sampling")
         made = self._items(sampled, _Work(positions, complete, features, gathering))
         items = pipeline.stage(made if gathering is None else gathering.of(made), FEATURES_AHEAD, "features")
@@ -366,17 +368,17 @@ class BulkLoader:
         positions: NDArray[np.int64],
         epoch: int,
         first: int,
-        ramp: int,
+        warm_up: int,
         lockstep: Lockstep[Any] | None = None,
     ) -> Generator[_Part, None, None]:
         """Bulks from batch ``first`` on; in parts where one would pass the memory budget."""
         graph = self.graph if lockstep is None or self._threads is None else self._threads.graph
-        for begin, end in self._share.bulk_ranges(first, self.num_batches, self.bulk_size, ramp):
+        for begin, end in self._share.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
             if lockstep is not None:
                 lockstep.go_on()
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             bulks = sample_within(
-                self.plan if isinstance(self.plan, BulkPlan) else None,
+                self.plan,
                 graph,
                 seeds,
                 self.sampler,
@@ -406,34 +408,21 @@ class BulkLoader:
             given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
             raise InputError(argument="features", given=given, expected=expected)
 
-    def _planned(self, bulk_size: Any, memory_budget: Any) -> int:
-        """The bulk size, after a plan where there is a budget."""
-        if self.graph.is_distributed:
-            return self._planned_on_ranks(bulk_size, memory_budget)
-        if _is_auto(bulk_size):
-            self.plan = plan_for(self, memory_budget)
-            most = self.plan.bulk_size
-            return most if self.prefetch == 0 else min(most, max(-(-len(self) // BULKS_PER_EPOCH), 1))
-        bulk_size = require_int("bulk_size", bulk_size, minimum=1)
-        largest = min(bulk_size, max(len(self), 1))
-        self.plan = plan_given(self, largest) if memory_budget is None else plan_for(self, memory_budget)
-        if self.plan is not None:
-            self.plan.require(largest)
-        return int(bulk_size)
-
-    def _planned_on_ranks(self, bulk_size: Any, memory_budget: Any) -> int:
-        """The bulk size of all ranks, in whole steps."""
-        is_auto = _is_auto(bulk_size)
-        if is_auto or memory_budget is not None:
-            self.plan = plan_ranks(self, memory_budget, self.comm)
-            self.plan.require(1)
-        if is_auto and self.plan is not None:
-            share = self.num_batches if self.prefetch == 0 else -(-self.num_batches // BULKS_PER_EPOCH)
-            return self._share.rounded(max(min(self.plan.bulk_size, share), 1))
-        size = self._share.rounded(require_int("bulk_size", bulk_size, minimum=1))
-        if self.plan is not None:
-            self.plan.require(min(size, self._share.rounded(max(self.num_batches, 1))))
-        return size
+    @property
+    def _workload(self) -> Workload:
+        """What is sampled, for its plan."""
+        return Workload(
+            graph=self.graph,
+            seeds=self.seeds,
+            sampler=self.sampler,
+            batch_size=self.batch_size,
+            edge_ids=self.edge_ids,
+            backend=self.backend,
+            shuffle=self.shuffle,
+            prefetch=self.prefetch,
+            feature_batches=0 if self.features is None else FEATURE_BATCHES,
+            feature_bytes=0 if self.features is None else 4 * self.features.dim,
+        )
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spsample.comm import Communicator
 from spsample.comm.objects import comm_of
 from spsample.errors import BackendError
-from spsample.planning.epoch_bulks import bulk_ranges
+from spsample.planning.bulk_plan import bulk_ranges
 from spsample.sampling.empty import empty_minibatch
 
 if TYPE_CHECKING:
@@ -46,25 +46,15 @@ class Share(NamedTuple):
         """
         return -(-batches // self.size)
 
-    def rounded(self, batches: int) -> int:
-        """The number of batches rounded up to whole steps.
+    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
+        """`spsample.planning.bulk_plan.bulk_ranges` of whole steps from batch `first` on.
 
         Examples
         --------
-        >>> Share(0, 4).rounded(9)
-        12
-        """
-        return self.steps(batches) * self.size
-
-    def bulk_ranges(self, first: int, last: int, size: int, ramp: int) -> Iterator[tuple[int, int]]:
-        """`spsample.planning.epoch_bulks.bulk_ranges` of whole steps from batch `first` on.
-
-        Examples
-        --------
-        >>> list(Share(0, 2).bulk_ranges(3, 14, 8, ramp=2))
+        >>> list(Share(0, 2).bulk_ranges(3, 14, 8, warm_up=2))
         [(3, 7), (7, 14)]
         """
-        for begin, end in bulk_ranges(0, self.steps(last - first), self.steps(size), ramp):
+        for begin, end in bulk_ranges(0, self.steps(last - first), self.steps(size), warm_up):
             yield first + begin * self.size, min(first + end * self.size, last)
 
     def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.bulk_sample import bulk_sample
-from spsample.planning.memory import scratch_bytes
-from spsample.planning.planner import BulkPlan, plan_bulk
+from spsample.planning.loader_plan import plan_bulk
+from spsample.planning.scratch import scratch_bytes
 
 __all__ = ["BulkPlan", "bulk_sample", "plan_bulk", "scratch_bytes"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,13 @@ from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
+from spsample.planning.budget import BudgetedPlan
 from spsample.planning.capped import CappedGraph, TooManyEntriesError
-from spsample.planning.planner import BulkPlan, require_room
+from spsample.planning.room import require_room
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
-from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
-
-FEW_ENTRIES = 1 << 20  # some megabytes
 
 
 @default_float_environment()
@@ -95,29 +92,18 @@ def bulk_sample(  # the public face: design, section 5
         duplicates=duplicates,
         backend=backend,
     )
-    if isinstance(call.graph, Graph) and not _is_small(call, call.graph.num_edges):
-        options = {"batch_size": call.batch_size, "edge_ids": call.edge_ids, "backend": call.backend}
-        require_room(call.graph, call.seeds, call.sampler, **options)
+    require_room(call)
     return call.run()
 
 
-def _is_small(call: SamplingCall, num_edges: int) -> bool:
-    """Whether a bulk surely has few entries, told in a microsecond: a call for one small batch takes a hundred."""
-    sizes = call.sampler.sizes
-    most = call.num_batches * len(sizes) * num_edges
-    if call.sampler.aggregation == "mean" and min(sizes) > 0:
-        most = min(most, len(sizes) * len(call.seeds) * prod([size + 1 for size in sizes]))
-    return most <= FEW_ENTRIES
-
-
 def sample_within(
-    plan: BulkPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
+    plan: BudgetedPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
 ) -> Generator[BulkSample, None, None]:
     """The minibatches of `seeds` as bulks: one, or more where it would have more entries than the plan allows.
 
     Parameters
     ----------
-    plan : BulkPlan or None
+    plan : BulkPlan, RankPlan or None
         None: no limit.
     graph, seeds, sampler, options
         As of `bulk_sample`.
@@ -131,18 +117,12 @@ def sample_within(
     CapacityError
         If a single batch has more entries.
     """
-    if plan is None:
-        yield bulk_sample(graph, seeds, sampler, **options)
-        return
-    yield from _within(plan, graph, seeds, sampler, options)
-
-
-def _within(
-    plan: BulkPlan, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, options: dict[str, Any]
-) -> Generator[BulkSample, None, None]:
     size, first = options["batch_size"], options["first_batch"]
     batches = -(-len(seeds) // size)
-    most = plan.most_entries(batches)
+    most = None if plan is None else plan.most_entries(batches)
+    if most is None:
+        yield bulk_sample(graph, seeds, sampler, **options)
+        return
     try:
         bulk = sample_batches(CappedGraph(graph, most), seeds, sampler, **options)
     except TooManyEntriesError:
@@ -154,7 +134,7 @@ def _within(
                 expected="batches that fit in the memory budget one at a time",
                 hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
             ) from None
-        yield from _within(plan, graph, seeds[: half * size], sampler, options)
-        yield from _within(plan, graph, seeds[half * size :], sampler, {**options, "first_batch": first + half})
+        yield from sample_within(plan, graph, seeds[: half * size], sampler, **options)
+        yield from sample_within(plan, graph, seeds[half * size :], sampler, **{**options, "first_batch": first + half})
         return
     yield bulk

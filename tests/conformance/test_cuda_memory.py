@@ -11,8 +11,8 @@ from equality import assert_bulks_same
 
 import spsample as sp
 from spsample.errors import CapacityError, InputError
-from spsample.planning.device_memory import device_scratch
-from spsample.planning.memory import BulkCounts
+from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.device_scratch import device_scratch
 from spsample.store.hot_rows import hottest_rows
 
 pytestmark = needs_compiler

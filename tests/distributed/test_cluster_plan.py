@@ -15,19 +15,20 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.errors import CapacityError, InputError
+from spsample.errors import CapacityError
 from spsample.planning.cluster import Cluster, Job, plan_cluster
-from spsample.planning.counted import count_bulk
-from spsample.planning.exchanges import ring_reduction
-from spsample.planning.network import LINKS
-from spsample.planning.pilot import GraphProfile, sample_pilot
-from spsample.planning.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
-from spsample.planning.shape import GridShape
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import ring_reduction
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.network import NETWORKS
+from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
+from spsample.planning.cluster.rank_memory import block_row_bytes, buffer_bytes, feature_block_bytes
+from spsample.planning.graph_profile import GraphProfile
 from spsample.sampling import LayerwiseSampler
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
 PILOT = sample_pilot(GRAPH, np.arange(4096), sp.GraphSAGE([6, 4]), batch_size=16, feature_bytes=400)
-CLUSTER = Cluster(8, 10**9, LINKS["perlmutter"], ranks_per_node=4, threads=2)
+CLUSTER = Cluster(8, 10**9, NETWORKS["perlmutter"], ranks_per_node=4, threads=2)
 
 
 def test_parts_of_the_graph_by_hand():
@@ -79,7 +80,7 @@ def test_the_largest_bulk_fits_and_the_next_one_does_not(megabytes, c):
 
 
 def _memory(bulk_size, c):
-    from spsample.planning.cluster import _Planned
+    from spsample.planning.cluster.plan import _Planned
 
     return sum(_Planned(PILOT, CLUSTER, Job(), GridShape(8, c))._of_bulk(bulk_size)[0].values())
 
@@ -95,7 +96,7 @@ def test_hubs_save_traffic_and_take_memory():
 
 def test_slower_links_take_longer():
     fast, slow = (
-        plan_cluster(PILOT, replace(CLUSTER, links=LINKS[name]), replication=2).grids[0].seconds
+        plan_cluster(PILOT, replace(CLUSTER, network=NETWORKS[name]), replication=2).grids[0].seconds
         for name in ("perlmutter", "ethernet")
     )
     assert slow > 2 * fast
@@ -116,18 +117,48 @@ def test_huge_clusters_are_planned_where_the_table_is_small_enough():
 
 
 class OwnNodeWise(sp.Sampler):
-    layer = sp.GraphSAGE.layer
+    """As `GraphSAGE`, of which it is no subclass."""
+
+    weighted = None
+    product, layer = sp.GraphSAGE.product, sp.GraphSAGE.layer
 
 
 class OwnLayerwise(LayerwiseSampler):
-    layer = sp.FastGCN.layer
+    """As `FastGCN`, of which it is no subclass."""
+
+    draw_law, layer = sp.FastGCN.draw_law, sp.FastGCN.layer
 
 
-@pytest.mark.parametrize("own", [OwnNodeWise, OwnLayerwise])
-def test_samplers_of_ones_own_are_refused(own):
-    """Which law draws is not known of them, and it decides what is exchanged."""
-    with pytest.raises(InputError, match=r"sampler: got .*; expected GraphSAGE, LADIES or FastGCN"):
-        sample_pilot(GRAPH, range(10), own([3]), batch_size=2)
+OWN = pytest.mark.parametrize(
+    ("own", "like"), [(OwnNodeWise([6, 4]), sp.GraphSAGE([6, 4])), (OwnLayerwise([48, 32]), sp.FastGCN([48, 32]))]
+)
+
+
+@OWN
+@pytest.mark.parametrize("algorithm", ["column", "stages"])
+def test_samplers_of_ones_own_are_planned_by_what_they_state(own, like, algorithm):
+    plans = [
+        plan_cluster(
+            sample_pilot(GRAPH, range(1024), sampler, batch_size=16, feature_bytes=40), CLUSTER, Job(algorithm)
+        )
+        for sampler in (own, like)
+    ]
+    assert plans[0].grids == plans[1].grids
+
+
+@OWN
+def test_a_graph_that_is_not_here_is_planned_for_samplers_of_ones_own(own, like):
+    sizes = {"num_nodes": 4 * GRAPH.num_nodes, "num_edges": 4 * GRAPH.num_edges, "num_seeds": 4096}
+    pilots = [scaled_pilot(GRAPH, sampler, **sizes, batch_size=64) for sampler in (own, like)]
+    assert pilots[0].bulk.sampler.sizes == pilots[1].bulk.sampler.sizes
+    assert plan_cluster(pilots[0], CLUSTER).grids == plan_cluster(pilots[1], CLUSTER).grids
+
+
+@OWN
+def test_bulks_of_samplers_of_ones_own_are_planned(own, like):
+    plans = [sp.plan_bulk(GRAPH, range(1024), sampler, batch_size=16, memory_budget="64MiB") for sampler in (own, like)]
+    assert [plan.bulk_size for plan in plans] == [64, 64]
+    assert [plan.peak(9) for plan in plans] == [plans[0].peak(9)] * 2
 
 
 # --------------------------------------------------------------------------------------------------------- the command

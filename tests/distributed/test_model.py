@@ -16,9 +16,25 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
-from spsample.planning.counted import count_bulk
-from spsample.planning.counts import HopCounts, RankCounts
-from spsample.planning.exchanges import (
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.column_traffic import (
+    asked_pairs,
+    column_law,
+    drawn_columns,
+    drawn_edges,
+    entry_law,
+    extraction,
+    graph_law,
+    masked_edges,
+    named_rows,
+    node_wise,
+    positions,
+    src_sets,
+)
+from spsample.planning.cluster.counting import count_bulk
+from spsample.planning.cluster.exchanges import (
+    ALGORITHMS,
+    all_gather,
     answered,
     asked,
     broadcasts,
@@ -29,41 +45,23 @@ from spsample.planning.exchanges import (
     row_gather,
     staged_reply,
     staged_request,
-    told,
 )
-from spsample.planning.model import (
-    ALGORITHMS,
-    Wire,
-    asked_pairs,
-    bulk_traffic,
-    by_phase,
-    column_law,
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
+from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
+from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
+from spsample.planning.cluster.stages_traffic import (
     column_law_reduction,
-    draw_law,
-    drawn_columns,
-    drawn_edges,
-    entry_law,
     entry_law_reduction,
-    extraction,
-    features,
-    gradients,
-    graph_law,
     grouped,
     in_columns,
-    masked_edges,
-    named_rows,
-    node_wise,
-    positions,
     row_law_reduction,
-    src_sets,
-    widths,
 )
-from spsample.planning.network import LINKS, links_named, parse_bandwidth, parse_seconds, share_inside
-from spsample.planning.pilot import sample_pilot, scaled_pilot
-from spsample.planning.shape import GridShape
-from spsample.planning.tallies import BlockRows, hub_rows
-from spsample.planning.visits import BlockVisits, Visits, seen
-from spsample.sparse import keys
+from spsample.planning.cluster.traffic import bulk_traffic, by_phase, features, gradients
+from spsample.planning.cluster.visits import BlockVisits, Visits, seen
+from spsample.planning.cluster.wire_format import WireFormat, widths
+from spsample.sampling import LayerwiseSampler
+from spsample.sparse import extract_columns, extract_rows, its_sample, keys, normalize_rows
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
 SEEDS = np.arange(GRAPH.num_nodes)
@@ -168,7 +166,7 @@ def test_gathers_rings_and_headers():
     assert (ring.sent[0], ring.messages[0]) == (2 * 7 / 8 * 800, 14)
     before = header(GridShape(8, 2), 2)
     assert (before.sent[0], before.messages[0]) == (2 * 3 * 64, 6)
-    assert told("status", GridShape(8, 2), 1).sent[0] == 7 * 8
+    assert all_gather("status", GridShape(8, 2), 1).sent[0] == 7 * 8
     assert gradients(GridShape(4), 100, 3).sent[0] == 3 * 150
 
 
@@ -190,12 +188,12 @@ def test_numbers_travel_in_as_many_bytes_as_they_need():
 
 
 def test_node_wise_by_hand():
-    one, wire = hop(pairs=[[0, 10], [20, 0]], edges=[[0, 50], [100, 0]]), Wire(4)
+    one, wire = hop(pairs=[[0, 10], [20, 0]], edges=[[0, 50], [100, 0]]), WireFormat(4)
     assert asked_pairs(one, np.array([3, 4]), wire).tolist() == [[48, 88], [144, 64]]
     assert drawn_edges(one, 15, wire).tolist() == [[0, 10 + 200], [20 + 400, 0]]
     assert drawn_edges(one, 300, wire)[0, 1] == 20 + 200
-    assert drawn_edges(one, 15, Wire(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
-    assert drawn_edges(one, 15, Wire.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
+    assert drawn_edges(one, 15, WireFormat(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
+    assert drawn_edges(one, 15, WireFormat.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
     traffic = list(node_wise(counts_of(one, (3, 4)), one, 15, wire))
     assert received(traffic, "rows requests").tolist() == [144, 88]
     assert received(traffic, "rows").tolist() == [210, 420]
@@ -205,9 +203,9 @@ def test_entry_law_by_hand():
     one = hop(
         rows=[[0, 10], [20, 0]], pairs=[[0, 300], [20, 0]], longest=[[0, 300], [9, 0]], positions=[[0, 7], [8, 0]]
     )
-    assert named_rows(one, np.array([9, 8]), Wire(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
+    assert named_rows(one, np.array([9, 8]), WireFormat(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
     assert positions(one).tolist() == [[8, 7 * (2 + 2) + 8], [8 * (1 + 1) + 8, 8]]
-    traffic = list(entry_law(counts_of(one), one, 5, Wire(4)))
+    traffic = list(entry_law(counts_of(one), one, 5, WireFormat(4)))
     assert received(traffic, "totals requests").tolist() == [0, 0]
     assert received(traffic, "totals").tolist() == [10 * 2, 20 * 1]
     assert received(traffic, "positions").tolist() == [7 * 4, 8 * 4]
@@ -217,23 +215,23 @@ def test_entry_law_by_hand():
 def test_masked_extraction_by_hand():
     one = hop(sources=[30, 40], gaps=[200, 300], pairs=[[0, 5], [6, 0]], edges=[[0, 7], [8, 0]])
     assert src_sets(one).tolist() == [30, 80]
-    assert masked_edges(one, Wire(4)).tolist() == [[0, 5 + 7], [6 + 8, 0]]
-    assert masked_edges(hop(most_sources=257, longest_edges=300 * np.ones((2, 2))), Wire(4, 4))[0, 0] == 2 + 2 + 4
+    assert masked_edges(one, WireFormat(4)).tolist() == [[0, 5 + 7], [6 + 8, 0]]
+    assert masked_edges(hop(most_sources=257, longest_edges=300 * np.ones((2, 2))), WireFormat(4, 4))[0, 0] == 2 + 2 + 4
 
 
 def test_extraction_takes_the_rows_where_they_are_cheaper():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 1000], [2, 0]], sources=[10, 10], pairs=[[0, 1], [1, 0]])
-    traffic = list(extraction(counts_of(one), one, Wire(4), held=np.zeros((2, 2), bool)))
+    traffic = list(extraction(counts_of(one), one, WireFormat(4), held=np.zeros((2, 2), bool)))
     # Rank 1 asks for the two entries: fewer bytes than its src vertices.
     assert received(traffic, "extraction requests")[::-1].tolist() == [8 + 1 + 10, 8 + 1]
     assert received(traffic, "extraction").tolist() == [1 + 1 + 1, 1 + 1 + 8]
-    traffic = list(extraction(counts_of(one), one, Wire(4), held=np.ones((2, 2), bool)))
+    traffic = list(extraction(counts_of(one), one, WireFormat(4), held=np.ones((2, 2), bool)))
     assert received(traffic, "extraction").tolist() == [1, 1]
 
 
 def test_column_law_takes_the_cheaper_of_rows_and_sums():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 100], [1, 0]], sums=[[0, 10], [9, 0]])
-    traffic = list(column_law(counts_of(one), one, 5, Wire(4)))
+    traffic = list(column_law(counts_of(one), one, 5, WireFormat(4)))
     later = 2 * (2 + 5)
     assert 10 * 5 + later < 100 * 4
     assert received(traffic, "sums").tolist() == [1 + 1 + 10 * 5, 1 + 1 + 1 + 4]
@@ -246,19 +244,19 @@ def test_graph_law_by_hand():
     out, back = drawn_columns(counts_of(one), one)
     assert out.tolist() == [[8, 7 + 8], [8 + 8, 8]]
     assert back.tolist() == [[0, 7 * 11], [8 * 11, 0]]
-    traffic = list(graph_law(counts_of(one), one, 5, Wire(4)))
+    traffic = list(graph_law(counts_of(one), one, 5, WireFormat(4)))
     assert received(traffic, "columns").tolist() == [7 * 11 + 3 * 2, 8 * 11 + 4 * 2]
 
 
 def test_stages_formulas_by_hand():
     one = hop(partials=[100, 50], partial_rows=[10, 5], partial_edges=[20, 10], longest=[[300, 1], [1, 1]])
     counts = counts_of(one)
-    assert row_law_reduction(counts, one, Wire(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
-    assert row_law_reduction(counts, one, Wire(4), "stages-split").tolist() == [10 + 80, 5 + 40]
-    assert entry_law_reduction(counts, one, Wire(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
-    assert entry_law_reduction(counts, one, Wire(4), "stages-distinct").tolist() == [2 * 2 + 2 * 4, 2 + 2 * 4]
-    assert entry_law_reduction(counts, one, Wire(4), "stages-split").tolist() == [20 + 2 * 4 + 30, 5 + 2 * 4 + 15]
-    assert column_law_reduction(counts, one, Wire(4), "stages").tolist() == [6 + 500 + 30, 6 + 250 + 15]
+    assert row_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert row_law_reduction(counts, one, WireFormat(4), "stages-split").tolist() == [10 + 80, 5 + 40]
+    assert entry_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert entry_law_reduction(counts, one, WireFormat(4), "stages-distinct").tolist() == [2 * 2 + 2 * 4, 2 + 2 * 4]
+    assert entry_law_reduction(counts, one, WireFormat(4), "stages-split").tolist() == [20 + 2 * 4 + 30, 5 + 2 * 4 + 15]
+    assert column_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [6 + 500 + 30, 6 + 250 + 15]
 
 
 def test_what_a_row_group_has_in_a_column():
@@ -272,7 +270,7 @@ def test_what_a_row_group_has_in_a_column():
 
 def test_features_by_hand():
     inputs = np.array([[5.0, 7.0], [5, 7], [5, 7], [2, 3]])
-    ids, rows, *_ = features(GridShape(4, 2), inputs, Wire(4), 400, 2)
+    ids, rows, *_ = features(GridShape(4, 2), inputs, WireFormat(4), 400, 2)
     assert ids.sent.tolist() == [28, 28, 20, 8]
     assert rows.received.tolist() == [2800, 2800, 2000, 800]
     assert rows.sent.tolist() == [2000, 800, 2800, 2800]
@@ -281,7 +279,7 @@ def test_features_by_hand():
 
 def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 32), GridShape(8, 2))
-    traffic = bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", Wire(4), feature_bytes=100)
+    traffic = bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireFormat(4), feature_bytes=100)
     moved = sum(one.received.sum() for one in traffic if one.recorded == "features")
     assert moved == pytest.approx(100 * counts.inputs.sum() * (1 - 2 / 8), rel=0.02)
 
@@ -289,21 +287,21 @@ def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
 def test_an_unknown_algorithm_is_refused():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 8), GridShape(2))
     with pytest.raises(InputError, match="algorithm: got 'other'; expected one of column, stages"):
-        bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", Wire(), "other")
+        bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireFormat(), "other")
 
 
 @samplers
 def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
     counts = count_bulk(GRAPH, bulk_of(sampler, 16), GridShape(4, 4))
-    assert bulk_traffic(counts, sampler, draw_law(sampler, "unweighted"), Wire(), feature_bytes=8) == []
+    assert bulk_traffic(counts, sampler, sampler.draw_law("unweighted"), WireFormat(), feature_bytes=8) == []
 
 
 @samplers
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_is_sent_is_received(sampler, algorithm):
     counts = count_bulk(GRAPH, bulk_of(sampler, 20), GridShape(8, 2))
-    law = draw_law(sampler, "unweighted")
-    for one in bulk_traffic(counts, sampler, law, Wire(), algorithm, feature_bytes=8, model_bytes=100):
+    law = sampler.draw_law("unweighted")
+    for one in bulk_traffic(counts, sampler, law, WireFormat(), algorithm, feature_bytes=8, model_bytes=100):
         assert one.sent.sum() == pytest.approx(one.received.sum())
 
 
@@ -311,7 +309,7 @@ def test_owners_that_draw_send_less_than_rows():
     sampler = sp.GraphSAGE([6, 4])
     counts = count_bulk(GRAPH, bulk_of(sampler, 64), GridShape(8, 2))
     moved = {
-        algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", Wire(), algorithm))
+        algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", WireFormat(), algorithm))
         for algorithm in ALGORITHMS
     }
     assert moved["column"] < moved["stages-split"] < moved["stages-distinct"] < moved["stages"]
@@ -342,7 +340,7 @@ def rows_of_layers(bulk, sampler):
 @pytest.mark.parametrize("grid", [(4, 1), (8, 2), (6, 2)])
 def test_counts_are_those_of_plain_python(sampler, grid):
     shape, bulk = GridShape(*grid), bulk_of(sampler, 18)
-    law = draw_law(sampler, "unweighted")
+    law = sampler.draw_law("unweighted")
     starts = balanced(GRAPH.indptr, shape.num_blocks).bounds
     hubs = hub_rows(GRAPH, 20_000, 4)
     counts = count_bulk(GRAPH, bulk, shape, BlockRows(starts, hubs))
@@ -405,6 +403,30 @@ def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting)
             assert expected.max() == pytest.approx(found.max(), rel=0.1), phase
 
 
+class OwnNodeWise(sp.Sampler):
+    """Node-wise, stating nothing."""
+
+    def layer(self, A, Q, draw, want):
+        P = normalize_rows(Q @ A)
+        return extract_rows(P, its_sample(P, draw, edge_ids=want.edge_ids), want)
+
+
+class OwnSums(LayerwiseSampler):
+    """In proportion to sums, where `LADIES` takes sums of squares."""
+
+    power = 1
+
+    def layer(self, A, Q, draw, want):
+        P = normalize_rows(Q.per_batch() @ A)
+        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
+
+
+@pytest.mark.parametrize("own", [OwnNodeWise([6, 4]), OwnSums([48, 48])], ids=repr)
+@pytest.mark.parametrize("weighting", ["unweighted", "row"])
+def test_the_model_knows_samplers_of_ones_own_by_what_they_state(own, weighting):
+    test_the_model_of_a_given_bulk_is_what_is_recorded(own, (8, 2), weighting)
+
+
 def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
     """By phase of each rank: recorded, and modelled of the same bulk."""
     (p, c), seeds = grid, SEEDS[keys.shuffle(len(SEEDS), 3, 0)[: batches * 64]]
@@ -422,8 +444,8 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
     bulk = sp.bulk_sample(graph, seeds, sampler, batch_size=64)
     counts = count_bulk(graph, bulk, GridShape(p, c), staged=algorithm != "column")
     modelled = defaultdict(lambda: np.zeros(p))
-    wire = Wire.of(4, 0, graph.weighting, edge_ids=edge_ids)
-    for one in bulk_traffic(counts, sampler, draw_law(sampler, graph.weighting), wire, algorithm):
+    wire = WireFormat.of(4, 0, graph.weighting, edge_ids=edge_ids)
+    for one in bulk_traffic(counts, sampler, sampler.draw_law(graph.weighting), wire, algorithm):
         modelled[one.recorded] = modelled[one.recorded] + one.received
     return {name: np.array([rank.get(name, 0) for rank in ranks]) for name in set().union(*ranks)}, modelled
 
@@ -456,13 +478,13 @@ def assert_equals(array, cells):
 @pytest.mark.parametrize(("grid", "batches"), [((8, 1), 8), ((8, 2), 64), ((4, 1), 128)])
 @pytest.mark.parametrize("algorithm", ["column", "stages"])
 def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
-    shape, law = GridShape(*grid), draw_law(sampler, "unweighted")
+    shape, law = GridShape(*grid), sampler.draw_law("unweighted")
     pilot = sample_pilot(GRAPH, SEEDS, sampler, batch_size=16)
     exact = count_bulk(GRAPH, bulk_of(sampler, batches), shape)
     predicted = pilot.counts(shape, batches)
     sums = []
     for counts in (exact, predicted):
-        traffic = bulk_traffic(counts, sampler, law, Wire(), algorithm, feature_bytes=100)
+        traffic = bulk_traffic(counts, sampler, law, WireFormat(), algorithm, feature_bytes=100)
         sums.append({phase: one.received_mean for phase, one in by_phase(traffic).items()})
     # The column law takes rows or sums, whichever is cheaper, and near the break-even it may be either.
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums
@@ -526,20 +548,20 @@ def test_visits_by_block_row_add_up():
 def test_links_are_parsed():
     assert parse_seconds("alpha", "2us") == 2e-6
     assert parse_bandwidth("bandwidth", "200Gbit/s") == 25e9
-    links = links_named("perlmutter", "10us", "12.5GB/s")
+    links = network_named("perlmutter", "10us", "12.5GB/s")
     assert (links.between.alpha, links.between.beta) == pytest.approx((1e-5, 12.5e9))
-    assert links.inside == LINKS["perlmutter"].inside
+    assert links.inside == NETWORKS["perlmutter"].inside
     for argument, text in (("alpha", "2"), ("alpha", "0us"), ("bandwidth", "25GB"), ("bandwidth", "fast")):
         with pytest.raises(InputError, match=f"{argument}: got '{text}'"):
-            links_named("ethernet", **{argument: text})
+            network_named("ethernet", **{argument: text})
     with pytest.raises(InputError, match="links: got 'token ring'; expected one of perlmutter, ethernet"):
-        links_named("token ring")
+        network_named("token ring")
 
 
 def test_ranks_of_a_node_share_its_adapters():
-    assert LINKS["perlmutter"].to_other_nodes(4).beta == 25e9
-    assert LINKS["perlmutter"].to_other_nodes(8).beta == 12.5e9
-    assert LINKS["ethernet"].to_other_nodes(1).beta == 3.125e9
+    assert NETWORKS["perlmutter"].to_other_nodes(4).beta == 25e9
+    assert NETWORKS["perlmutter"].to_other_nodes(8).beta == 12.5e9
+    assert NETWORKS["ethernet"].to_other_nodes(1).beta == 3.125e9
 
 
 def test_peers_on_the_same_node():
@@ -553,7 +575,7 @@ def test_peers_on_the_same_node():
 
 def test_seconds_by_hand():
     """Two ranks on two nodes: a message of 10 bytes either way takes alpha + 10 / beta."""
-    links = links_named("ethernet", "1ms", "1kB/s")
+    links = network_named("ethernet", "1ms", "1kB/s")
     one = request("rows", GridShape(2), np.array([[0.0, 10.0], [10.0, 0.0]]))
     assert links.seconds(one, GridShape(2), 1) == pytest.approx(0.011)
     assert links.seconds(one.scaled(3), GridShape(2), 1) == pytest.approx(0.033)

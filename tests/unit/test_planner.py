@@ -19,12 +19,10 @@ import pytest
 import spsample as sp
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
-from spsample.planning.bounds import most_counts
+from spsample.planning.bulk_counts import BulkCounts, most_counts
+from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
 from spsample.planning.capped import CappedGraph, TooManyEntriesError
-from spsample.planning.epoch_bulks import bulk_ranges, ramp_of
-from spsample.planning.memory import BulkCounts
-from spsample.planning.planner import BulkPlan
 from spsample.sparse import get_num_threads, set_num_threads
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
@@ -116,9 +114,9 @@ def test_the_peak_is_that_of_the_bulks_an_epoch_is_cut_into() -> None:
 def bulks_of_passes(n: int, k: int, prefetch: int, first: int, left_at: int) -> list[tuple[int, int]]:
     """Batches of each bulk made, and of those held then, in a pass from `first`, left early or not, and a whole one."""
     most = max(prefetch, 1)
-    begun = [end - begin for begin, end in bulk_ranges(first, n, k, ramp_of(prefetch))][: left_at + 1]
+    begun = [end - begin for begin, end in bulk_ranges(first, n, k, warm_up_divisor(prefetch))][: left_at + 1]
     steps, held = [], deque([0] * most, most)
-    for sizes in (begun, [end - begin for begin, end in bulk_ranges(0, n, k, ramp_of(prefetch))]):
+    for sizes in (begun, [end - begin for begin, end in bulk_ranges(0, n, k, warm_up_divisor(prefetch))]):
         for size in sizes:
             steps.append((size, sum(held)))
             held.append(size)
@@ -129,7 +127,7 @@ def bulks_of_passes(n: int, k: int, prefetch: int, first: int, left_at: int) -> 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
 def test_no_pass_takes_more_than_the_peak(prefetch: int) -> None:
     for n in (1, 2, 7, 15, 16, 30, 45):
-        made = replace(plan(), num_batches=n, held=max(prefetch, 1), ramp=ramp_of(prefetch))
+        made = replace(plan(), num_batches=n, held=max(prefetch, 1), warm_up=warm_up_divisor(prefetch))
         for k in range(1, n + 1):
             predicted = max(map(sum, made._steps(k)))
             for first in range(n):
@@ -291,7 +289,7 @@ def test_no_bulk_passes_what_can_be_drawn(sampler: sp.Sampler, edge_ids: bool) -
 
 def test_without_a_budget_a_given_size_is_held_against_the_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def loader(available: int, bulk_size: int = 64) -> sp.BulkLoader:
-        monkeypatch.setattr("spsample.planning.planner.available_memory", lambda: available)
+        monkeypatch.setattr("spsample.planning.room.available_memory", lambda: available)
         return sp.BulkLoader(GRAPH, SEEDS, sp.GraphSAGE([15, 10, 5]), batch_size=32, bulk_size=bulk_size)
 
     assert loader(4 << 30).plan is None  # any bulk would fit

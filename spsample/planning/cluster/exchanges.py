@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
-from spsample.planning.shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 
 Phase = Literal[
     "frontier",
@@ -26,6 +26,10 @@ Phase = Literal[
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """What the ranks communicate for, in the order of a training step."""
 
+Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
+
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
 """Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
@@ -34,7 +38,7 @@ WORD_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Traffic:
+class Exchange:
     """One exchange: bytes that each rank sends to and receives from others, and the messages that it sends.
 
     Attributes
@@ -62,10 +66,10 @@ class Traffic:
         """Name of the phase under which a `spsample.comm.Recorder` counts it."""
         return f"{self.phase} requests" if self.kind == "request" else self.phase
 
-    def scaled(self, factor: float) -> Traffic:
-        """The same, so many times."""
+    def scaled(self, factor: float) -> Exchange:
+        """Repeat the exchange `factor` times."""
         sent, received, messages = factor * self.sent, factor * self.received, factor * self.messages
-        return Traffic(self.phase, self.kind, self.scope, sent, received, messages, factor * self.serial)
+        return replace(self, sent=sent, received=received, messages=messages, serial=factor * self.serial)
 
 
 def remote(shape: GridShape, needed: FloatArray) -> FloatArray:
@@ -107,32 +111,32 @@ def answered(shape: GridShape, needed: FloatArray) -> FloatArray:
     return answers
 
 
-def request(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+def request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """Bytes `needed[r, i]` from rank r to the owner of block row i in its column group."""
     sent, received = asked(shape, needed), answered(shape, needed)
     return _all_to_all(phase, "request", sent, received, asked(shape, np.sign(needed)))
 
 
-def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+def reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """The other way: bytes `needed[r, i]` from the owner of block row i to rank r."""
     sent, received = answered(shape, needed), asked(shape, needed)
     return _all_to_all(phase, "reply", sent, received, answered(shape, np.sign(needed)))
 
 
-def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> Traffic:
-    return Traffic(phase, kind, "column", sent, received, messages, _most(sent, received))
+def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray, messages: FloatArray) -> Exchange:
+    return Exchange(phase, kind, "column", sent, received, messages, _most(sent, received))
 
 
-def staged_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+def staged_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """Bytes `needed[i, k]` from row group i to the owner of block row k, stage by stage (algorithm 2)."""
     asks, answers, messages, serial = _staged(shape, needed)
-    return Traffic(phase, "request", "column", asks, answers, messages[0], serial)
+    return Exchange(phase, "request", "column", asks, answers, messages[0], serial)
 
 
-def staged_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Traffic:
+def staged_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """The other way; in each stage all wait for the one rank of their column that sends."""
     asks, answers, messages, serial = _staged(shape, needed)
-    return Traffic(phase, "reply", "column", answers, asks, messages[1], serial)
+    return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
 def _staged(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray], float]:
@@ -158,25 +162,25 @@ def _longest(shape: GridShape, stage: FloatArray) -> float:
     return float(np.bincount(shape.stage_columns, stage, shape.replication).max())
 
 
-def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Traffic:
+def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Exchange:
     """Every block row to all ranks of the column that it has its stage in (the sparsity-oblivious variant)."""
     needed = np.tile(block_bytes, (shape.num_blocks, 1))
     asks, answers, messages, _ = _staged(shape, needed)
     serial = _longest(shape, block_bytes) if shape.num_blocks > 1 else 0.0
-    return Traffic(phase, "reply", "column", answers, asks, messages[1], serial)
+    return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
-def row_gather(shape: GridShape, own: FloatArray) -> Traffic:
+def row_gather(shape: GridShape, own: FloatArray) -> Exchange:
     """Bytes `own[r]` of rank r to all other ranks of its row group."""
     c = shape.replication
     received = np.repeat(own.reshape(-1, c).sum(axis=1), c) - own
     sent = own * (c - 1)
     messages = np.where(own > 0, c - 1.0, 0.0)
-    return Traffic("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
+    return Exchange("reduction", "reduction", "row", sent, received, messages, _most(sent, received))
 
 
-def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
-    """All-reduce of so many bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
+def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Exchange:
+    """All-reduce of `num_bytes` bytes over all ranks: 2 (p - 1) / p of them each way, in 2 (p - 1) messages.
 
     Examples
     --------
@@ -185,27 +189,27 @@ def ring_reduction(phase: Phase, shape: GridShape, num_bytes: float) -> Traffic:
     """
     steps = 2.0 * (shape.ranks - 1)
     moved = np.full(shape.ranks, steps * num_bytes / shape.ranks)
-    return Traffic(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
+    return Exchange(phase, "reduction", "ring", moved, moved, np.full(shape.ranks, steps), float(moved[0]))
 
 
-def header(shape: GridShape, exchanges: int = 1) -> Traffic:
-    """What precedes so many exchanges: counts and the status, to every other rank of the column group."""
+def header(shape: GridShape, exchanges: int = 1) -> Exchange:
+    """What precedes `exchanges` exchanges: counts and the status, to every other rank of the column group."""
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
-def staged_header(shape: GridShape, exchanges: int) -> Traffic:
-    """The same in stages, where it goes to all ranks."""
+def staged_header(shape: GridShape, exchanges: int) -> Exchange:
+    """What precedes `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
 
-def told(phase: Phase, shape: GridShape, words: int) -> Traffic:
-    """So many words from every rank to every other."""
+def all_gather(phase: Phase, shape: GridShape, words: int) -> Exchange:
+    """A number of words from every rank to every other."""
     return _words(phase, "reply", "all", shape, shape.ranks - 1.0, words)
 
 
-def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> Traffic:
+def _words(phase: Phase, kind: Kind, scope: Scope, shape: GridShape, messages: float, words: int) -> Exchange:
     moved = np.full(shape.ranks, messages * words * WORD_BYTES)
-    return Traffic(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
+    return Exchange(phase, kind, scope, moved, moved, np.full(shape.ranks, messages), float(moved[0]))
 
 
 def _most(sent: FloatArray, received: FloatArray) -> float:
@@ -213,10 +217,13 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
 
 
 __all__ = [
+    "ALGORITHMS",
     "PHASES",
+    "Algorithm",
+    "Exchange",
     "Kind",
     "Phase",
-    "Traffic",
+    "all_gather",
     "answered",
     "asked",
     "broadcasts",
@@ -229,5 +236,4 @@ __all__ = [
     "staged_header",
     "staged_reply",
     "staged_request",
-    "told",
 ]

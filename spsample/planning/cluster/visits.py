@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from spsample.planning.shape import FloatArray
+from spsample.planning.cluster.grid_shape import FloatArray
 
 RATES, ROUNDS = 96, 400
 
 
 class Visits:
-    """Of m batches: `histogram[f]` things were visited by f of them, `histogram[0]` by none.
+    """What m batches visited: `histogram[f]` things were visited by f of them, `histogram[0]` by none.
 
     Things are vertices, or entries of their rows. Up to m batches the expected number of distinct things is that of
-    choosing so many of the m batches (rarefaction, exact in the mean). Beyond, every thing has a probability of being
+    choosing some of the m batches (rarefaction, exact in the mean). Beyond, every thing has a probability of being
     visited by a batch, and how these are distributed is fitted to the histogram: a mixture of binomials of the greatest
     likelihood, by expectation maximisation (Norris, Pollock, "Nonparametric MLE under two closed capture-recapture
     models", Biometrics 1996).
@@ -35,7 +35,7 @@ class Visits:
         self.batches = len(self.histogram) - 1
 
     def distinct(self, batches: int) -> float:
-        """Expected number of distinct things that so many batches visit."""
+        """Expected number of distinct things that `batches` batches visit."""
         if batches <= self.batches:
             return self._rarefied(batches)
         more = self._fitted(batches) - self._fitted(self.batches)
@@ -64,7 +64,7 @@ class Visits:
 
 
 class BlockVisits:
-    """The same by block row.
+    """What m batches visited of each block row.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class BlockVisits:
         self._all = Visits(np.concatenate([[max(unvisited, 0.0)], histogram[1:].sum(axis=1)]))
 
     def distinct(self, batches: int) -> FloatArray:
-        """(p/c,): expected number of distinct things of each block row that so many batches visit."""
+        """(p/c,): expected number of distinct things of each block row that `batches` batches visit."""
         known = seen(self._all.batches, min(batches, self._all.batches)) @ self._histogram[1:]
         sums: FloatArray = known * (self._all.distinct(batches) / max(float(known.sum()), 1e-300))
         return sums

@@ -1,4 +1,4 @@
-"""Links between ranks: latency and bandwidth inside of a node and between nodes (the alpha-beta model)."""
+"""The network between ranks: latency and bandwidth inside of a node and between nodes (the alpha-beta model)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from spsample.common.checks import require_int
 from spsample.errors import InputError
-from spsample.planning.exchanges import Scope, Traffic
-from spsample.planning.shape import GridShape
+from spsample.planning.cluster.exchanges import Exchange, Scope
+from spsample.planning.cluster.grid_shape import GridShape
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATES = {f"{prefix}B/s": 10.0**power for prefix, power in (("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12))}
@@ -24,7 +24,7 @@ class Link:
     beta: float
 
     def seconds(self, messages: float, num_bytes: float) -> float:
-        """Of so many messages with so many bytes in all, one after the other.
+        """Time of messages, one after the other, with `num_bytes` bytes in all.
 
         Examples
         --------
@@ -35,16 +35,16 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Links:
-    """Links of a cluster.
+class Network:
+    """The links of a cluster.
 
     Attributes
     ----------
     name : str
     inside : Link
-        Of a rank to the others of its node.
+        From a rank to the others of its node.
     between : Link
-        Of one adapter of a node to other nodes.
+        From one adapter of a node to other nodes.
     adapters : int
         Network adapters of a node, which its ranks share.
     ranks_per_node : int
@@ -62,14 +62,14 @@ class Links:
         share = min(1.0, self.adapters / ranks_per_node)
         return Link(self.between.alpha, self.between.beta * share)
 
-    def seconds(self, traffic: Traffic, shape: GridShape, ranks_per_node: int) -> float:
-        """Of one exchange: messages and bytes of the rank that has most, by the share of its peers on its own node.
+    def seconds(self, traffic: Exchange, shape: GridShape, ranks_per_node: int) -> float:
+        """Time of one exchange: of the rank that has most, by the share of its peers that are on its own node.
 
         Examples
         --------
-        >>> from spsample.planning.exchanges import ring_reduction
+        >>> from spsample.planning.cluster.exchanges import ring_reduction
         >>> shape = GridShape(8)
-        >>> LINKS["perlmutter"].seconds(ring_reduction("gradients", shape, 8e6), shape, ranks_per_node=4)
+        >>> NETWORKS["perlmutter"].seconds(ring_reduction("gradients", shape, 8e6), shape, ranks_per_node=4)
         0.000672
         """
         share = share_inside(traffic.scope, shape, ranks_per_node)
@@ -78,10 +78,10 @@ class Links:
         return inside + away.seconds((1 - share) * messages, (1 - share) * traffic.serial)
 
 
-PERLMUTTER = Links("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
-ETHERNET = Links("ethernet", Link(1e-6, 10e9), Link(30e-6, 25e9 / 8), adapters=1, ranks_per_node=1)
-SHARED_MEMORY = Links("shared-memory", Link(1e-6, 5e9), Link(30e-6, 125e6), adapters=1, ranks_per_node=2**31)
-LINKS = {links.name: links for links in (PERLMUTTER, ETHERNET, SHARED_MEMORY)}
+PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
+ETHERNET = Network("ethernet", Link(1e-6, 10e9), Link(30e-6, 25e9 / 8), adapters=1, ranks_per_node=1)
+SHARED_MEMORY = Network("shared-memory", Link(1e-6, 5e9), Link(30e-6, 125e6), adapters=1, ranks_per_node=2**31)
+NETWORKS = {network.name: network for network in (PERLMUTTER, ETHERNET, SHARED_MEMORY)}
 """Perlmutter-like: four GPUs on NVLink 3 and four Slingshot-11 adapters a node. Ethernet: 25 Gbit/s a node. Shared
 memory: one machine."""
 
@@ -106,39 +106,39 @@ def share_inside(scope: Scope, shape: GridShape, ranks_per_node: int) -> float:
     return inside / peers if peers else 1.0
 
 
-def links_named(name: str, alpha: str | None = None, bandwidth: str | None = None) -> Links:
-    """The links of that name, with another latency and bandwidth between nodes where they are given.
+def network_named(name: str, alpha: str | None = None, bandwidth: str | None = None) -> Network:
+    """The network of that name, with another latency and bandwidth between nodes where they are given.
 
     Parameters
     ----------
     name : str
-        One of `LINKS`.
+        One of `NETWORKS`.
     alpha : str, optional
         Seconds per message, as "2us".
     bandwidth : str, optional
-        Of an adapter, as "25GB/s" or "100Gbit/s".
+        Bytes or bits per second of an adapter, as "25GB/s" or "100Gbit/s".
 
     Raises
     ------
     InputError
-        If there are no such links, or an amount is not understood.
+        If there is no such network, or an amount is not understood.
 
     Examples
     --------
-    >>> links_named("ethernet", bandwidth="100Gbit/s").between
+    >>> network_named("ethernet", bandwidth="100Gbit/s").between
     Link(alpha=3e-05, beta=12500000000.0)
     """
-    if name not in LINKS:
-        raise InputError(argument="links", given=repr(name), expected="one of " + ", ".join(LINKS))
-    links = LINKS[name]
+    if name not in NETWORKS:
+        raise InputError(argument="links", given=repr(name), expected="one of " + ", ".join(NETWORKS))
+    network = NETWORKS[name]
     if alpha is None and bandwidth is None:
-        return links
+        return network
     link = Link(
-        links.between.alpha if alpha is None else parse_seconds("alpha", alpha),
-        links.between.beta if bandwidth is None else parse_bandwidth("bandwidth", bandwidth),
+        network.between.alpha if alpha is None else parse_seconds("alpha", alpha),
+        network.between.beta if bandwidth is None else parse_bandwidth("bandwidth", bandwidth),
     )
-    inside = link if links is SHARED_MEMORY else links.inside
-    return Links(f"{name}, custom", inside, link, links.adapters, links.ranks_per_node)
+    inside = link if network is SHARED_MEMORY else network.inside
+    return Network(f"{name}, custom", inside, link, network.adapters, network.ranks_per_node)
 
 
 def parse_seconds(argument: str, text: str) -> float:
@@ -170,9 +170,9 @@ def _parse(argument: str, text: str, units: dict[str, float], expected: str) -> 
     return float(match[1]) * units[match[2]]
 
 
-def require_ranks_per_node(links: Links, given: int | None) -> int:
-    """`given`, or what is usual with the links."""
-    return links.ranks_per_node if given is None else require_int("ranks_per_node", given, minimum=1)
+def require_ranks_per_node(network: Network, given: int | None) -> int:
+    """`given`, or what is usual in the network."""
+    return network.ranks_per_node if given is None else require_int("ranks_per_node", given, minimum=1)
 
 
-__all__ = ["LINKS", "Link", "Links", "links_named", "parse_bandwidth", "parse_seconds", "share_inside"]
+__all__ = ["NETWORKS", "Link", "Network", "network_named", "parse_bandwidth", "parse_seconds", "share_inside"]

@@ -1,30 +1,21 @@
-"""How much memory of a device a bulk takes beside its arrays."""
+"""Memory of a device that a bulk takes beside its arrays."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spsample.backends.cuda.column_sets import set_bytes
 from spsample.backends.cuda.device import SHARE_OF_FREE
 from spsample.backends.cuda.rows import SCRATCH_BYTES, WARP
-from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
-from spsample.store.device_graph import DeviceGraph
+from spsample.planning.bulk_counts import POINTER_BYTES, WHOLE, BulkCounts, LayerCounts
+from spsample.store.base_graph import BaseGraph
 
-if TYPE_CHECKING:
-    from spsample.planning.memory import BulkCounts, LayerCounts
-
-POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
 ROW_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
 SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
 DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
 WARPS = 1 << 14  # more than a GPU holds at a time
-WHOLE = -1  # the fanout that takes whole rows
 
 
-def device_scratch(graph: DeviceGraph, counts: BulkCounts) -> int:
+def device_scratch(graph: BaseGraph, counts: BulkCounts) -> int:
     """The most bytes of the device that a bulk of these counts takes at a time, beside its arrays.
 
     Sets of columns take half a byte for each vertex of the graph and batch; where that is more than a quarter of what
@@ -47,7 +38,7 @@ def _drawn_bytes(counts: BulkCounts) -> int:
     """What is drawn, before it is the sample: positions of long draws from rows, or columns and sources."""
     sampler = counts.sampler
     largest = max(sampler.sizes, default=0)
-    if not isinstance(sampler, GraphSAGE):
+    if sampler.kind == "layer-wise":
         return DRAWN_BYTES * largest * counts.batches + SOURCE_BYTES * max(one.sources for one in counts.layers)
     if largest <= WARP or sampler.replace:
         return 0
@@ -55,9 +46,9 @@ def _drawn_bytes(counts: BulkCounts) -> int:
     return min(POINTER_BYTES * (2 << (largest - 1).bit_length()) * warps, SCRATCH_BYTES)
 
 
-def _position_bytes(graph: DeviceGraph, counts: BulkCounts) -> int:
+def _position_bytes(graph: BaseGraph, counts: BulkCounts) -> int:
     """Where entries lie in A, until their weights are read: kept for all layers; edge ids take their place."""
-    with_weights = isinstance(counts.sampler, GraphSAGE) and WHOLE not in counts.sampler.sizes  # drawn with them
+    with_weights = counts.sampler.kind == "node-wise" and WHOLE not in counts.sampler.sizes  # drawn with them
     if graph.weighting != "weighted" or with_weights:
         return 0
     return POINTER_BYTES * sum(layer.entries for layer in counts.layers if not layer.id_bytes)
@@ -65,21 +56,10 @@ def _position_bytes(graph: DeviceGraph, counts: BulkCounts) -> int:
 
 def _union_bytes(counts: BulkCounts) -> int:
     """United hops are copied, one kind of arrays at a time."""
-    if not makes_subgraphs(counts.sampler):
+    if counts.sampler.layout != "subgraph":
         return 0
     layer = counts.layers[0]
     return POINTER_BYTES * max(layer.rows + counts.batches, layer.entries)
 
 
-def available_for(graph: Any, otherwise: int) -> int:
-    """Bytes that bulks of the graph may take: of its device, or those of the host."""
-    return graph.free_bytes() if isinstance(graph, DeviceGraph) else otherwise
-
-
-def index_dtype(graph: Any) -> np.dtype[Any]:
-    """Type of the graph's vertex ids."""
-    dtype: np.dtype[Any] = graph.index_dtype if isinstance(graph, DeviceGraph) else graph.indices.dtype
-    return dtype
-
-
-__all__ = ["POINTER_BYTES", "WHOLE", "available_for", "device_scratch", "index_dtype"]
+__all__ = ["device_scratch"]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from math import sqrt
 
-import numpy as np
+from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.bulk_plan import ORDER_BYTES, BulkPlan, feature_bytes_of, warm_up_divisor
+from spsample.planning.cluster.exchanges import Exchange
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.pilot import Pilot
+from spsample.planning.cluster.rank_counts import RankCounts
+from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.loader_plan import FEATURE_BATCHES
+from spsample.planning.scratch import host_scratch
 
-from spsample.planning.counts import RankCounts
-from spsample.planning.epoch_bulks import ramp_of
-from spsample.planning.exchanges import Traffic
-from spsample.planning.memory import BulkCounts
-from spsample.planning.pilot import GraphProfile, Pilot
-from spsample.planning.planner import FEATURE_BATCHES, ORDER_BYTES, BulkPlan
-from spsample.planning.shape import GridShape
-from spsample.sampling import FastGCN
-
-COLUMN_BYTES = 12  # a column's share of the distribution that FastGCN draws from
+COLUMN_BYTES = 12  # a column's share of a distribution of the whole graph
 
 
 def memory_parts(
-    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Traffic], *, hub_budget: int = 0
+    profile: GraphProfile, counts: RankCounts, bulks: BulkPlan, traffic: Iterable[Exchange], *, hub_budget: int = 0
 ) -> dict[str, int]:
     """Bytes of the rank that needs most, by what they are for.
 
@@ -29,11 +29,11 @@ def memory_parts(
     ----------
     profile : GraphProfile
     counts : RankCounts
-        Of a bulk.
+        Counts of a bulk.
     bulks : BulkPlan
-        Of one rank (`rank_plan`).
-    traffic : iterable of Traffic
-        Of the bulk.
+        The plan of one rank (`rank_plan`).
+    traffic : iterable of Exchange
+        Exchanges of the bulk.
     hub_budget : int
         Bytes of hub rows that every rank holds.
 
@@ -44,14 +44,14 @@ def memory_parts(
     """
     return {
         "block row": block_row_bytes(profile, counts),
-        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, row_bytes(profile, profile.num_edges, 0)),
+        "hub rows": 0 if counts.shape.num_blocks == 1 else min(hub_budget, csr_bytes(profile, profile.num_edges, 0)),
         "features": feature_block_bytes(profile, counts.shape),
         "bulks": bulks.peak(int(counts.batches.max())),
         "exchanges": buffer_bytes(traffic, int(counts.batches.max())),
     }
 
 
-def row_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
+def csr_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
     """Entries, and where rows begin."""
     return round(entries * profile.entry_bytes + 8 * (rows + 1))
 
@@ -59,7 +59,7 @@ def row_bytes(profile: GraphProfile, entries: float, rows: float) -> int:
 def block_row_bytes(profile: GraphProfile, counts: RankCounts) -> int:
     """The largest block row, and where each block row begins."""
     pairs = zip(counts.block_entries.tolist(), counts.block_rows.tolist(), strict=True)
-    return max(row_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
+    return max(csr_bytes(profile, entries, rows) for entries, rows in pairs) + 8 * (counts.shape.num_blocks + 1)
 
 
 def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
@@ -67,25 +67,13 @@ def feature_block_bytes(profile: GraphProfile, shape: GridShape) -> int:
     return -(-profile.num_nodes // shape.num_blocks) * profile.feature_bytes
 
 
-def buffer_bytes(traffic: Iterable[Traffic], steps: int) -> int:
+def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
     """What a rank sends and receives in the largest exchange; features are exchanged a step at a time."""
     sizes = [0.0]
     for one in traffic:
         once = float((one.sent + one.received).max())
         sizes.append(once / max(steps, 1) if one.phase in ("features", "gradients") else once)
     return round(max(sizes))
-
-
-class _Stand:
-    """What the planner of bulks asks of a graph."""
-
-    def __init__(self, profile: GraphProfile) -> None:
-        self.num_nodes, self.weighting = profile.num_nodes, profile.weighting
-        self.indices = np.zeros(0, np.int32 if profile.id_bytes == 4 else np.int64)
-        self._degrees = np.array([profile.most_neighbours])
-
-    def in_degrees(self) -> Any:
-        return self._degrees
 
 
 def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
@@ -98,32 +86,31 @@ def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) ->
     prefetch : int
         Bulks that a loader samples ahead.
     threads : int
-        Of a rank.
+        Threads of a rank.
     """
     counts = _scaled_counts(BulkCounts.of(pilot.bulk), pilot)
-    largest = max(layer.largest_sources for layer in counts.layers)
     batches = -(-pilot.num_batches // shape.ranks)
     profile = pilot.profile
     other_seeds = pilot.num_seeds - batches * pilot.batch_size
-    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if isinstance(pilot.sampler, FastGCN) else 0
+    of_graph = pilot.sampler.draw_law(profile.weighting) == "graph"
+    distribution = COLUMN_BYTES * profile.num_nodes // shape.num_blocks if of_graph else 0
     return BulkPlan(
         memory_budget=1,
         num_batches=batches,
         batch_size=pilot.batch_size,
         counts=counts,
-        spread=pilot.deviation,
         held=max(prefetch, 1),
-        ramp=ramp_of(prefetch),
-        feature_bytes=int(1.1 * FEATURE_BATCHES * profile.feature_bytes * largest),
+        warm_up=warm_up_divisor(prefetch),
+        feature_bytes=feature_bytes_of(FEATURE_BATCHES, profile.feature_bytes, counts),
         kept_bytes=distribution + ORDER_BYTES * max(other_seeds, 0),
         pilot_seconds=pilot.seconds,
-        graph=_Stand(profile),
-        threads=threads,
+        id_bytes=profile.id_bytes,
+        scratch=partial(host_scratch, profile, threads),
     )
 
 
 def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
-    """Of batches of the graph that is planned for, and of its sampler."""
+    """Counts of batches of the graph and with the sampler that are planned for."""
     scaled = counts.scaled(counts.batches, pilot.scale)
     layers = tuple(
         replace(
@@ -133,7 +120,7 @@ def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
         )
         for layer in scaled.layers
     )
-    return replace(scaled, sampler=pilot.sampler, layers=layers)
+    return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
 __all__ = ["memory_parts", "rank_plan"]

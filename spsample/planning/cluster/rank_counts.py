@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spsample.backends.protocol import Int64Array
-from spsample.planning.shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class HopCounts:
     sources, gaps : array (p,)
         Src vertices of a rank's batches, and the largest distance between two of one batch.
     most_sources : int
-        Of a batch.
+        Src vertices of the largest batch.
     group_rows, group_entries : array (p/c, p/c)
         As `rows` and `row_entries`, for the union of the batches of each row group.
     partials : array (p,)
@@ -75,7 +75,7 @@ class HopCounts:
 
 @dataclass(frozen=True, eq=False)
 class RankCounts:
-    """The same for all layers of a bulk, nearest the seeds first, and for its features.
+    """What ranks need of which block rows for all layers of a bulk, nearest the seeds first, and for its features.
 
     Attributes
     ----------

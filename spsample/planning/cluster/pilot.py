@@ -16,80 +16,22 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.placement import balanced
 from spsample.errors import InputError
-from spsample.planning.counted import hop_counts, tally_batches, tally_src
-from spsample.planning.counts import RankCounts
-from spsample.planning.shape import FloatArray, GridShape
-from spsample.planning.tallies import (
-    SPARE_DRAWS,
-    BlockRows,
-    LayerRows,
-    distinct,
-    hub_rows,
-    layer_rows,
-    longest_rows,
-    tally,
-)
-from spsample.planning.visits import BlockVisits
-from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE, LayerwiseSampler, Sampler
+from spsample.planning.bulk_counts import relative_deviation
+from spsample.planning.cluster.block_rows import BlockRows, hub_rows
+from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
+from spsample.planning.cluster.draws import SPARE_DRAWS
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
+from spsample.planning.cluster.rank_counts import RankCounts
+from spsample.planning.cluster.visits import BlockVisits
+from spsample.planning.graph_profile import GraphProfile
+from spsample.planning.workload import Workload
+from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
-from spsample.sampling.call import sample_batches
-from spsample.sparse import keys
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
 MOST_EDGES, MOST_ENTRIES = 1 << 24, 1 << 25  # of the pilots' samples; and of the rows they come from (layer-wise)
-
-
-@dataclass(frozen=True)
-class GraphProfile:
-    """What of a graph and its features decides memory and bytes.
-
-    Attributes
-    ----------
-    num_nodes, num_edges : int
-        n, and the number of entries.
-    id_bytes, weight_bytes : int
-        Of an entry: 4 or 8, and 0, 4 or 8.
-    feature_bytes : int
-        Of a vertex; 0 without features.
-    weighting : str
-        As of `Graph`.
-    most_neighbours : int
-        Entries of the longest row.
-    """
-
-    num_nodes: int
-    num_edges: int
-    id_bytes: int = 4
-    weight_bytes: int = 0
-    feature_bytes: int = 0
-    weighting: str = "unweighted"
-    most_neighbours: int = 0
-
-    @classmethod
-    def of(cls, graph: Any, feature_bytes: int = 0) -> GraphProfile:
-        """Of a graph that is here.
-
-        Examples
-        --------
-        >>> import spsample as sp
-        >>> GraphProfile.of(sp.Graph([0, 2, 3], [0, 1, 0])).num_edges
-        3
-        """
-        return cls(
-            graph.num_nodes,
-            graph.num_edges,
-            graph.indices.itemsize,
-            0 if graph.data is None else graph.data.itemsize,
-            feature_bytes,
-            graph.weighting,
-            int(np.diff(graph.indptr).max(initial=0)),
-        )
-
-    @property
-    def entry_bytes(self) -> int:
-        """Of an entry of A."""
-        return self.id_bytes + self.weight_bytes
 
 
 class _Layer(NamedTuple):
@@ -180,26 +122,15 @@ class Pilot:
         return self.on(shape, blocks, staged=staged).counts(bulk_size)
 
     def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
-        """The pilots' tallies on one grid, for counts of bulks of several sizes."""
+        """The pilots' counts on one grid, for counts of bulks of several sizes."""
         return GridPilot(self, shape, blocks, staged=staged)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of a batch's sampled edges and vertices over their mean."""
-        sizes = sum((one.entry_ranges.size + one.src_ranges.size for one in self.bulk.layers), np.zeros(len(self.bulk)))
-        return relative_deviation(sizes) / sqrt(self.scale)
-
-
-def relative_deviation(sizes: NDArray[Any]) -> float:
-    """Standard deviation over the mean; 0 where there is none."""
-    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
 
 
 def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
     owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
-    rows = tally(layer.times, owners, shape)
-    entries = tally(layer.times, owners, shape, layer.degrees)
+    rows = count_by_owner(layer.times, owners, shape)
+    entries = count_by_owner(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
     return (
         BlockVisits(rows, graph.num_nodes - len(blocks.hubs) - rows.sum()),
@@ -208,59 +139,48 @@ def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, 
 
 
 class GridPilot:
-    """The pilots' tallies on one grid.
+    """The pilots' counts on one grid.
 
     Parameters
     ----------
     pilot : Pilot
     shape : GridShape
     blocks : BlockRows
-        Of the graph that the pilots were sampled from.
+        Block rows of the graph that the pilots were sampled from.
     staged : bool
-        Also what only the algorithms in stages need.
+        Also count what only the algorithms in stages need.
     """
 
     def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> None:
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
-        self._tallies = [
-            tally_batches(
-                graph,
-                one.frontier,
-                sampler,
-                one.size,
-                blocks,
-                shape,
-                staged=staged,
-                merged_batches=MERGED_BATCHES,
-                spare=SPARE_DRAWS / pilot.scale,
-            )
-            for one in pilot.layers
-        ]
+        few = MERGED_BATCHES, SPARE_DRAWS / pilot.scale
+        layers = (LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, *few) for one in pilot.layers)
+        self._counts = [layer.counts(staged=staged) for layer in layers]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
-        self._inputs = tally_src(pilot.layers[-1].frontier, graph.num_nodes, shape)
+        self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)
 
     def counts(self, bulk_size: int) -> RankCounts:
-        """Predicted counts of a bulk of so many batches over all ranks."""
+        """Predicted counts of a bulk of `bulk_size` batches over all ranks."""
         pilot, shape, blocks = self._pilot, self._shape, self._blocks
         hops = []
-        for hop, (tallies, layer) in enumerate(zip(self._tallies, pilot.layers, strict=True)):
-            folding = _Predicted(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
+        for hop, (counts, layer) in enumerate(zip(self._counts, pilot.layers, strict=True)):
+            to_ranks = _PredictedRanks(pilot, shape, bulk_size, self._visits[hop], all_distinct=hop == 0)
             most = ceil(pilot.scale * int(layer.frontier.sources.max(initial=0)))
-            hops.append(hop_counts(folding, tallies, layer.frontier, blocks, shape, most))
+            hops.append(hop_counts(to_ranks, counts, layer.frontier, blocks, shape, most))
         rows, entries = np.diff(blocks.starts), np.diff(pilot.graph.indptr[blocks.starts])
         return RankCounts(
             shape=shape,
             batches=shape.batches(bulk_size),
             hops=tuple(hops),
-            inputs=_Predicted(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
+            inputs=_PredictedRanks(pilot, shape, bulk_size, self._visits[0], all_distinct=True).by_rank(self._inputs),
             block_rows=rows * (pilot.profile.num_nodes / pilot.graph.num_nodes),
             block_entries=entries * (pilot.profile.num_edges / max(pilot.graph.num_edges, 1)),
             block_longest=longest_rows(pilot.graph, blocks),
         )
 
 
-class _Predicted:
+class _PredictedRanks:
     """The batches of ranks are like the pilots, in the mean."""
 
     def __init__(
@@ -294,7 +214,7 @@ class _Predicted:
         return rows, entries
 
     def _united(self, visits: BlockVisits, batches: Int64Array) -> FloatArray:
-        """Distinct things of so many batches, by block row. Seeds of different batches differ."""
+        """Distinct things that each number of batches visits, by block row. Seeds of different batches differ."""
         sizes = {j: visits.distinct(1) * j if self._all_distinct else visits.distinct(j) for j in set(batches.tolist())}
         return np.stack([sizes[j] for j in batches.tolist()]) * self._scale
 
@@ -303,7 +223,7 @@ class _Predicted:
 
 
 def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: float) -> FloatArray:
-    """Ranks of different luck: expected order statistics (Blom), of the deviation of a mean of so many batches."""
+    """Ranks of different luck: expected order statistics (Blom), of the deviation of the mean of their batches."""
     p = len(batches)
     scores = ndtri((np.arange(p) + 0.625) / (p + 0.25))
     varied: FloatArray = np.maximum(means * (1.0 + deviation * scores / np.sqrt(np.maximum(batches, 1))), 0.0)
@@ -317,12 +237,11 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     ----------
     graph : Graph
     seeds : array-like of int
-        Of an epoch.
+        Seeds of an epoch.
     sampler : Sampler
-        `GraphSAGE`, `LADIES` or `FastGCN`.
     batch_size : int
     feature_bytes : int
-        Of a vertex.
+        Bytes of a vertex's features.
 
     Raises
     ------
@@ -337,12 +256,11 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     >>> len(pilot.bulk), pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
     (32, 256.0)
     """
-    _require_known(sampler)
     ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
     start = time.perf_counter()
-    bulk = _pilot_bulk(graph, ids, sampler, min(batch_size, len(ids)))
+    bulk = _sample_cheap(Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
@@ -354,24 +272,15 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     )
 
 
-def _require_known(sampler: Sampler) -> None:
-    """Refuse a sampler of which is not known which law draws."""
-    if not isinstance(sampler, (GraphSAGE, LADIES, FastGCN)):
-        raise InputError(argument="sampler", given=repr(sampler), expected="GraphSAGE, LADIES or FastGCN")
-
-
-def _pilot_bulk(graph: Any, ids: Int64Array, sampler: Sampler, batch_size: int) -> BulkSample:
-    """As many full batches as are cheap, told by the first two; all seeds where there is not one full batch."""
-    order = ids[keys.shuffle(len(ids), 0, 0)]
-    full = len(ids) // batch_size
-    first = sample_batches(graph, order[: min(full, FIRST_PILOTS) * batch_size], sampler, batch_size=batch_size)
+def _sample_cheap(pilots: Workload) -> BulkSample:
+    """As many of the first pilots as are cheap, told by the first two."""
+    first = pilots.first(FIRST_PILOTS).sample()
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
-    if isinstance(sampler, LayerwiseSampler):
-        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
+    if pilots.sampler.kind == "layer-wise":
+        entries = sum(int(one.degrees.sum()) for one in layer_rows(pilots.graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
-    pilots = min(full, MOST_PILOTS, max(cheap, FIRST_PILOTS))
-    return sample_batches(graph, order[: pilots * batch_size], sampler, batch_size=batch_size)
+    return pilots.first(max(cheap, FIRST_PILOTS)).sample()
 
 
 def scaled_pilot(
@@ -397,13 +306,12 @@ def scaled_pilot(
     smaller : Graph
         With about the same average degree, weighted or not as the other one is.
     sampler : Sampler
-        `GraphSAGE`, `LADIES` or `FastGCN`.
     num_nodes, num_edges : int
         Of the graph that is planned for.
     num_seeds, batch_size : int
         Of an epoch, and of a batch.
     feature_bytes : int
-        Of a vertex.
+        Bytes of a vertex's features.
 
     Raises
     ------
@@ -419,7 +327,6 @@ def scaled_pilot(
     >>> pilot.num_batches, pilot.scale, pilot.counts(GridShape(4), 8).hops[0].pairs.sum().round().item()
     (98, 256.0, 8192.0)
     """
-    _require_known(sampler)
     scale = max(require_int("num_nodes", num_nodes, minimum=1) / smaller.num_nodes, 1.0)
     batch_size = require_int("batch_size", batch_size, minimum=1)
     few = max(round(batch_size / scale), 1)
@@ -438,11 +345,10 @@ def scaled_pilot(
 
 
 def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
-    """With layer sizes divided; fanouts stay."""
-    if not isinstance(sampler, LayerwiseSampler):
+    """The sampler with its layer sizes divided; fanouts stay."""
+    if sampler.kind == "node-wise":
         return sampler
-    sizes = [max(round(s / scale), 1) for s in sampler.sizes]
-    return type(sampler)(sizes, **sampler.options())
+    return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
-__all__ = ["GraphProfile", "GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]
+__all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]

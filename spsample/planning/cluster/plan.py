@@ -9,13 +9,15 @@ from typing import Any
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
-from spsample.planning.exchanges import Phase
-from spsample.planning.model import Algorithm, PhaseBytes, Wire, bulk_traffic, by_phase, draw_law
-from spsample.planning.network import Links
-from spsample.planning.pilot import GridPilot, Pilot
-from spsample.planning.planner import BulkPlan
-from spsample.planning.rank_memory import memory_parts, rank_plan
-from spsample.planning.shape import GridShape, divisors
+from spsample.planning.budget import largest_fitting
+from spsample.planning.bulk_plan import BulkPlan
+from spsample.planning.cluster.exchanges import Algorithm, Phase
+from spsample.planning.cluster.grid_shape import GridShape, divisors
+from spsample.planning.cluster.network import Network
+from spsample.planning.cluster.pilot import GridPilot, Pilot
+from spsample.planning.cluster.rank_memory import memory_parts, rank_plan
+from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
+from spsample.planning.cluster.wire_format import WireFormat
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
@@ -31,15 +33,15 @@ class Cluster:
         p.
     memory_per_rank : int
         Bytes.
-    links : Links
+    network : Network
     ranks_per_node : int
     threads : int
-        Of a rank.
+        Threads of a rank.
     """
 
     ranks: int
     memory_per_rank: int
-    links: Links
+    network: Network
     ranks_per_node: int
     threads: int = 8
 
@@ -51,11 +53,11 @@ class Job:
     Attributes
     ----------
     algorithm : str
-        One of `spsample.planning.model.ALGORITHMS`.
+        One of `spsample.planning.cluster.exchanges.ALGORITHMS`.
     hub_budget : int
         Bytes of hub rows that every rank holds.
     model_bytes : int
-        Of the gradients.
+        Bytes of the gradients.
     edge_ids : bool
         Whether edge ids are asked for.
     prefetch : int
@@ -96,7 +98,7 @@ class GridPlan:
     memory : dict
         Bytes of a rank with it, by what they are for.
     phases : tuple of PhasePlan
-        Of an epoch of such bulks; empty where none fits.
+        Phases of an epoch of such bulks; empty where none fits.
     refusal : str
         Why it does not fit; empty where it does.
     """
@@ -120,7 +122,7 @@ class GridPlan:
 
     @property
     def memory_bytes(self) -> int:
-        """Of a rank."""
+        """Bytes of a rank."""
         return sum(self.memory.values())
 
 
@@ -180,11 +182,11 @@ def plan_cluster(
     Examples
     --------
     >>> import spsample as sp
-    >>> from spsample.planning.network import LINKS
-    >>> from spsample.planning.pilot import sample_pilot
+    >>> from spsample.planning.cluster.network import NETWORKS
+    >>> from spsample.planning.cluster.pilot import sample_pilot
     >>> graph = sp.load_dataset("rmat:10,8").graph
     >>> pilot = sample_pilot(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=32, feature_bytes=400)
-    >>> plan = plan_cluster(pilot, Cluster(4, 10**9, LINKS["perlmutter"], ranks_per_node=4))
+    >>> plan = plan_cluster(pilot, Cluster(4, 10**9, NETWORKS["perlmutter"], ranks_per_node=4))
     >>> [one.shape.replication for one in plan.grids], plan.recommended.shape.replication
     ([1, 2, 4], 4)
     """
@@ -210,23 +212,23 @@ class _Planned:
     def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
         self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         profile = pilot.profile
-        self._wire = Wire.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+        self._wire = WireFormat.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
         self._bulks: BulkPlan = rank_plan(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
     @cached_property
-    def _tallies(self) -> GridPilot:
+    def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
         return self._pilot.on(self._shape, blocks, staged=self._job.algorithm != "column")
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
         profile, cluster = self._pilot.profile, self._cluster
-        counts = self._tallies.counts(bulk_size)
+        counts = self._on_grid.counts(bulk_size)
         traffic = bulk_traffic(
             counts,
             self._pilot.sampler,
-            draw_law(self._pilot.sampler, profile.weighting),
+            self._pilot.sampler.draw_law(profile.weighting),
             self._wire,
             self._job.algorithm,
             feature_bytes=profile.feature_bytes,
@@ -235,12 +237,13 @@ class _Planned:
         memory = memory_parts(profile, counts, self._bulks, traffic, hub_budget=self._job.hub_budget)
         phases = {}
         for phase, moved in by_phase(traffic).items():
-            mine = (one for one in traffic if one.phase == phase)
-            phases[phase] = moved, sum(cluster.links.seconds(one, self._shape, cluster.ranks_per_node) for one in mine)
+            exchanges = (one for one in traffic if one.phase == phase)
+            seconds = (cluster.network.seconds(one, self._shape, cluster.ranks_per_node) for one in exchanges)
+            phases[phase] = moved, sum(seconds)
         return memory, phases
 
     def plan(self) -> GridPlan:
-        largest = self._largest(-(-self._pilot.num_batches // self._shape.ranks))
+        largest = largest_fitting(-(-self._pilot.num_batches // self._shape.ranks), self._fits)
         if largest == 0:
             memory, _ = self._of_bulk(self._size(1))
             refusal = f"one batch per rank takes {format_bytes(sum(memory.values()))}: {_largest_parts(memory)}"
@@ -252,20 +255,16 @@ class _Planned:
         return GridPlan(self._shape, self._size(largest), size, self._of_bulk(size)[0], self._epoch(size), "")
 
     def _size(self, per_rank: int) -> int:
-        """Batches of a bulk with so many of a rank; an epoch at most."""
+        """Batches of a bulk of which a rank has `per_rank`; an epoch at most."""
         return min(per_rank * self._shape.ranks, self._pilot.num_batches)
 
-    def _largest(self, whole: int) -> int:
-        """Of 1 .. whole, the most batches per rank that fit; 0 where none does."""
-        low, high = 0, whole
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = sum(self._of_bulk(self._size(middle))[0].values()) <= self._cluster.memory_per_rank
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+    def _fits(self, per_rank: int) -> bool:
+        """Whether bulks of which a rank has `per_rank` batches fit in its memory."""
+        memory, _ = self._of_bulk(self._size(per_rank))
+        return sum(memory.values()) <= self._cluster.memory_per_rank
 
     def _epoch(self, bulk_size: int) -> tuple[PhasePlan, ...]:
-        """Of all phases of an epoch, in bulks of that size; the last one is counted by its share."""
+        """All phases of an epoch, in bulks of that size; the last one is counted by its share."""
         bulks = self._pilot.num_batches / bulk_size
         phases = self._of_bulk(bulk_size)[1]
         return tuple(
@@ -289,12 +288,12 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         }
     except CapacityError:
         recommended = None
-    cluster, links = plan.cluster, plan.cluster.links
+    cluster, network = plan.cluster, plan.cluster.network
     return {
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "links": {"name": links.name, "inside": vars(links.inside), "between": vars(links.between)},
+        "links": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,

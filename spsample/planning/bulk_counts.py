@@ -1,0 +1,184 @@
+"""`BulkCounts`: how many rows, vertices and entries a bulk has, counted or at most; they decide its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.sampling.bulk import BulkSample
+from spsample.sampling.bulk_layer import BulkLayer
+from spsample.sampling.sampler import Sampler
+from spsample.store.base_graph import BaseGraph
+
+POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointers
+VALUE_BYTES, ID_BYTES = 8, 8
+ENTRY_BYTES = 8 + VALUE_BYTES + ID_BYTES
+WHOLE = -1  # the fanout that takes whole rows
+
+
+@dataclass(frozen=True)
+class LayerCounts:
+    """Rows, sources and entries of a layer of all batches, the most of one; bytes of an entry's value and id."""
+
+    rows: int
+    sources: int
+    entries: int
+    largest_rows: int
+    largest_sources: int
+    value_bytes: int
+    id_bytes: int
+
+    @classmethod
+    def of(cls, layer: BulkLayer, batches: slice = slice(None)) -> LayerCounts:
+        """What a layer holds, of some of its batches."""
+        rows, sources = layer.dst_ranges.size[batches], layer.src_ranges.size[batches]
+        return cls(
+            rows=int(rows.sum()),
+            sources=int(sources.sum()),
+            entries=int(layer.entry_ranges.size[batches].sum()),
+            largest_rows=int(rows.max(initial=0)),
+            largest_sources=int(sources.max(initial=0)),
+            value_bytes=0 if layer.data is None else layer.data.itemsize,
+            id_bytes=0 if layer.edge_ids is None else layer.edge_ids.itemsize,
+        )
+
+    def scaled(self, factor: float) -> LayerCounts:
+        """Counts of `factor` times as many batches."""
+        rows, sources, entries = (ceil(factor * count) for count in (self.rows, self.sources, self.entries))
+        return LayerCounts(
+            rows, sources, entries, self.largest_rows, self.largest_sources, self.value_bytes, self.id_bytes
+        )
+
+
+@dataclass(frozen=True)
+class BulkCounts:
+    """What decides the memory of a bulk: how many batches it has, and the counts of its layers, layer 1 first.
+
+    Attributes
+    ----------
+    sampler : Sampler
+    batches : int
+    layers : tuple of LayerCounts
+    spread : float
+        Standard deviation of the batches' sizes over their mean.
+    """
+
+    sampler: Sampler
+    batches: int
+    layers: tuple[LayerCounts, ...]
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, bulk: BulkSample) -> BulkCounts:
+        """What a bulk holds."""
+        sizes = sum((layer.entry_ranges.size + layer.src_ranges.size for layer in bulk.layers), np.zeros(len(bulk)))
+        layers = tuple(LayerCounts.of(layer) for layer in bulk.layers)
+        return cls(bulk.sampler, len(bulk), layers, relative_deviation(sizes))
+
+    @classmethod
+    def of_each(cls, bulk: BulkSample) -> Iterator[BulkCounts]:
+        """What each batch of a bulk holds."""
+        for i in range(len(bulk)):
+            yield cls(bulk.sampler, 1, tuple(LayerCounts.of(layer, slice(i, i + 1)) for layer in bulk.layers))
+
+    def scaled(self, batches: int, margin: float = 1.0) -> BulkCounts:
+        """Counts of a bulk of `batches` batches like these, each `margin` times as large."""
+        factor = margin * batches / max(self.batches, 1)
+        return replace(self, batches=batches, layers=tuple(layer.scaled(factor) for layer in self.layers))
+
+    def with_edges(self) -> BulkCounts:
+        """At least one entry per batch and layer: batches that happen to draw none promise nothing of others."""
+        layers = (replace(layer, entries=max(layer.entries, self.batches)) for layer in self.layers)
+        return replace(self, layers=tuple(layers))
+
+    @property
+    def entries(self) -> int:
+        """Entries of all layers; in the subgraph layout, layer 1 has those of all hops."""
+        return sum(layer.entries for layer in self._stored)
+
+    def result_bytes(self, id_bytes: int) -> int:
+        """Bytes of the arrays, with vertex ids of `id_bytes` bytes."""
+        seeds = self.layers[-1].rows
+        return id_bytes * seeds + sum(_layer_bytes(layer, self.batches, id_bytes) for layer in self._stored)
+
+    @property
+    def _stored(self) -> tuple[LayerCounts, ...]:
+        """Layers with arrays of their own. Hops of the subgraph layout share those of layer 1."""
+        return self.layers[:1] if self.sampler.layout == "subgraph" else self.layers
+
+
+def _layer_bytes(layer: LayerCounts, batches: int, id_bytes: int) -> int:
+    pointers = POINTER_BYTES * (layer.rows + 4 * batches)
+    return id_bytes * layer.sources + pointers + layer.entries * (id_bytes + layer.value_bytes + layer.id_bytes)
+
+
+def relative_deviation(sizes: NDArray[Any]) -> float:
+    """Standard deviation over the mean; 0 where there is none.
+
+    Examples
+    --------
+    >>> relative_deviation(np.array([2.0, 4.0])).__round__(3), relative_deviation(np.array([2.0]))
+    (0.471, 0.0)
+    """
+    return float(sizes.std(ddof=1) / sizes.mean()) if len(sizes) > 1 and sizes.mean() > 0 else 0.0
+
+
+# ------------------------------------------------------------------------------------ at most, whatever is drawn
+
+
+def most_counts(graph: BaseGraph, sampler: Sampler, batch_size: int, edge_ids: bool) -> BulkCounts:
+    """Counts that no batch of `batch_size` seeds passes. O(layers).
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> [layer.entries for layer in most_counts(graph, sp.GraphSAGE([5, 2]), 32, False).layers]
+    [384, 160]
+    """
+    has_values = sampler.kind == "layer-wise" or graph.weighting != "unweighted"
+    hops = _most_by_hop(graph, sampler, batch_size)
+    if sampler.layout == "subgraph":  # layer 1 holds the edges of all hops
+        hops[-1] = (*hops[-1][:2], sum(entries for _, _, entries in hops))
+    layers = tuple(
+        LayerCounts(rows, sources, entries, rows, sources, VALUE_BYTES * has_values, ID_BYTES * edge_ids)
+        for rows, sources, entries in reversed(hops)
+    )
+    return BulkCounts(sampler, 1, layers)
+
+
+def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
+    """Bytes of arrays that no batch of `batch_size` seeds passes, values and edge ids included. O(layers).
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> most_bytes(sp.load_dataset("rmat:10,8").graph, sp.GraphSAGE([5, 2]), 32)
+    20992
+    """
+    total = 0
+    for rows, sources, entries in _most_by_hop(graph, sampler, batch_size):
+        total += ENTRY_BYTES * entries + 8 * (rows + sources)
+    return total
+
+
+def _most_by_hop(graph: BaseGraph, sampler: Sampler, batch_size: int) -> list[tuple[int, int, int]]:
+    """Rows, sources and entries, from the seeds outwards."""
+    node_wise, num_nodes, num_edges = sampler.kind == "node-wise", graph.num_nodes, graph.num_edges
+    hops, rows = [], batch_size
+    for s in sampler.sizes:
+        entries = s * rows if node_wise and s != WHOLE else num_edges
+        if entries > num_edges and not sampler.replace:
+            entries = num_edges
+        sources = min(rows + (entries if node_wise else s), num_nodes)
+        hops.append((rows, sources, entries))
+        rows = sources
+    return hops
+
+
+__all__ = ["POINTER_BYTES", "WHOLE", "BulkCounts", "LayerCounts", "most_bytes", "most_counts", "relative_deviation"]

@@ -1,0 +1,70 @@
+"""`BlockRows`: which rows of A each block of a grid has, and the hub rows that every rank holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
+
+
+class BlockRows:
+    """Contiguous block rows of A, and hub rows, which every rank holds.
+
+    Parameters
+    ----------
+    starts : int64 array (p/c + 1,)
+        Block row i has the rows from starts[i] to starts[i + 1].
+    hubs : int64 array, optional
+        Vertices, ascending.
+
+    Examples
+    --------
+    >>> BlockRows(np.array([0, 2, 5]), hubs=np.array([3])).owners(np.array([1, 2, 3])).tolist()
+    [0, 1, -1]
+    """
+
+    def __init__(self, starts: Int64Array, hubs: Int64Array | None = None) -> None:
+        self.starts = np.asarray(starts, np.int64)
+        self.hubs = np.zeros(0, np.int64) if hubs is None else np.asarray(hubs, np.int64)
+        self.count = len(self.starts) - 1
+
+    def owners(self, vertices: Int64Array) -> Int64Array:
+        """Block row of each vertex; -1 for hubs."""
+        owners = np.searchsorted(self.starts, vertices, side="right") - 1
+        if len(self.hubs):
+            at = np.minimum(np.searchsorted(self.hubs, vertices), len(self.hubs) - 1)
+            owners[self.hubs[at] == vertices] = -1
+        return owners
+
+
+def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
+    """Where blocks begin that have about the same number of vertices, as features are split.
+
+    Examples
+    --------
+    >>> equal_starts(10, 4).tolist()
+    [0, 2, 5, 7, 10]
+    """
+    return np.arange(num_blocks + 1) * num_nodes // num_blocks
+
+
+def hub_rows(graph: Any, budget: int, entry_bytes: int) -> Int64Array:
+    """The vertices that are sources of the most edges and whose rows fit in the budget, ascending.
+
+    Those with equally many are all taken or none, as a partitioned graph replicates them.
+    """
+    if budget == 0:
+        return np.zeros(0, np.int64)
+    times = np.bincount(graph.indices, minlength=graph.num_nodes)
+    order = np.argsort(-times, kind="stable")
+    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_BYTES)
+    fitting = int(np.searchsorted(costs, budget, side="right"))
+    least = times[order[fitting]] + 1 if fitting < len(order) else 1
+    hubs: Int64Array = np.flatnonzero(times >= max(least, 1))
+    return hubs
+
+
+__all__ = ["BlockRows", "equal_starts", "hub_rows"]

@@ -1,0 +1,194 @@
+"""`LayerRows`: the rows that a bulk samples in one layer; counts of them by rank and block row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.planning.cluster.block_rows import BlockRows
+from spsample.planning.cluster.grid_shape import FloatArray
+from spsample.sampling import BulkSample
+from spsample.sampling.bulk_layer import BulkLayer
+
+SPARSE = 16  # vertices for each column, from which on columns are sorted, else marked
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRows:
+    """Stacked rows of one layer of all batches.
+
+    Attributes
+    ----------
+    batch, vertices, edges, degrees : int64 array (m,)
+        Position of the batch in the bulk, vertex, sampled edges and entries in A of each row.
+    sources : int64 array (k,)
+        Src vertices of each batch.
+    gaps : int64 array (k,)
+        The largest distance between two of them, ascending, and from 0 (layer-wise samplers; else 0).
+    src : int array
+        The src vertices, batch after batch.
+    """
+
+    batch: Int64Array
+    vertices: Int64Array
+    edges: Int64Array
+    degrees: Int64Array
+    sources: Int64Array
+    gaps: Int64Array
+    src: IntArray
+
+    def first(self, batches: int) -> LayerRows:
+        """Rows of the first batches only."""
+        end = int(np.searchsorted(self.batch, batches))
+        batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
+        return LayerRows(
+            batch,
+            vertices,
+            edges,
+            degrees,
+            self.sources[:batches],
+            self.gaps[:batches],
+            self.src[: self.sources[:batches].sum()],
+        )
+
+
+def layer_rows(graph: Any, bulk: BulkSample) -> list[LayerRows]:
+    """The rows of each layer, nearest the seeds first; in the subgraph layout those that the hop has found.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = sp.bulk_sample(graph, [0, 1, 3], sp.GraphSAGE([2, 2]), batch_size=2)
+    >>> [one.vertices.tolist() for one in layer_rows(graph, bulk)]
+    [[0, 1, 3], [0, 1, 2, 3, 3, 0]]
+    """
+    found, known = [], np.zeros(len(bulk), np.int64)
+    for layer in reversed(bulk.layers):
+        found.append(_frontier(graph, layer, known, has_gaps=bulk.sampler.kind == "layer-wise"))
+        if bulk.sampler.layout == "subgraph":
+            known = layer.dst_ranges.size
+    return found
+
+
+def _frontier(graph: Any, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
+    sizes = layer.dst_ranges.size - known
+    batch = np.repeat(np.arange(len(sizes)), sizes)
+    row = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + known[batch]
+    vertices = layer.dst[layer.dst_ranges.begin[batch] + row].astype(np.int64)
+    first = layer.indptr_ranges.begin[batch] + row
+    edges = layer.indptr[first + 1] - layer.indptr[first]
+    degrees = graph.indptr[vertices + 1] - graph.indptr[vertices]
+    gaps = _largest_gaps(layer) if has_gaps else np.zeros(len(sizes), np.int64)
+    return LayerRows(batch, vertices, edges, degrees, layer.src_ranges.size, gaps, _src(layer))
+
+
+def _src(layer: BulkLayer) -> IntArray:
+    sizes = layer.src_ranges.size
+    at = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - layer.src_ranges.begin, sizes)
+    src: IntArray = layer.src[at]
+    return src
+
+
+def _largest_gaps(layer: BulkLayer) -> Int64Array:
+    batches = range(len(layer.src_ranges.size))
+    src = (np.sort(layer.src[layer.src_ranges[i]]).astype(np.int64) for i in batches)
+    return np.array([np.diff(one, prepend=0).max(initial=0) for one in src], np.int64)
+
+
+def count_by_owner(
+    groups: Int64Array, owners: Int64Array, shape: tuple[int, int], weights: NDArray[Any] | None = None
+) -> FloatArray:
+    """Count, or sum weights, by group and owner; owner -1 is left out.
+
+    Examples
+    --------
+    >>> count_by_owner(np.array([0, 1, 1, 1]), np.array([1, 0, 0, -1]), (2, 2)).tolist()
+    [[0.0, 1.0], [2.0, 0.0]]
+    """
+    kept = owners >= 0
+    weights = None if weights is None else weights[kept]
+    counted = np.bincount(groups[kept] * shape[1] + owners[kept], weights, shape[0] * shape[1])
+    return counted.astype(np.float64).reshape(shape)
+
+
+def longest_by_owner(groups: Int64Array, owners: Int64Array, shape: tuple[int, int], values: Int64Array) -> FloatArray:
+    """The largest value by group and owner; owner -1 is left out.
+
+    Examples
+    --------
+    >>> longest_by_owner(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2), np.array([5, 3, 7])).tolist()
+    [[0.0, 5.0], [7.0, 0.0]]
+    """
+    kept = owners >= 0
+    largest = np.zeros(shape)
+    np.maximum.at(largest, (groups[kept], owners[kept]), values[kept])
+    return largest
+
+
+def longest_rows(graph: Any, blocks: BlockRows) -> FloatArray:
+    """(p/c,): entries of the longest row of each block row."""
+    cuts = pairwise(blocks.starts.tolist())
+    return np.array([np.diff(graph.indptr[begin : end + 1]).max(initial=0) for begin, end in cuts], np.float64)
+
+
+def distinct(groups: Int64Array, frontier: LayerRows) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Distinct vertices of each group of rows: group, vertex, entries in A."""
+    order = np.lexsort((frontier.vertices, groups))
+    group, vertex = groups[order], frontier.vertices[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (group[1:] != group[:-1]) | (vertex[1:] != vertex[:-1])
+    return group[first], vertex[first], frontier.degrees[order][first]
+
+
+def merged_columns(
+    graph: Any, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    """(k, parts): distinct columns of each batch's rows in each part of them, and the most entries in one column.
+
+    Part -1 is left out.
+    """
+    counted, most = np.zeros(shape), np.zeros(shape)
+    kept = np.flatnonzero(parts >= 0)
+    if len(kept) == 0:
+        return counted, most
+    cells = frontier.batch[kept] * shape[1] + parts[kept]
+    order = np.argsort(cells, kind="stable")
+    found, first = np.unique(cells[order], return_index=True)
+    for cell, rows in zip(found.tolist(), np.split(kept[order], first[1:]), strict=True):
+        times = _times(columns_of(graph, frontier, rows), graph.num_nodes)
+        counted.flat[cell], most.flat[cell] = np.count_nonzero(times), times.max(initial=0)
+    return counted, most
+
+
+def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
+    """How often each column is there, some of them 0 times."""
+    if num_nodes > SPARSE * len(columns):
+        return np.unique(columns, return_counts=True)[1]
+    return np.bincount(columns)
+
+
+def columns_of(graph: Any, frontier: LayerRows, rows: Int64Array) -> Int64Array:
+    """Columns of the entries of some rows."""
+    sizes = frontier.degrees[rows]
+    places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    columns: Int64Array = graph.indices[places + np.repeat(graph.indptr[frontier.vertices[rows]], sizes)]
+    return columns
+
+
+__all__ = [
+    "SPARSE",
+    "LayerRows",
+    "columns_of",
+    "count_by_owner",
+    "distinct",
+    "layer_rows",
+    "longest_by_owner",
+    "longest_rows",
+    "merged_columns",
+]

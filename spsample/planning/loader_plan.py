@@ -1,0 +1,199 @@
+"""`plan_bulk` and `plan_loader`: the memory of bulks, predicted from pilots, and how many batches a loader's get."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from spsample.backends import get_backend
+from spsample.comm import Communicator
+from spsample.common.checks import require_int, require_type, short
+from spsample.common.units import require_bytes
+from spsample.errors import InputError
+from spsample.planning.budget import BudgetedPlan
+from spsample.planning.bulk_counts import BulkCounts, most_counts
+from spsample.planning.bulk_plan import BulkPlan, plan_of
+from spsample.planning.rank_plan import plan_ranks
+from spsample.planning.room import as_fits, available_for, default_budget, require_room
+from spsample.planning.workload import Workload
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.sampler import Sampler, require_bool
+
+PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # every 16th batch of an epoch
+MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
+
+FEATURE_BATCHES = 4
+"""Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place."""
+
+BULKS_PER_EPOCH = 8
+"""At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""
+
+
+def plan_bulk(
+    graph: Any,
+    seeds: Any,
+    sampler: Sampler,
+    *,
+    batch_size: int,
+    memory_budget: int | str | None = None,
+    prefetch: int = 0,
+    edge_ids: bool = False,
+    features: tuple[int, int] = (0, 0),
+    shuffle: bool = True,
+    backend: str | None = None,
+) -> BulkPlan:
+    """Predict what bulks take, from a few batches that are sampled for it.
+
+    The pilots are one batch in 16 of an epoch, at least 2 and at most 32: the first ones of a fixed order, or evenly
+    spaced ones where seeds come in the order given. They decide nothing but sizes, and equal calls give equal plans.
+
+    Parameters
+    ----------
+    graph, seeds, sampler, batch_size, edge_ids, backend
+        As of `bulk_sample`, with the seeds of a whole epoch.
+    memory_budget : int, str or None
+        Bytes, or such as "2GiB"; None is half of what is available.
+    prefetch : int
+        Bulks that a loader samples ahead. One finished bulk at least exists while one is made: in a loop the last one
+        is in use until the next is there.
+    features : (int, int)
+        How many batches hold features at a time, and the bytes of a vertex's.
+    shuffle : bool
+        Whether epochs shuffle the seeds.
+
+    Returns
+    -------
+    BulkPlan
+
+    Raises
+    ------
+    CapacityError
+        If not even single batches fit.
+    InputError, DTypeError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.load_dataset("rmat:10,8").graph
+    >>> plan = plan_bulk(graph, range(1024), sp.GraphSAGE([5, 5]), batch_size=64, memory_budget="64MiB")
+    >>> plan.bulk_size, plan.peak(plan.bulk_size) <= plan.memory_budget
+    (16, True)
+    """
+    ids, batch_size = check_arguments(graph, seeds, sampler, batch_size)
+    feature_batches, feature_bytes = _checked_features(features)
+    budget = default_budget(graph) if memory_budget is None else require_bytes("memory_budget", memory_budget)
+    work = Workload(
+        graph,
+        ids,
+        sampler,
+        batch_size,
+        prefetch=require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD),
+        backend=None if backend is None else get_backend(backend).name,
+        shuffle=require_bool("shuffle", shuffle),
+        edge_ids=require_bool("edge_ids", edge_ids),
+        feature_batches=feature_batches,
+        feature_bytes=feature_bytes,
+    )
+    return plan_epochs(work, budget)
+
+
+def _checked_features(features: Any) -> tuple[int, int]:
+    expected = "two integers: how many batches hold features, and the bytes of a vertex's"
+    require_type("features", features, tuple, expected)
+    if len(features) != 2:
+        raise InputError(argument="features", given=short(features), expected=expected)
+    batches, vertex_bytes = features
+    return require_int("features[0]", batches, minimum=0), require_int("features[1]", vertex_bytes, minimum=0)
+
+
+def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
+    """The plan of a loader on one rank, from pilots that are sampled for it.
+
+    Raises
+    ------
+    CapacityError
+        If not even single batches fit.
+    """
+    start = time.perf_counter()
+    full = len(work.seeds) // work.batch_size
+    pilots = as_fits(work.pilots(min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS)))
+    require_room(pilots)
+    counts = BulkCounts.of(pilots.sample()).with_edges()
+    plan = plan_of(work, counts, memory_budget, time.perf_counter() - start)
+    plan.require(min(1, work.num_batches))
+    return plan
+
+
+def plan_loader(
+    work: Workload,
+    comm: Communicator,
+    *,
+    num_batches: int,
+    bulk_size: int | None,
+    memory_budget: int | str | None,
+) -> tuple[BudgetedPlan | None, int]:
+    """The plan of a loader, None where any bulk fits, and its bulk size; collective on several ranks.
+
+    Parameters
+    ----------
+    work : Workload
+    comm : Communicator
+        The ranks of the graph.
+    num_batches : int
+        Batches of an epoch, of all ranks.
+    bulk_size : int or None
+        Batches of a bulk, of all ranks; None: as many as fit, and with prefetch no more than an eighth of an epoch.
+    memory_budget : int, str or None
+        Bytes of a rank. None: half of what is available for a bulk size that is chosen, all of it for one that is
+        given; on several ranks nothing is planned for the latter.
+
+    Raises
+    ------
+    CapacityError
+        If bulks of that size do not fit, or not even single batches.
+    """
+    epoch = _in_steps(max(num_batches, 1), comm)
+    if bulk_size is None:
+        plan = _plan_within(work, comm, memory_budget)
+        share = num_batches if work.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
+        plan.require(min(1, work.num_batches))
+        return plan, _in_steps(max(min(plan.largest(epoch), share), 1), comm)
+    size = _in_steps(bulk_size, comm)
+    given = memory_budget is not None
+    needed = _plan_within(work, comm, memory_budget) if given else _plan_where_needed(work, min(size, epoch))
+    if needed is not None:
+        needed.require(min(size, epoch))
+    return needed, size
+
+
+def _in_steps(batches: int, comm: Communicator) -> int:
+    """So many batches, or a few more: whole steps of all ranks."""
+    return -(-batches // comm.size) * comm.size
+
+
+def _plan_within(work: Workload, comm: Communicator, memory_budget: int | str | None) -> BudgetedPlan:
+    """The plan of a budget; of half of what is available where none is given."""
+    budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
+    if work.graph.is_distributed:
+        return plan_ranks(work, budget, comm)
+    return plan_epochs(work, default_budget(work.graph) if budget is None else budget)
+
+
+def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
+    """The plan of bulks of a given size against all memory that is available.
+
+    None where none is needed: the largest bulk that the sampler could ever draw fits. There is none on several ranks,
+    and always one on a device.
+    """
+    if work.graph.is_distributed:
+        return None
+    available = available_for(work.graph)
+    if not work.graph.is_on_device:
+        counts = most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
+        if plan_of(work, counts, available).fits(bulk_size):
+            return None
+    return plan_epochs(work, available)
+
+
+__all__ = ["BULKS_PER_EPOCH", "FEATURE_BATCHES", "MOST_AHEAD", "plan_bulk", "plan_epochs", "plan_loader"]

@@ -1,0 +1,139 @@
+"""Whether a call fits in the memory that is available: as little is looked at as can tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from spsample.common.memory import available_memory, most_memory
+from spsample.common.units import format_bytes
+from spsample.errors import CapacityError
+from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
+from spsample.planning.bulk_plan import BulkPlan, plan_of
+from spsample.planning.capped import TooManyEntriesError
+from spsample.planning.workload import Workload
+from spsample.sampling.call import SamplingCall
+from spsample.sparse import get_num_threads
+from spsample.store.base_graph import BaseGraph
+
+AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is given
+CALL_PILOTS = 4  # batches of a call that may not fit
+NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
+FEW_BYTES = 24 << 20  # a million entries
+ROUGHLY, ROUGHLY_A_VERTEX = 4, 32  # bytes of a peak for a byte of a result, and for a vertex on each thread
+SURELY_SHARE = 16  # of all memory: what takes less is not held against what is available
+LATELY = 0.25  # seconds for which a reading of what is available serves
+LATELY_SHARE = 2  # of that reading: what takes less is not held against a new one
+
+
+def default_budget(graph: BaseGraph | None = None) -> int:
+    """Half of the memory that is available now: of the graph's device, or here, limits of control groups respected."""
+    return max(int(AVAILABLE_SHARE * available_for(graph)), 1)
+
+
+def available_for(graph: BaseGraph | None) -> int:
+    """Bytes that bulks of the graph may take: of its device, or of the host."""
+    return available_memory() if graph is None or not graph.is_on_device else graph.free_bytes()
+
+
+def require_room(call: SamplingCall | Workload) -> None:
+    """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
+
+    Graphs on a device or on several ranks are not looked at.
+
+    Raises
+    ------
+    CapacityError
+        It names how many of the batches fit.
+    """
+    plan = _plan_beyond_memory(call)
+    if plan is None:
+        return
+    named = replace(plan, memory_budget=int(NAMED_SHARE * plan.memory_budget)).largest(plan.num_batches)
+    peak = format_bytes(plan.peak(plan.num_batches))
+    raise CapacityError(
+        argument="seeds",
+        given=f"{plan.num_batches} batches of up to {plan.batch_size} seeds for {call.sampler!r}, which take {peak}",
+        expected=f"at most {named} of these batches within the {format_bytes(plan.memory_budget)} that are available",
+        hint="Sample fewer batches in a call (bulk_size of BulkLoader), or with smaller fanouts or layer sizes.",
+    )
+
+
+def as_fits(work: Workload) -> Workload:
+    """The first batches of a call that fit in the memory that is available; one at least, which may be refused."""
+    plan = _plan_beyond_memory(work)
+    return work if plan is None else work.first(max(plan.largest(plan.num_batches), 1))
+
+
+def _plan_beyond_memory(call: SamplingCall | Workload) -> BulkPlan | None:
+    """The plan of a call that does not fit in the memory that is available; None for one that does.
+
+    Each way to tell costs more than the one before it, and is taken only where that one could not tell:
+
+    1. *Sizes* of the sampler and of the graph bound the bytes of the arrays, in microseconds. Few of them fit, and so
+       does what is little beside the machine, or beside what was available a moment ago.
+    2. *The largest bulk that could be drawn* is planned as any other, against what is available now: 0.3 ms.
+    3. *Pilots*, four batches of an earlier call with the same sampler and batch size whose seeds have about as many
+       edges, are planned with: no time but for the first such call, which samples them.
+    4. *Pilots of this very call* are sampled. Nothing is refused but for these: those of other seeds say little where
+       few vertices have most edges.
+    """
+    if call.graph.host is not call.graph or call.backend == "cuda" or _surely_fits(call):
+        return None
+    work = Workload(call.graph, call.seeds, call.sampler, call.batch_size, call.edge_ids, call.backend)
+    available = available_memory()
+    for counts_of in (_most_counts, _known_pilots, _pilots_of_call):
+        plan = plan_of(work, counts_of(work, available), available)
+        if plan.fits(plan.num_batches):
+            return None
+    return plan
+
+
+def _surely_fits(call: SamplingCall | Workload) -> bool:
+    """Whether a call takes so little that what is available need not be read now, which takes 0.1 ms."""
+    arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
+    if arrays <= FEW_BYTES:
+        return True
+    most: int = ROUGHLY * arrays + ROUGHLY_A_VERTEX * get_num_threads() * call.graph.num_nodes
+    if most <= most_memory() // SURELY_SHARE:
+        return True
+    lately = _available_lately(int(time.monotonic() / LATELY), available_memory)
+    return most <= lately // LATELY_SHARE
+
+
+@lru_cache(maxsize=1)
+def _available_lately(moment: int, read: Callable[[], int]) -> int:
+    return read()
+
+
+def _most_counts(work: Workload, available: int) -> BulkCounts:
+    return most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
+
+
+def _known_pilots(work: Workload, available: int) -> BulkCounts:
+    """Counts of the pilots of an earlier call with about as many edges, or of this one, which are then kept."""
+    pilots = work.pilots(CALL_PILOTS)
+    graph, seeds = work.graph.host, pilots.seeds
+    edges = int((graph.indptr[seeds + 1] - graph.indptr[seeds]).sum())
+    key = ("pilots", type(work.sampler), repr(work.sampler), work.batch_size, work.edge_ids, edges.bit_length())
+    counts: BulkCounts = graph.known(key, lambda: _pilots_of_call(work, available))
+    return counts
+
+
+def _pilots_of_call(work: Workload, available: int) -> BulkCounts:
+    """Counts of pilots, for which no more entries are drawn than ids of them fit."""
+    pilots, most = work.pilots(CALL_PILOTS), available // work.graph.index_dtype.itemsize
+    try:
+        return BulkCounts.of(pilots.sample(most))
+    except TooManyEntriesError:
+        raise CapacityError(
+            argument="batch_size",
+            given=f"{pilots.num_batches} batches of up to {work.batch_size} seeds, with more than {most} sampled edges",
+            expected=f"batches that fit in the {format_bytes(available)} that are available",
+            hint="Use smaller batches, fanouts or layer sizes.",
+        ) from None
+
+
+__all__ = ["as_fits", "available_for", "default_budget", "require_room"]

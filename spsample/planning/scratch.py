@@ -1,0 +1,116 @@
+"""Memory of the host that a call of `bulk_sample` takes beside its result (docs/memory.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from spsample.planning.bulk_counts import WHOLE, BulkCounts, LayerCounts
+from spsample.planning.device_scratch import device_scratch
+from spsample.planning.graph_profile import GraphProfile
+from spsample.sampling.bulk import BulkSample
+from spsample.store import Graph
+from spsample.store.base_graph import BaseGraph
+
+KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
+UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
+THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
+ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
+RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
+MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
+COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
+
+
+def scratch_bytes(graph: Graph, bulk: BulkSample, threads: int) -> int:
+    """The most memory that the compiled kernels take at a time to make `bulk`, beside its arrays. O(k layers).
+
+    Parameters
+    ----------
+    graph : Graph
+        What it is drawn from.
+    bulk : BulkSample
+        The bulk that is made.
+    threads : int
+        That the kernels may use.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2)
+    >>> scratch_bytes(graph, bulk, threads=2) < 20 << 20
+    True
+    """
+    return scratch_on(graph, threads)(BulkCounts.of(bulk))
+
+
+def scratch_on(graph: BaseGraph, threads: int) -> Callable[[BulkCounts], int]:
+    """Bytes of scratch that bulks of a graph take by their counts, on the host or on its device."""
+    if graph.is_on_device:
+        return partial(device_scratch, graph)
+    return partial(host_scratch, GraphProfile.of(graph.host), threads)
+
+
+def host_scratch(graph: GraphProfile, threads: int, counts: BulkCounts) -> int:
+    """The most memory that the compiled kernels take at a time to make a bulk of these counts, beside its arrays."""
+    scratch = threads * _per_thread(graph, counts) + _per_call(graph, counts)
+    return scratch + scratch // KEPT_SHARE
+
+
+def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:
+    return (_layerwise if counts.sampler.kind == "layer-wise" else _node_wise)(graph, counts)
+
+
+def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
+    """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
+    layers = counts.layers
+    dense = _dense_row(graph, counts)
+    bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
+    bytes_ += graph.num_nodes // 2 + 5 * max((one.largest_sources for one in layers), default=0)
+    bytes_ += dense * graph.num_nodes
+    if graph.weighting == "weighted":
+        bytes_ += graph.num_nodes + 5 * graph.longest_row
+        bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)
+    return int(bytes_)
+
+
+def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:
+    """Bytes a vertex of the sums by column that are drawn from under the column law, those of blocks included."""
+    if counts.sampler.draw_law(graph.weighting) != "column":
+        return 0  # nothing is summed
+    largest = max((one.largest_rows for one in counts.layers), default=0)
+    return 3 if graph.weighting == "unweighted" and largest < MOST_COUNTED else 9
+
+
+def _node_wise(graph: GraphProfile, counts: BulkCounts) -> int:
+    """A byte a vertex; where whole rows begin; a hop's new vertices once more, or one kind of united hops' arrays."""
+    id_bytes, layers = graph.id_bytes, counts.layers
+    new = max(id_bytes * (one.sources - one.rows) for one in layers)
+    weights = 0 if graph.weighting == "unweighted" else max(16 * one.rows for one in layers)
+    rows = 8 * max(one.rows for one in layers) if WHOLE in counts.sampler.sizes else 0
+    united = counts.sampler.layout == "subgraph"
+    longest = _longest_array(layers[0], counts.batches, id_bytes)
+    return int(graph.num_nodes + weights + rows + (max(new, longest) if united else new))
+
+
+def _longest_array(layer: LayerCounts, batches: int, id_bytes: int) -> int:
+    return max(8 * (layer.rows + batches), layer.entries * max(id_bytes, layer.value_bytes, layer.id_bytes))
+
+
+def _layerwise(graph: GraphProfile, counts: BulkCounts) -> int:
+    """In the layer where it is most: the entries once more before their values are made, column sets, row order."""
+    return max(_extraction(graph, layer) for layer in counts.layers)
+
+
+def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
+    found = graph.id_bytes
+    if layer.id_bytes:
+        found += 16  # where it lies in A, twice at a time: as found and in order, or in order and as the caller's id
+        found -= layer.id_bytes
+    elif graph.weighting == "weighted":
+        found += 16
+    entries = layer.entries * max(found - layer.value_bytes, 0)
+    return int(entries + COLUMN_BYTES * layer.sources + ROW_BYTES * layer.rows)
+
+
+__all__ = ["host_scratch", "scratch_bytes", "scratch_on"]
