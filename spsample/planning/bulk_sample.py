@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
-from spsample.planning.capped import CappedGraph, TooManyEntriesError
+from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
 from spsample.planning.room import require_room
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
@@ -124,7 +124,7 @@ def sample_within(
         yield bulk_sample(graph, seeds, sampler, **options)
         return
     try:
-        bulk = sample_batches(CappedGraph(graph, most), seeds, sampler, **options)
+        bulk = sample_batches(graph, seeds, sampler, limit=MostEntries(most), **options)
     except TooManyEntriesError:
         half = batches // 2
         if half == 0:

@@ -12,7 +12,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import CapacityError
 from spsample.planning.bulk_counts import BulkCounts, most_bytes, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
-from spsample.planning.capped import TooManyEntriesError
+from spsample.planning.entry_limit import TooManyEntriesError
 from spsample.planning.workload import Workload
 from spsample.sampling.call import SamplingCall
 from spsample.sparse import get_num_threads

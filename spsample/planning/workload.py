@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.planning.capped import CappedGraph
+from spsample.planning.entry_limit import MostEntries
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
@@ -92,9 +92,9 @@ class Workload:
         TooManyEntriesError
             If it would have more than `most_entries`.
         """
-        graph = self.graph if most_entries is None else CappedGraph(self.graph, most_entries)
+        limit = None if most_entries is None else MostEntries(most_entries)
         options: dict[str, Any] = {"batch_size": self.batch_size, "edge_ids": self.edge_ids, "backend": self.backend}
-        return sample_batches(graph, self.seeds, self.sampler, **options)
+        return sample_batches(self.graph, self.seeds, self.sampler, limit=limit, **options)
 
 
 __all__ = ["Workload"]

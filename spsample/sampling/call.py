@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from spsample.sampling.sampler import Sampler, require_bool
 from spsample.sampling.seeds import make_batches
 from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
+from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
 
 
@@ -81,8 +83,13 @@ class SamplingCall:
         """Batches of the call, on all ranks."""
         return -(-len(self.seeds) // self.batch_size)
 
-    def run(self) -> BulkSample:
+    def run(self, limit: EntryLimit | None = None) -> BulkSample:
         """Sample the bulk; collective on a graph of several ranks, which compare their arguments first.
+
+        Parameters
+        ----------
+        limit : EntryLimit, optional
+            What stops it where it would have too many entries.
 
         Raises
         ------
@@ -92,6 +99,9 @@ class SamplingCall:
         given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
         require_same(self.graph.comm, **given, random_seed=self.key)
         A = self.graph.operand(self.backend)
+        if limit is not None:
+            A = copy.copy(A)
+            A.limit = limit
         with self.graph.sampling(), A.backend.session():
             try:
                 size = min(self.batch_size, len(self.seeds) + 1)
@@ -122,10 +132,12 @@ _COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "dupli
 
 
 @default_float_environment()
-def sample_batches(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: Any) -> BulkSample:
+def sample_batches(
+    graph: BaseGraph, seeds: Any, sampler: Sampler, *, limit: EntryLimit | None = None, **options: Any
+) -> BulkSample:
     """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
 
-    Arguments and errors as of `bulk_sample`.
+    Arguments and errors as of `bulk_sample`; `limit` as of `SamplingCall.run`.
 
     Examples
     --------
@@ -134,4 +146,4 @@ def sample_batches(graph: BaseGraph, seeds: Any, sampler: Sampler, **options: An
     >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
     2
     """
-    return SamplingCall.checked(graph, seeds, sampler, **options).run()
+    return SamplingCall.checked(graph, seeds, sampler, **options).run(limit)

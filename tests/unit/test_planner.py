@@ -22,7 +22,8 @@ from spsample.errors import CapacityError, InputError
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
-from spsample.planning.capped import CappedGraph, TooManyEntriesError
+from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
+from spsample.sampling.call import sample_batches
 from spsample.sparse import get_num_threads, set_num_threads
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
@@ -181,10 +182,10 @@ def test_a_bulk_that_would_pass_is_split_and_stays_the_same(sampler: sp.Sampler)
 @samplers
 def test_exactly_enough_entries_are_enough(sampler: sp.Sampler) -> None:
     entries = BulkCounts.of(sp.bulk_sample(GRAPH, SEEDS[:200], sampler, batch_size=32)).entries
-    bulk = sp.bulk_sample(CappedGraph(GRAPH, entries), SEEDS[:200], sampler, batch_size=32)
+    bulk = sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries))
     assert BulkCounts.of(bulk).entries == entries
     with pytest.raises(TooManyEntriesError):
-        sp.bulk_sample(CappedGraph(GRAPH, entries - 1), SEEDS[:200], sampler, batch_size=32)
+        sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))
 
 
 @pytest.mark.parametrize("budget", ["14MiB", "1GiB"])

@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.backends import Draw
 from spsample.backends.protocol import Int64Array
-from spsample.sparse import Frontier, GraphOperand
+from spsample.sparse import Frontier
 from spsample.sparse.operand import EntryLimit
-from spsample.sparse.probability import Weighting
-from spsample.store.base_graph import BaseGraph
 
 
 class TooManyEntriesError(Exception):
     """A bulk would have more entries than it may: sample it in parts."""
-
-
-class CappedGraph(BaseGraph):
-    """A graph from which a call draws at most `most_entries` entries; for one call."""
-
-    def __init__(self, graph: BaseGraph, most_entries: int) -> None:
-        self.inner = graph
-        self._most_entries = most_entries
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of vertices."""
-        return int(self.inner.num_nodes)
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries of A."""
-        return int(self.inner.num_edges)
-
-    @property
-    def weighting(self) -> Weighting:
-        """What the values of A are."""
-        return self.inner.weighting
-
-    @property
-    def index_dtype(self) -> np.dtype[np.signedinteger]:
-        """Type of vertex ids."""
-        return self.inner.index_dtype
-
-    def row_sums(self) -> NDArray[np.float32]:
-        """Sums of the rows."""
-        return self.inner.row_sums()
-
-    def operand(self, backend: str | None = None) -> GraphOperand:
-        """A, with a limit."""
-        A: GraphOperand = copy.copy(self.inner.operand(backend))
-        A.limit = MostEntries(self._most_entries)
-        return A
 
 
 class MostEntries(EntryLimit):
