@@ -8,6 +8,7 @@ What both are compared with is what `traffic.py` recorded of whole bulks. `PREDI
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -22,7 +23,7 @@ import numpy as np
 import typer
 
 from graphs import graph_folder
-from traffic import GRAPHS, KIB, SAME_ALONE, by_cell, read, sampling_bytes
+from traffic import GRAPHS, KIB, MIB, SAME_ALONE, by_cell, read, sampling_bytes
 from traffic_cells import RANKS, SAMPLERS, VARIANTS
 from traffic_page import markdown
 from traffic_pilot_cells import BEYOND, PilotCell
@@ -266,6 +267,24 @@ def summary_rows(found: dict[At, dict[str, Phases]], of: str) -> Iterator[list[s
             yield [name, *by_size, within([*values]), *map(percent, (*spread, values.min(), values.max()))]
 
 
+def graph_rows(found: dict[At, dict[str, Phases]], k: int) -> Iterator[list[str]]:
+    """Of the bulks of k batches, and of all: how many are within the tolerance, by graph and of the larger bulks.
+
+    "Nearest" takes for each bulk the recorded pilot that happens to be nearest.
+    """
+    yield ["bulks", *PREDICTIONS, "nearest recorded", "its largest error"]
+    cells = {at: one for at, one in found.items() if error(one, COUNTED) is not None}
+    chosen: dict[str, list[dict[str, Phases]]] = {
+        f"{graph}, k = {k}": [one for at, one in cells.items() if (at[0], at[2]) == (graph, k)] for graph in GRAPHS
+    }
+    chosen[f"all, k = {k}"] = [one for at, one in cells.items() if at[2] == k]
+    chosen["of a MiB"] = [one for one in cells.values() if sampling_bytes(one["recorded"]) >= MIB]
+    for name, ones in chosen.items():
+        errors = {of: [e for one in ones if (e := error(one, of)) is not None] for of in PREDICTIONS}
+        nearest = [min((e for of in RECORDED if (e := error(one, of)) is not None), key=abs) for one in ones]
+        yield [name, *map(within, errors.values()), within(nearest), percent(max(map(abs, nearest)))]
+
+
 def within(errors: list[float]) -> str:
     """How many are within the tolerance, of how many."""
     return f"{sum(abs(one) <= TOLERANCE for one in errors)} of {len(errors)}"
@@ -328,37 +347,6 @@ def beyond_rows(found: dict[At, dict[str, Phases]], names: tuple[str, ...]) -> I
             yield [*map(str, at), size, *("" if e is None else percent(e) for e in errors)]
 
 
-def seconds_rows(lines: list[Line]) -> Iterator[list[str]]:
-    """Of each graph and sampler, variant `column` and `stages`: seconds of each way, in the mean of c."""
-    yield ["graph", "sampler", "variant", "set-up of ranks", "1 a rank", "4 a rank", "1, 2 and 4", "pilots", "counts"]
-    for graph in GRAPHS:
-        for sampler in SAMPLERS:
-            for variant in ("column", "stages"):
-                mine = [
-                    one for one in lines if (one["graph"], one["sampler"], one["variant"]) == (graph, sampler, variant)
-                ]
-                ranks = [one for one in mine if one["kind"] == "recorded" and one["pilot_ranks"] == one["ranks"]]
-                models = [one for one in mine if one["kind"] == "predicted"]
-                if ranks and models:
-                    yield [graph, sampler, variant, *map(tenths, seconds_of(ranks, models))]
-
-
-def seconds_of(ranks: list[Line], models: list[Line]) -> Iterator[float]:
-    """Means."""
-    yield np.mean([one["set_up_seconds"] for one in ranks])
-    sizes = [one["sizes"] for one in ranks]
-    yield np.mean([one["1"]["seconds"] / one["1"]["bulks"] for one in sizes])
-    yield np.mean([one["4"]["seconds"] for one in sizes if "4" in one])
-    yield np.mean([sum(size["seconds"] for size in one.values()) for one in sizes])
-    yield np.mean([one["took"]["all"]["sampling"] for one in models])
-    yield np.mean([one["pilots"]["all"]["tally_seconds"] + one["pilots"]["all"]["seconds"] for one in models])
-
-
-def tenths(seconds: float) -> str:
-    """Two digits or more."""
-    return f"{seconds:.2f}"
-
-
 @app.command()
 def tables(
     pilots: Annotated[list[Path], typer.Argument(help="Lines of `measure`, and last traffic.jsonl.")],
@@ -372,10 +360,10 @@ def tables(
     for rows in (
         summary_rows(found, "received_mean"),
         summary_rows(found, "received_max"),
+        graph_rows(found, k),
         variant_rows(found, k),
         phase_rows(found, k),
         beyond_rows(found, ("saturating, 1, 2 and 4 a rank", "model")),
-        seconds_rows(lines),
     ):
         print(markdown(rows), end="\n\n")
 
@@ -410,6 +398,37 @@ def distinct_rows(lines: list[Line]) -> Iterator[list[str]]:
     for (few, j), errors in found.items():
         columns = zip(*errors, strict=True)
         yield [str(few), j, str(len(errors)), *(farthest_of([*column]) for column in columns)]
+
+
+@app.command()
+def times(
+    rounds: Annotated[int, typer.Option(help="In which both ways take turns.")] = 3,
+    replication: Annotated[int, typer.Option(help="c.")] = 2,
+    variant: Annotated[str, typer.Option(help="Of the exchanges.")] = "column",
+    graph_cache: Annotated[Path, typer.Option(help="Folder that keeps generated graphs.")] = Path("build/graphs"),
+) -> None:
+    """Print the seconds of a recorded pilot and of the model's, medians of the rounds, in Markdown."""
+    rows = [["graph", "sampler", "1 a rank", "4 a rank", "1, 2 and 4 a rank", "model", "1, 2 and 4 over model"]]
+    for graph, sampler in itertools.product(GRAPHS, ("GraphSAGE", "LADIES norm", "LADIES squared")):
+        folder, cell = graph_folder(graph, graph_cache), PilotCell(graph, sampler, replication, [variant])
+        taken = np.array([seconds_of_round(folder, cell) for _ in range(rounds)])
+        ratio = np.median(taken[:, 2] / taken[:, 3])
+        rows.append([graph, sampler, *(f"{one:.2f}" for one in (*np.median(taken, axis=0), ratio))])
+    print(markdown(rows))
+
+
+def seconds_of_round(folder: Path, cell: PilotCell) -> list[float]:
+    """Of the ranks' set-up and a bulk of 1 a rank, of 4, and of all bulks; of the model's pilots and predictions."""
+    (ranks,) = measured("recorded", folder, cell, 600)
+    (model,) = measured("predicted", folder, cell, 600)
+    sizes, predicted = ranks["sizes"], model["pilots"]["all"]
+    pilots = (
+        sizes["1"]["seconds"] / sizes["1"]["bulks"],
+        sizes["4"]["seconds"],
+        sum(s["seconds"] for s in sizes.values()),
+    )
+    counts = model["took"]["all"]["sampling"] + predicted["tally_seconds"] + predicted["seconds"]
+    return [*(ranks["set_up_seconds"] + one for one in pilots), counts]
 
 
 if __name__ == "__main__":
