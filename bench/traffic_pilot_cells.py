@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
-from spsample.distributed.model import Wire, bulk_traffic, draw_law
-from spsample.distributed.pilot import GridPilot, Pilot, sample_pilot
-from spsample.distributed.shape import GridShape
-from spsample.distributed.tallies import LayerRows, layer_rows
-from spsample.distributed.visits import Visits
+from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.layer_rows import LayerRows, layer_rows
+from spsample.planning.cluster.pilot import GridPilot, Pilot, sample_pilot
+from spsample.planning.cluster.traffic import bulk_traffic
+from spsample.planning.cluster.visits import Visits
+from spsample.planning.cluster.wire_format import WireFormat
 from spsample.sparse import keys
 from traffic_cells import (
     FEATURES,
@@ -220,7 +221,7 @@ def predict_variant(pilot: Pilot, cell: PilotCell, variant: str) -> dict[str, An
     """Bytes by bulk size and phase; seconds of tallies, and of all predictions from them."""
     (algorithm, hubs), shape = VARIANTS[variant], GridShape(cell.ranks, cell.replication)
     profile, sampler = pilot.profile, pilot.sampler
-    law, wire = draw_law(sampler, profile.weighting), Wire.of(profile.id_bytes, 0, profile.weighting)
+    law, wire = sampler.draw_law(profile.weighting), WireFormat.of(profile.id_bytes, 0, profile.weighting)
 
     def tallied() -> GridPilot:
         return replace(pilot).on(shape, pilot.blocks(shape, hubs), staged=algorithm != "column")
