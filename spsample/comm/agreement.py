@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from spsample.common.contents import contents_of
 from spsample.errors import InputError
 
 
-@contextmanager
-def checking(comm: Communicator, call: str) -> Iterator[None]:
-    """Around what each rank checks by itself in a call: what one rank refuses all refuse.
+def checking(comm: Communicator, call: str) -> AbstractContextManager[None]:
+    """Return what is put around the checks of each rank in a call: what one rank refuses all refuse.
 
     Examples
     --------
@@ -32,11 +30,7 @@ def checking(comm: Communicator, call: str) -> Iterator[None]:
     ...
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
-    if comm.size == 1:
-        yield
-        return
-    with together(comm, call=f"the checks of {call}"):
-        yield
+    return nullcontext() if comm.size == 1 else together(comm, call=f"the checks of {call}")
 
 
 def require_same(comm: Communicator, /, **arguments: Any) -> None:
@@ -47,6 +41,8 @@ def require_same(comm: Communicator, /, **arguments: Any) -> None:
     InputError
         On every rank, naming the first argument that differs and the ranks that gave another one than most.
     """
+    if comm.size == 1:
+        return
     for argument, where in differing(comm, **arguments).items():
         expected = "the same on every rank: this call is collective"
         raise InputError(argument=argument, given=f"something else on {where}", expected=expected)
