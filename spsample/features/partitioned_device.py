@@ -66,13 +66,13 @@ class PartitionedDeviceFeatures(PartitionedFeatures):
         with together(self.grid.comm, self._channel, call="gather of features"), self._kernels.session():
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
-            vertices = self._kernels.placed(ids).astype(id_dtype(self.num_rows))
+            vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self._placement.bounds, self._position)
             asked = self._exchanged(routed.vertices, routed.counts[:, 0], f"{self.phase} requests")
-            received = self._exchanged(self._rows(self._kernels.placed(asked.rows)), asked.counts, self.phase)
-            rows: Any = self._kernels.placed(received.rows)
-            return rows[self._kernels.placed(routed.places)]
+            received = self._exchanged(self._rows(self._kernels.to_device(asked.rows)), asked.counts, self.phase)
+            rows: Any = self._kernels.to_device(received.rows)
+            return rows[self._kernels.to_device(routed.places)]
 
     def _rows(self, vertices: Any) -> Any:
         """Rows of this rank's block."""

@@ -86,7 +86,7 @@ class LocalOperand(GraphOperand):
 
     def row_totals(self, Q: StackedSelector, exclude: ColumnSample | None = None) -> RowTotals:
         counts = self.backend.row_totals(self.matrix, Q, exclude)
-        return RowTotals(counts, self.backend.placed(self.row_exponents)[Q.vertices])
+        return RowTotals(counts, self.backend.to_device(self.row_exponents)[Q.vertices])
 
     def sample_rows(self, Q: StackedSelector, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
         positions = edge_ids or self.matrix.data is not None  # they lead to the weights
@@ -119,7 +119,7 @@ class LocalOperand(GraphOperand):
         return self.backend.draw_shared(self._cumulative[1:], batch_ids, draw, self._guide)
 
     def column_totals(self, columns: IntArray) -> UInt64Array:
-        cumulative = self.backend.placed(self._cumulative)
+        cumulative = self.backend.to_device(self._cumulative)
         totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
         return totals
 
@@ -141,7 +141,7 @@ class LocalOperand(GraphOperand):
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
         """Positions in the user's input of entries at these positions of the matrix."""
         if self.edge_ids is not None:
-            ids: Int64Array = self.backend.placed(self.edge_ids)[positions]
+            ids: Int64Array = self.backend.to_device(self.edge_ids)[positions]
             return ids
         return positions + self.first_edge_id if self.first_edge_id else positions
 
