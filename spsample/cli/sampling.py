@@ -29,7 +29,7 @@ __all__ = [
     "build_sampler",
     "make_sampler",
     "parse_sizes",
-    "require_sampler",
+    "require_sampler_options",
     "seeds_of",
 ]
 
@@ -69,7 +69,7 @@ _FANOUTS, _LAYER_SIZES = "15,10", "512,512"
 
 def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout: Any = "blocks") -> Sampler:
     """The sampler that the options describe; an option that it has no use for is refused."""
-    require_sampler(name, fanouts, layer_sizes)
+    require_sampler_options(name, fanouts, layer_sizes)
     if name != "graphsage" and layout != "blocks":
         raise InputError(argument="layout", given=f"{layout!r} with --sampler {name}", expected="blocks")
     text = {
@@ -81,7 +81,7 @@ def make_sampler(name: str, fanouts: str | None, layer_sizes: str | None, layout
     )
 
 
-def require_sampler(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
+def require_sampler_options(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
     """Refuse an unknown sampler, and sizes that it has no use for."""
     if name not in _SAMPLERS:
         raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(_SAMPLERS))

@@ -422,7 +422,7 @@ def _recording(given: dict[str, Any]) -> Any:
 
 def _check_options(given: dict[str, Any]) -> None:
     """Refuse an unknown sampler, and options that would have no effect."""
-    sampling.require_sampler(given["sampler"], given["fanouts"], given["layer_sizes"])
+    sampling.require_sampler_options(given["sampler"], given["fanouts"], given["layer_sizes"])
     if given["all_splits"] and given["split"] is not None:
         raise InputError(argument="split", given=f"{given['split']} with --all-splits", expected="one of the two")
     if given["resume"] is not None and (given["out"] or given["config"]):
