@@ -16,7 +16,7 @@ class OnHost:
     Examples
     --------
     >>> array = np.arange(3)
-    >>> OnHost().placed(array) is array
+    >>> OnHost().to_device(array) is array
     True
     """
 
@@ -24,7 +24,7 @@ class OnHost:
         """Nothing to prepare."""
         return nullcontext()
 
-    def placed(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         """The array itself."""
         return array
 

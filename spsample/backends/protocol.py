@@ -1,7 +1,7 @@
 """What a backend is: the kernels of the sampling algebra over plain arrays.
 
 A backend sees plain arrays only; it knows no graph class, no sampler and no rank. They are NumPy arrays, but where the
-backend computes on a device: there arrays with an element per row, column or entry are device arrays, which `placed`
+backend computes on a device: there arrays with an element per row, column or entry are device arrays, which `to_device`
 makes, and only those with an element per batch (pointers, batch ids, totals) are NumPy's. All methods are pure
 functions (what `sample_rows_weighted` notes in `rules` changes no result), and all backends return equal bits
 (`docs/law.md`).
@@ -173,7 +173,7 @@ class Backend(Protocol):
         """Around the calls of one bulk: a device takes them in the caller's stream."""
         ...
 
-    def placed(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         """The array where the kernels read it: itself, or a copy on the device."""
         ...
 

@@ -156,7 +156,7 @@ class RanksData:
             dataset = load_dataset(_visible(path), split=stored_split)
         return (replace(dataset, split=split, num_splits=num_splits) if num_splits else dataset), path
 
-    def placed(self, dataset: Dataset, path: str, prepare: Callable[[Dataset], Dataset]) -> Dataset:
+    def spread(self, dataset: Dataset, path: str, prepare: Callable[[Dataset], Dataset]) -> Dataset:
         """The data set prepared, with graph and features on the ranks; collective."""
         from spsample.comm import collective
         from spsample.comm.objects import broadcast_object

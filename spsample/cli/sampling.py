@@ -25,7 +25,7 @@ __all__ = [
     "SamplingOptions",
     "build_sampler",
     "make_sampler",
-    "require_sampler",
+    "require_sampler_options",
     "seeds_of",
 ]
 
@@ -62,7 +62,7 @@ class SamplingOptions(SamplerSizes, SamplerChoice):
 def make_sampler(given: Mapping[str, Any]) -> Sampler:
     """The sampler that the options describe; an option that it has no use for is refused."""
     options = overridden(SamplingOptions(), given)
-    require_sampler(options.sampler, given["fanouts"], given["layer_sizes"])
+    require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
     if options.sampler != "graphsage" and options.layout != "blocks":
         raise InputError(
             argument="layout", given=f"{options.layout!r} with --sampler {options.sampler}", expected="blocks"
@@ -70,7 +70,7 @@ def make_sampler(given: Mapping[str, Any]) -> Sampler:
     return build_sampler(options.sampler, options.fanouts, options.layer_sizes, options.layout)
 
 
-def require_sampler(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
+def require_sampler_options(name: str, fanouts: str | None, layer_sizes: str | None) -> None:
     """Refuse an unknown sampler, and sizes that it has no use for."""
     if name not in SAMPLERS:
         raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(SAMPLERS))

@@ -250,7 +250,7 @@ class _Job:
             metric=self.chosen.metric,
             rewire_seed=seed if self.chosen.rewire else None,
         )
-        ready = prepare(data.dataset) if self.ranks is None else self.ranks.placed(data.dataset, data.path, prepare)
+        ready = prepare(data.dataset) if self.ranks is None else self.ranks.spread(data.dataset, data.path, prepare)
         sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
         return Trainer(ready, sampler, self.preset.model, config)
 
@@ -346,7 +346,7 @@ def _check_options(given: dict[str, Any]) -> None:
     """Refuse what cannot be used, and options that would have no effect."""
     chosen = overridden(Runs(), given)
     sampler = overridden(sampling.SamplerChoice(), given).sampler
-    sampling.require_sampler(sampler, given["fanouts"], given["layer_sizes"])
+    sampling.require_sampler_options(sampler, given["fanouts"], given["layer_sizes"])
     if chosen.all_splits and chosen.split is not None:
         raise InputError(argument="split", given=f"{chosen.split} with --all-splits", expected="one of the two")
     if given["resume"] is not None and (given["out"] or given["config"]):

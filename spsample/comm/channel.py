@@ -11,7 +11,7 @@ is for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -156,8 +156,9 @@ class Channel:
         return exchange_headers(self.scope, everyone, call)[self._members]
 
 
-@contextmanager
-def collective(world: Communicator, *channels: Channel, call: str = "a collective call") -> Iterator[None]:
+def collective(
+    world: Communicator, *channels: Channel, call: str = "a collective call"
+) -> AbstractContextManager[None]:
     """Run a block that all ranks of `world` run, so that all of them raise where one does.
 
     Parameters
@@ -191,8 +192,12 @@ def collective(world: Communicator, *channels: Channel, call: str = "a collectiv
     spsample.errors.InputError: seeds: got 7 (on rank 1); expected less
     """
     if world.size == 1 and not channels:
-        yield  # what a rank that is alone raises is left as it is
-        return
+        return nullcontext()  # what a rank that is alone raises is left as it is
+    return _collective(world, channels, call)
+
+
+@contextmanager
+def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> Iterator[None]:
     failure: BaseException | None = None
     told_of_one = False
     try:

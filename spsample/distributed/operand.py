@@ -69,7 +69,7 @@ class PartitionedOperand(GraphOperand):
         return Channel(grid.column_group)
 
     @staticmethod
-    def sampled_here(grid: ProcessGrid, num_batches: int) -> Int64Array:
+    def sampled_batches(grid: ProcessGrid, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of a call that a rank samples: those that it gets, every p-th one."""
         return np.arange(grid.comm.rank, num_batches, grid.comm.size, dtype=np.int64)
 

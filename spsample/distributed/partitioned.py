@@ -244,7 +244,7 @@ class PartitionedGraph(DistributedGraph):
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
-        return ALGORITHMS[self.algorithm].sampled_here(self.grid, num_batches)
+        return ALGORITHMS[self.algorithm].sampled_batches(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:

@@ -86,7 +86,7 @@ def selftest(comm: Communicator, tell: Callable[[str], None] = lambda _: None, *
 def _checks(comm: Communicator, device: Any) -> Iterator[tuple[str, Callable[[], int]]]:
     yield "exchanges of the host's arrays", partial(_exchanges, comm, np.asarray)
     if device is not None and getattr(comm, "takes_device_buffers", False):
-        yield "exchanges of the device's arrays", partial(_exchanges, comm, device.placed)
+        yield "exchanges of the device's arrays", partial(_exchanges, comm, device.to_device)
     for backend in [None, *(["cuda"] if device is not None else [])]:
         name = "the device" if backend else "the host"
         for kind in ("unweighted", "row", "weighted"):
@@ -110,7 +110,7 @@ def _cuda() -> tuple[Any, str]:
 # ---------------------------------------------------------------------------------------------------------- exchanges
 
 
-def _exchanges(comm: Communicator, placed: Callable[[Any], Any]) -> int:
+def _exchanges(comm: Communicator, to_device: Callable[[Any], Any]) -> int:
     """Every collective call, every type, even and uneven and empty parts; against what must come."""
     check_ranks(comm)
     count = 0
@@ -122,13 +122,13 @@ def _exchanges(comm: Communicator, placed: Callable[[Any], Any]) -> int:
             np.zeros(comm.size, np.int64),
         ):  # r to q as q to r
             sent = np.repeat(comm.rank * comm.size + ranks, sizes).astype(dtype)
-            came = comm.all_to_all_v(placed(sent), sizes, sizes, phase="selftest")
+            came = comm.all_to_all_v(to_device(sent), sizes, sizes, phase="selftest")
             wanted = np.repeat(ranks * comm.size + comm.rank, sizes).astype(dtype)
             _require(_host(came), wanted, f"all-to-all of {dtype}, {sizes.tolist()} elements")
             count += 1
-        gathered = comm.all_gather_v(placed(np.full(comm.rank + 1, comm.rank, dtype)), ranks + 1, phase="selftest")
+        gathered = comm.all_gather_v(to_device(np.full(comm.rank + 1, comm.rank, dtype)), ranks + 1, phase="selftest")
         _require(_host(gathered), np.repeat(ranks, ranks + 1).astype(dtype), f"all-gather of {dtype}")
-        told = comm.broadcast(placed(np.arange(5).astype(dtype) + comm.rank), comm.size - 1, phase="selftest")
+        told = comm.broadcast(to_device(np.arange(5).astype(dtype) + comm.rank), comm.size - 1, phase="selftest")
         _require(_host(told), np.arange(5).astype(dtype) + comm.size - 1, f"broadcast of {dtype}")
         count += 2
     return count

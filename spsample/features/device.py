@@ -73,7 +73,7 @@ class DeviceFeatures:
             self.hot_share = self._share(hot, encoded)
             self._tiers, self._places = self._tiered(encoded, _hottest(ranking, self.num_rows, self.hot_share))
             scale = self._format.scale if isinstance(self._format, Int8) else None
-            self._scale = None if scale is None else self._kernels.placed(scale)
+            self._scale = None if scale is None else self._kernels.to_device(scale)
 
     def __copy__(self) -> DeviceFeatures:
         return self
@@ -110,7 +110,7 @@ class DeviceFeatures:
             ids = validate_seeds(ids, self.num_rows, argument="ids")
         with self._kernels.session():
             return self._kernels.gather_rows_at(
-                self._places, self._kernels.placed(ids), self.dim, self._form, self._scale
+                self._places, self._kernels.to_device(ids), self.dim, self._form, self._scale
             )
 
     @property

@@ -117,14 +117,14 @@ class PartitionedDeviceFeatures:
         with self.blocks.gathering(), self._kernels.session():
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
-            vertices = self._kernels.placed(ids).astype(id_dtype(self.num_rows))
+            vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
-            answer = self._sendable(self._rows_of(self._kernels.placed(asked.rows)))
+            answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
             received = self.blocks.answers(answer, asked.counts)
-            rows: Any = self._kernels.placed(received.rows)
-            return rows[self._kernels.placed(routed.places)]
+            rows: Any = self._kernels.to_device(received.rows)
+            return rows[self._kernels.to_device(routed.places)]
 
     def duplicate(self) -> PartitionedDeviceFeatures:
         """Return these features over duplicated communicators, for another thread; collective."""

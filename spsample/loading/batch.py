@@ -92,7 +92,7 @@ class Completion:
     def __init__(self, features: Any, labels: ArrayLike | None, graph: BaseGraph) -> None:
         self.features = _features(features, graph)
         self.labels = _labels(labels, graph.num_nodes)
-        self._placed: Any = None
+        self._labels_on_device: Any = None
 
     def given(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
         """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
@@ -108,9 +108,9 @@ class Completion:
             return self.labels[vertices]
         backend = backend_for(vertices)
         with backend.session():
-            if self._placed is None:
-                self._placed = backend.placed(self.labels)
-            return backend.placed(self._placed)[backend.placed(vertices)]
+            if self._labels_on_device is None:
+                self._labels_on_device = backend.to_device(self.labels)
+            return backend.to_device(self._labels_on_device)[backend.to_device(vertices)]
 
     def __call__(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Batch:
         """The batch whose seeds stand at those positions among the loader's, and whose sources have features x."""

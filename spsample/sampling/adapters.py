@@ -157,7 +157,7 @@ def as_tensor(torch: Any, array: Any) -> Any:
         return torch.from_numpy(array)
     backend = backend_for(array)
     with backend.session():
-        return torch.from_dlpack(backend.placed(array))
+        return torch.from_dlpack(backend.to_device(array))
 
 
 def _by_row_and_column(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -131,18 +131,18 @@ class BulkLayer:
         """Return the layer of batch i only, in arrays of its own."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        placed = backend_for(self.src).placed
+        to_device = backend_for(self.src).to_device
         starts = [Ranges(np.array([0, part.stop - part.start])) for part in (dst, src, indptr, entries)]
         return BulkLayer(
-            dst=placed(self.dst[dst]).copy(),
+            dst=to_device(self.dst[dst]).copy(),
             dst_ranges=starts[0],
-            src=placed(self.src[src]).copy(),
+            src=to_device(self.src[src]).copy(),
             src_ranges=starts[1],
-            indptr=placed(self.indptr[indptr]).copy(),
+            indptr=to_device(self.indptr[indptr]).copy(),
             indptr_ranges=starts[2],
-            indices=placed(self.indices[entries]).copy(),
-            data=None if self.data is None else placed(self.data[entries]).copy(),
-            edge_ids=None if self.edge_ids is None else placed(self.edge_ids[entries]).copy(),
+            indices=to_device(self.indices[entries]).copy(),
+            data=None if self.data is None else to_device(self.data[entries]).copy(),
+            edge_ids=None if self.edge_ids is None else to_device(self.edge_ids[entries]).copy(),
             entry_ranges=starts[3],
         )
 

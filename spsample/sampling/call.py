@@ -96,8 +96,9 @@ class SamplingCall:
         CapacityError
             If memory runs out, or a value of a layer-wise sample is too large for its type.
         """
-        given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
-        require_same(self.graph.comm, **given, random_seed=self.key)
+        if self.graph.comm.size > 1:
+            given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
+            require_same(self.graph.comm, **given, random_seed=self.key)
         A = self.graph.operand(self.backend)
         if limit is not None:
             A = copy.copy(A)

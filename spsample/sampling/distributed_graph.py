@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends.protocol import Int64Array
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sparse import RowSelector, derive_key
 from spsample.sparse.keys import SAMPLING
@@ -43,6 +44,10 @@ class DistributedGraph(BaseGraph):
         """Free the communicators that `duplicate` made for this graph, if it did; collective, and the last call."""
         if self._duplicated is not None:
             self._duplicated.close()
+
+    def local_batches(self, num_batches: int) -> Int64Array:
+        """Return the ascending positions of the batches of a call that this rank gets: every p-th one."""
+        return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
 
     def row_sums(self) -> NDArray[np.float32]:
         """Sum the values of each row on every rank, each rank a range of the rows: float32, shape (n,); collective."""

@@ -39,7 +39,7 @@ def _empty(layer: BulkLayer) -> BulkLayer:
         dst_ranges=none,
         src=layer.src[:0],
         src_ranges=none,
-        indptr=backend_for(layer.src).placed(np.zeros(1, np.int64)),
+        indptr=backend_for(layer.src).to_device(np.zeros(1, np.int64)),
         indptr_ranges=Ranges(np.zeros(2, np.int64), more=1),
         indices=layer.indices[:0],
         data=None if layer.data is None else layer.data[:0],

@@ -47,14 +47,14 @@ class SeedBatches:
     def copy_batch(self, i: int) -> SeedBatches:
         """Return the seeds of batch i only, in arrays of their own."""
         Q = self.selector
-        vertices = backend_for(Q.vertices).placed(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
+        vertices = backend_for(Q.vertices).to_device(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
 
     def to_device(self, backend: Backend) -> SeedBatches:
         """Return the batches with their vertices where a backend's kernels read them."""
-        vertices = backend.placed(self.selector.vertices)
+        vertices = backend.to_device(self.selector.vertices)
         if vertices is self.selector.vertices:
             return self
         selector = RowSelector(self.selector.batch_ptr, vertices, self.selector.batch_ids)
@@ -83,7 +83,7 @@ class SeedBatches:
         places = np.concatenate([np.zeros(0, np.int64), *ranges])
         ptr = pointers_of([len(part) for part in ranges])
         backend = backend_for(Q.vertices)
-        vertices = backend.placed(Q.vertices)[backend.placed(places)]
+        vertices = backend.to_device(Q.vertices)[backend.to_device(places)]
         selector = RowSelector(ptr, vertices, Q.batch_ids[positions])
         given = pointers_of((self.given_ptr[positions + 1] - self.given_ptr[positions]).tolist())
         if self.merged_inverse is None:

@@ -72,7 +72,7 @@ class DeviceArrays(KeptArrays):
         """Of all rows as one frontier."""
         if self.weighting == "unweighted":
             return FrontierTotals(np.array([len(self.matrix.indices)]), np.zeros(1, np.int64))
-        indptr = self.backend.placed(self.matrix.indptr)
+        indptr = self.backend.to_device(self.matrix.indptr)
         counts = indptr[1:] - indptr[:-1]
         everything: Int64Array = np.array([0, self._num_rows], np.int64)
         return batch_totals(self.backend, everything, RowTotals(counts, self.row_exponents))

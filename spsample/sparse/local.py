@@ -84,7 +84,7 @@ class LocalOperand(GraphOperand):
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:
         """Positions in the user's input of entries at these positions of the matrix."""
         if self.edge_ids is not None:
-            ids: Int64Array = self.backend.placed(self.edge_ids)[positions]
+            ids: Int64Array = self.backend.to_device(self.edge_ids)[positions]
             return ids
         return positions + self.first_edge_id if self.first_edge_id else positions
 
@@ -108,7 +108,7 @@ class LocalFrontier(Frontier):
     def _row_totals(self) -> RowTotals:
         A, Q = self.A, self.Q
         counts = A.backend.row_totals(A.matrix, Q, None)
-        return RowTotals(counts, A.backend.placed(A.row_exponents)[Q.vertices])
+        return RowTotals(counts, A.backend.to_device(A.row_exponents)[Q.vertices])
 
     def counts_without(self, exclude: ColumnSample) -> Int64Array:
         return self.A.backend.row_totals(self.A.matrix, self.Q, exclude)
@@ -169,7 +169,7 @@ class LocalColumnNorms(NamedTuple):
 
     def numerators(self, columns: IntArray) -> UInt64Array:
         """N of the given columns."""
-        cumulative = self.A.backend.placed(self.A.kept.cumulative)
+        cumulative = self.A.backend.to_device(self.A.kept.cumulative)
         totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
         return totals
 

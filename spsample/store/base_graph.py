@@ -108,8 +108,8 @@ class BaseGraph(ABC):
         """Free the communicators that `duplicate` made for this graph, if it did; collective, and the last call."""
 
     def local_batches(self, num_batches: int) -> Int64Array:
-        """Return the ascending positions of the batches of a call that this rank gets: on p ranks every p-th one."""
-        return np.arange(self.comm.rank, num_batches, self.comm.size, dtype=np.int64)
+        """Return the ascending positions of the batches of a call that this rank gets: all; on p ranks every p-th."""
+        return np.arange(num_batches)
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples: those that it gets, or more.

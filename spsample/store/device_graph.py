@@ -69,8 +69,8 @@ class DeviceGraph(BaseGraph):
         self._entries = entries
         with kernels.session():
             share = _share(kernels, graph, entries)
-            matrix, hot = _placed(kernels, graph, share)
-            ids = None if graph.edge_ids is None else _placed_ids(kernels, graph.edge_ids, share)
+            matrix, hot = _matrix_on_device(kernels, graph, share)
+            ids = None if graph.edge_ids is None else _ids_on_device(kernels, graph.edge_ids, share)
             self._operand = DeviceOperand(matrix, ids, kernels, hot)
         self.device_share = share
 
@@ -155,7 +155,7 @@ class DeviceGraph(BaseGraph):
         """Count the entries of each row: int64 on the host, shape (n,)."""
         backend = self._operand.backend
         with backend.session():
-            indptr = backend.placed(self._operand.matrix.indptr)
+            indptr = backend.to_device(self._operand.matrix.indptr)
             counts: NDArray[np.int64] = backend.on_host(indptr[1:] - indptr[:-1])
             return counts
 
@@ -226,7 +226,7 @@ def _entry_bytes(graph: Graph) -> int:
     return graph.indices.itemsize + (0 if graph.data is None else graph.data.itemsize)
 
 
-def _placed(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, tuple[Any, ...]]:
+def _matrix_on_device(kernels: CudaKernels, graph: Graph, share: float) -> tuple[Matrix, tuple[Any, ...]]:
     """A's arrays, and the copies of hot rows that they lead to."""
     needed = int(share * _entry_bytes(graph) * graph.num_edges) + graph.indptr.nbytes
     free = kernels.device.free_bytes()
@@ -257,7 +257,7 @@ def _put(kernels: CudaKernels, array: NDArray[Any], share: float) -> Any:
     return kernels.device.to_device(array) if share == 1.0 else kernels.device.pinned(array)
 
 
-def _placed_ids(kernels: CudaKernels, edge_ids: NDArray[np.int64], share: float) -> Any:
+def _ids_on_device(kernels: CudaKernels, edge_ids: NDArray[np.int64], share: float) -> Any:
     fits = edge_ids.nbytes <= RESERVED_SHARE * kernels.device.free_bytes()
     return _put(kernels, edge_ids, share if fits else 0.0)
 

@@ -168,7 +168,7 @@ class BlockMaker:
     def __init__(self, graph: BaseGraph, sampler: Sampler) -> None:
         require_sampler(sampler)
         self._degrees = row_totals(graph)
-        self._placed: torch.Tensor | None = None  # the degrees once more, where layers are on a device
+        self._degrees_on_device: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
 
     def whole_rows(self) -> BlockMaker:
@@ -183,9 +183,9 @@ class BlockMaker:
         block = self._make(layer.adj)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
-        if self._placed is None:
-            self._placed = torch.from_numpy(self._degrees).to(block.indices.device)
-        return replace(block, degrees=self._placed[as_tensor(layer.src_nodes).long()])
+        if self._degrees_on_device is None:
+            self._degrees_on_device = torch.from_numpy(self._degrees).to(block.indices.device)
+        return replace(block, degrees=self._degrees_on_device[as_tensor(layer.src_nodes).long()])
 
     def inputs(self, batch: Batch, model: torch.nn.Module) -> tuple[torch.Tensor, list[Block]]:
         """Features and blocks of a batch where the model is, which may not be where they were made."""

@@ -37,4 +37,4 @@ def device_of(backend: str | None) -> torch.device:
     """
     if backend != "cuda":
         return torch.device("cpu")
-    return as_tensor(get_backend("cuda").placed(np.zeros(1, np.float32))).device
+    return as_tensor(get_backend("cuda").to_device(np.zeros(1, np.float32))).device

@@ -138,7 +138,7 @@ def test_reading_without_waiting_is_found(emulated, graph, monkeypatch):
 
 
 def test_memory_that_is_given_away_too_early_is_found(emulated, monkeypatch):
-    array = get_backend("cuda").placed(np.arange(5))
+    array = get_backend("cuda").to_device(np.arange(5))
     emulated.settle()
     with emulated.callers_on(2), pytest.raises(AssertionError, match=r"may be given out anew before it has ended"):
         emulated.touch("training", [array])

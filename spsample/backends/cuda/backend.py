@@ -50,7 +50,7 @@ class CudaKernels(
         """Around the calls of one bulk: they go to the caller's stream, that of torch where it is loaded."""
         return self.device.on_stream()
 
-    def placed(self, array: Any) -> Any:
+    def to_device(self, array: Any) -> Any:
         """The array on the device, to be read on the caller's stream: a copy, if it is not there yet."""
         with self.session():
             if self.device.owns(array):

@@ -74,7 +74,7 @@ class StagedBackend(OnHost):
         if isinstance(value, np.ndarray):
             if parameter in PER_BATCH_ARGUMENTS:
                 return value
-            return kept(value) if parameter in KEPT_ARGUMENTS else self._kernels.placed(value)
+            return kept(value) if parameter in KEPT_ARGUMENTS else self._kernels.to_device(value)
         if isinstance(value, Matrix):
             parts: list[Any] = [kept(part) if isinstance(part, np.ndarray) else part for part in value]
             return Matrix(*parts)

@@ -57,7 +57,7 @@ class StagedOperand(PartitionedOperand):
         return Channel(grid.comm, grid.column_group, members.tolist())
 
     @staticmethod
-    def sampled_here(grid: ProcessGrid, num_batches: int) -> Int64Array:
+    def sampled_batches(grid: ProcessGrid, num_batches: int) -> Int64Array:
         """Ascending positions of the batches of the row group."""
         positions: Int64Array = np.arange(num_batches, dtype=np.int64)
         here: Int64Array = positions[positions % grid.comm.size // grid.replication == grid.row]
