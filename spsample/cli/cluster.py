@@ -46,9 +46,7 @@ Alpha = Annotated[str | None, _option("Another latency between nodes, as in 2us.
 Bandwidth = Annotated[str | None, _option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.")]
 RanksPerNode = Annotated[int | None, _option("By default what is usual with the links.")]
 ThreadsPerRank = Annotated[int | None, _option("Each has scratch of its own; by default 8.")]
-AlgorithmName = Annotated[
-    str | None, _option("column (the default), stages, stages-distinct, stages-split or oblivious.")
-]
+AlgorithmName = Annotated[str | None, _option("column (the default), stages or oblivious.")]
 ReplicateHubs = Annotated[str | None, _option("Memory for hub rows that every rank holds, as in 256MiB.")]
 ModelSize = Annotated[str | None, _option("Of the gradients, as in 4MB; by default none are averaged.")]
 FeatureBytes = Annotated[int | None, _option("Of a vertex; by default 4 for each of the data set's features.")]

@@ -71,11 +71,11 @@ class LADIES(LayerwiseSampler):
         self.law: Law = law
         self.product = _PRODUCTS[law]
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw)
-        return extract_columns(P, draw, S, want, self.weights)
+        return extract_columns(P, draw, S, options, self.weights)
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""
