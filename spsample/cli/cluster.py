@@ -52,7 +52,7 @@ class ClusterOptions:
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
-    algorithm: Annotated[str, Option("column, stages, stages-distinct, stages-split or oblivious.", PANEL)] = "column"
+    algorithm: Annotated[str, Option("column, stages or oblivious.", PANEL)] = "column"
     replicate_hubs: Annotated[str | None, Option("Memory for hub rows that every rank holds, as in 256MiB.", PANEL)] = (
         None
     )

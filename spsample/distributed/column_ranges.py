@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel, Sent
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 from spsample.sparse.drawing import ColumnSource, Counts, draw_columns, stacked
@@ -71,9 +71,9 @@ class ColumnRanges:
         (asked,) = self._channel.exchange([Sent(columns[order], counts)], phase=f"{PHASE} requests")
         local = asked.rows - self._first
         values = self._ends[1:][local] - self._ends[:-1][local]
-        (answer,) = self._channel.exchange([narrow(values, asked.counts)], phase=PHASE)
+        (answer,) = self._channel.exchange([pack(values, asked.counts)], phase=PHASE)
         result = np.empty(len(columns), np.uint64)
-        result[order] = widen(answer, counts).view(np.uint64)
+        result[order] = unpack(answer, counts).view(np.uint64)
         return result
 
     def _all_columns(self) -> Int64Array:
@@ -90,14 +90,14 @@ class ColumnRanges:
         order, counts = self._routed(units, self._range_ends)
         base = self._range_ends - np.diff(self._range_ends, prepend=0)
         local = units[order] - np.repeat(base, counts)
-        sends = [narrow(local, counts), Sent(counts, np.ones(len(counts), np.int64))]
+        sends = [pack(local, counts), Sent(counts, np.ones(len(counts), np.int64))]
         asked, sizes = self._channel.exchange(sends, phase=f"{PHASE} requests")
-        where = np.searchsorted(self._ends[1:], widen(asked, sizes.rows).view(np.uint64), side="right")
+        where = np.searchsorted(self._ends[1:], unpack(asked, sizes.rows).view(np.uint64), side="right")
         starts, ends = self._ends[:-1][where], self._ends[1:][where]
         answers = [Sent(where + self._first, sizes.rows)]
-        answers += [narrow(starts, sizes.rows), narrow(ends - starts, sizes.rows)]
+        answers += [pack(starts, sizes.rows), pack(ends - starts, sizes.rows)]
         columns, begins, numerators = self._channel.exchange(answers, phase=PHASE)
-        found = Found(columns.rows, widen(begins, counts) + np.repeat(base, counts), widen(numerators, counts))
+        found = Found(columns.rows, unpack(begins, counts) + np.repeat(base, counts), unpack(numerators, counts))
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return Found(*(array[back] for array in found))
@@ -124,10 +124,8 @@ def column_sums(
         Q = StackedSelector(np.array([0, len(rows)], np.int64), rows, np.zeros(1, np.int64))
         part = block.backend.merge_columns(block.matrix, Q, rule)
         counts = np.diff(np.searchsorted(part.columns, bounds)).astype(np.int64)
-        columns, numerators = channel.exchange(
-            [Sent(part.columns, counts), narrow(part.numerators, counts)], phase=phase
-        )
-        np.add.at(totals, columns.rows - first, widen(numerators, columns.counts).view(np.uint64))
+        columns, numerators = channel.exchange([Sent(part.columns, counts), pack(part.numerators, counts)], phase=phase)
+        np.add.at(totals, columns.rows - first, unpack(numerators, columns.counts).view(np.uint64))
     return totals
 
 

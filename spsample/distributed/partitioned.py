@@ -274,7 +274,7 @@ class Layout(NamedTuple):
     @classmethod
     def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
         """Of the arguments of `PartitionedGraph.open`."""
-        if algorithm not in ALGORITHMS:
+        if not (isinstance(algorithm, str) and algorithm in ALGORITHMS):
             require_choice("algorithm", algorithm, CHOICES)
         parts = None if partition is None else np.asarray(partition)
         budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)

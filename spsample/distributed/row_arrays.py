@@ -12,7 +12,7 @@ from spsample.backends import Backend, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
@@ -68,12 +68,12 @@ class RowArrays(NamedTuple):
     def sends(self, counts: Int64Array) -> list[Sent]:
         """`counts[q]` of the rows for rank q: their lengths, in as few bytes as they need, and their entries."""
         sizes = segment_sums(self.lengths, counts)
-        return [narrow(self.lengths, counts), *(Sent(array, sizes) for array in self.entries)]
+        return [pack(self.lengths, counts), *(Sent(array, sizes) for array in self.entries)]
 
     def received(self, received: Sequence[Received], counts: Int64Array) -> RowArrays:
         """What others sent of the same kind of rows, `counts[q]` of them from rank q."""
         lengths, *entries = received
-        return self.replaced(widen(lengths, counts), [array.rows for array in entries])
+        return self.replaced(unpack(lengths, counts), [array.rows for array in entries])
 
     def first(self, rows: int) -> RowArrays:
         """The first rows."""

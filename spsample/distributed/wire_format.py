@@ -1,4 +1,4 @@
-"""Integers on the wire in as many bytes as the largest of a message needs."""
+"""Unsigned integers on the wire, packed into as many bytes as the largest of a message needs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def width_of(largest: int) -> int:
     return next(np.dtype(t).itemsize for t in _WIDTHS if largest <= np.iinfo(t).max)
 
 
-def narrow(values: NDArray[Any], counts: Int64Array) -> Sent:
+def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
     """Numbers of at least 0 as bytes: `counts[q]` of them for rank q, all of them in the width of the largest.
 
     Examples
     --------
-    >>> sent = narrow(np.array([1, 2, 300]), np.array([2, 1]))
+    >>> sent = pack(np.array([1, 2, 300]), np.array([2, 1]))
     >>> sent.rows.tolist(), sent.counts.tolist()
     ([1, 2, 44, 1], [2, 2])
     """
@@ -44,12 +44,12 @@ def narrow(values: NDArray[Any], counts: Int64Array) -> Sent:
     return Sent(np.concatenate(parts), sizes)
 
 
-def widen(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
+def unpack(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
     """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
     Examples
     --------
-    >>> widen(Received(np.array([1, 2, 44, 1], np.uint8), np.array([2, 2])), np.array([2, 1])).tolist()
+    >>> unpack(Received(np.array([1, 2, 44, 1], np.uint8), np.array([2, 2])), np.array([2, 1])).tolist()
     [1, 2, 300]
     """
     ends = np.cumsum(received.counts).tolist()
@@ -90,4 +90,4 @@ def from_parts(received: Received, parts: NDArray[np.bool_]) -> Received:
     return Received(received.rows[np.repeat(parts, received.counts)], np.where(parts, received.counts, 0))
 
 
-__all__ = ["either", "from_parts", "narrow", "widen", "width_of"]
+__all__ = ["either", "from_parts", "pack", "unpack", "width_of"]

@@ -48,8 +48,8 @@ class FastGCN(LayerwiseSampler):
         """One distribution of the whole graph, the same for every batch."""
         return "graph"
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(column_norms(Q, A))
         S = its_sample(P, draw)
-        return extract_columns(P, draw, S, want, self.weights)
+        return extract_columns(P, draw, S, options, self.weights)

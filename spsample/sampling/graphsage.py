@@ -100,11 +100,11 @@ class GraphSAGE(Sampler):
             )
         return Q @ (pattern(A) if self.weighted is False else A)
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
-        S = its_sample(P, draw, edge_ids=want.edge_ids)
-        return extract_rows(P, S, want)
+        S = its_sample(P, draw, edge_ids=options.edge_ids)
+        return extract_rows(P, S, options)
 
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
         """A^1 .. A^L of all batches of Q, layer 1 first, in the layout asked for."""

@@ -77,11 +77,11 @@ class LADIES(LayerwiseSampler):
         """Sums that are squared are drawn from by column; for the others see `Sampler.draw_law`."""
         return "column" if self.law == "squared_count" else super().draw_law(weighting)
 
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
         P = normalize_rows(self.product(A, Q))
         S = its_sample(P, draw)
-        return extract_columns(P, draw, S, want, self.weights)
+        return extract_columns(P, draw, S, options, self.weights)
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""

@@ -108,15 +108,15 @@ class Sampler(ABC):
         return "column" if weighting == "weighted" else "entry"
 
     @abstractmethod
-    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, want: ExtractOptions) -> StackedLayer:
+    def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""
 
     def run(self, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool) -> list[BulkLayer]:
         """A^1 .. A^L of all batches of Q, layer 1 first."""
-        want = ExtractOptions(self.include_targets, edge_ids)
+        options = ExtractOptions(self.include_targets, edge_ids)
         layers: list[BulkLayer] = []
         for hop, s in enumerate(self.sizes):
-            layer = self.layer(A, Q, Draw(key, hop, s, self.replace), want)
+            layer = self.layer(A, Q, Draw(key, hop, s, self.replace), options)
             require_type(f"{type(self).__name__}.layer", layer, StackedLayer, "a StackedLayer, as extract_rows returns")
             Q = layer.next_selector()
             layers.append(BulkLayer.from_stacked(layer))  # what it leaves out is not kept for the next hop

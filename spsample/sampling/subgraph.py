@@ -27,7 +27,7 @@ def run_subgraph(
     sampler: GraphSAGE, A: GraphOperand, Q: RowSelector, key: tuple[int, int], edge_ids: bool
 ) -> list[BulkLayer]:
     """A^1 .. A^L of all batches, layer 1 first: prefixes of one stacked matrix per batch."""
-    want = ExtractOptions(True, edge_ids)
+    options = ExtractOptions(True, edge_ids)
     known = fresh = Q
     known_ptr = [Q.batch_ptr]  # of the vertices known before each hop, and after the last
     hops: list[_Hop] = []
@@ -36,7 +36,7 @@ def run_subgraph(
             fresh = RowSelector(*A.backend.appended(known_ptr[-2], known_ptr[-1], known.vertices), Q.batch_ids)
         P = normalize_rows(sampler.product(A, fresh))
         S = its_sample(P, Draw(key, hop, s, sampler.replace), edge_ids=edge_ids)
-        layer = extract_rows(P, S, want, known)
+        layer = extract_rows(P, S, options, known)
         hops.append(_Hop(layer))
         known = layer.next_selector()
         known_ptr.append(known.batch_ptr)

@@ -15,7 +15,7 @@ from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes,
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, from_parts, narrow, widen, width_of
+from spsample.distributed.wire_format import either, from_parts, pack, unpack, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
@@ -96,14 +96,14 @@ def _requested(frontier: FrontierRows, held: NDArray[np.bool_], src: Columns, ed
 def _asked(frontier: FrontierRows, requested: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
     """Ask the parts; of each come edges or rows or nothing."""
     gaps, sent = src.gaps(), requested == EDGES
-    columns = narrow(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
+    columns = pack(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
     sends = [Sent(requested, np.ones(len(requested), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _Answer(edge_ids), phase="extraction")
     edges, rows = (_Reply.of(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
-    lengths = widen(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
+    lengths = unpack(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
-    found = Edges(edges.parts, lengths, widen(edges.numbers, of_part, src.local.dtype), weights, ids)
+    found = Edges(edges.parts, lengths, unpack(edges.numbers, of_part, src.local.dtype), weights, ids)
     return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
@@ -136,9 +136,9 @@ class _Answer(NamedTuple):
     def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received], /) -> list[Sent]:
         requested, counts, gaps = received
         of_edges = requested.rows == EDGES
-        lengths = np.where(np.repeat(of_edges, requests.batches), widen(counts, requests.batches), 0)
+        lengths = np.where(np.repeat(of_edges, requests.batches), unpack(counts, requests.batches), 0)
         sizes = segment_sums(lengths, requests.batches)
-        src = Columns.from_gaps(lengths, widen(gaps, sizes), block.index_dtype)
+        src = Columns.from_gaps(lengths, unpack(gaps, sizes), block.index_dtype)
         found = block.frontier(_only(requests, of_edges)).extract(src.ptr, src.sorted, self.edge_ids)
         entries = segment_sums(np.diff(found.rows.entry_ptr), requests.batches)
         entry_bytes = row_bytes(block, self.edge_ids)
@@ -155,11 +155,11 @@ class _Answer(NamedTuple):
         sizes = segment_sums(np.where(of_batch, np.diff(found.rows.entry_ptr), 0), requests.batches)
         pairs = np.where(kinds == EDGES, requests.pairs, 0)
         found_pairs = np.repeat(of_batch, np.diff(found.rows.batch_ptr))
-        lengths = narrow(row_lengths(found.rows)[found_pairs], pairs)
+        lengths = pack(row_lengths(found.rows)[found_pairs], pairs)
         answers = [
             Sent(kinds.astype(np.int8), np.ones(len(kinds), np.int64)),
             either(is_rows, lengths, rows.lengths),
-            narrow(found.rows.columns[keep], sizes),
+            pack(found.rows.columns[keep], sizes),
             rows.columns,
         ]
         if rows.weights is not None:

@@ -13,7 +13,7 @@ from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -41,7 +41,7 @@ def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_
     taken = RowArrays.taken(block, rows, edge_ids)
     sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
     return RowEntries(
-        narrow(taken.lengths, counts),
+        pack(taken.lengths, counts),
         Sent(taken.columns, sizes),
         None if taken.weights is None else Sent(taken.weights, sizes),
         None if taken.edge_ids is None else Sent(taken.edge_ids, sizes),
@@ -88,7 +88,7 @@ def fetched(
     edge_ids: Received | None = None,
 ) -> FetchedRows:
     """The rows of some parts, of what `rows_for` sent."""
-    indptr = pointers_of(widen(lengths, np.where(parts, frontier.rows, 0)))
+    indptr = pointers_of(unpack(lengths, np.where(parts, frontier.rows, 0)))
     block = frontier.owners.block
     data: Any = None if weights is None else weights.rows
     matrix = Matrix(indptr, columns.rows, data, block.matrix.row_normalized, None, block.num_nodes)

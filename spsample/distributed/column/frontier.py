@@ -11,7 +11,7 @@ from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners, segment_sums
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -121,7 +121,7 @@ class FrontierRows:
     def per_batch(self, values: Int64Array) -> Sent:
         """The same numbers of at least 0, one per batch, for each part."""
         parts = self.owners.num_parts
-        return narrow(np.tile(values, parts), np.full(parts, len(values), np.int64))
+        return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
         """Columns left out of account, for each part."""
@@ -132,7 +132,7 @@ class FrontierRows:
 
 def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
     """What `FrontierRows.excluded` sent, for the stacked batches of all ranks."""
-    lengths = widen(counts, requests.batches)
+    lengths = unpack(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
     return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)

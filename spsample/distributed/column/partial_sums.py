@@ -9,7 +9,7 @@ from spsample.backends import Backend, ColumnMatrix
 from spsample.backends.protocol import Int64Array, UInt64Array
 from spsample.comm import Received
 from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import widen
+from spsample.distributed.wire_format import unpack
 from spsample.sampling.seeds import pointers_of
 
 
@@ -17,8 +17,8 @@ def received_sums(
     counts: Received, columns: NDArray[np.signedinteger], numerators: Received, batches: Int64Array
 ) -> ColumnMatrix:
     """Sums of those who sent them, `batches[q]` rows of rank q; `counts` says how many columns each row has."""
-    lengths = widen(counts, batches)
-    values = widen(numerators, segment_sums(lengths, batches)).view(np.uint64)
+    lengths = unpack(counts, batches)
+    values = unpack(numerators, segment_sums(lengths, batches)).view(np.uint64)
     return ColumnMatrix(pointers_of(lengths), columns, values, np.zeros(len(lengths), np.uint64))
 
 

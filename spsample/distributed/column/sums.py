@@ -17,7 +17,7 @@ from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes,
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
 from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import either, from_parts, narrow, width_of
+from spsample.distributed.wire_format import either, from_parts, pack, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -91,9 +91,9 @@ class _Answer(NamedTuple):
         sizes = segment_sums(lengths, requests.batches)
         answers = [
             Sent(np.where(is_rows, ROWS, SUMS).astype(np.int8), np.ones(len(is_rows), np.int64)),
-            narrow(lengths, requests.batches),
+            pack(lengths, requests.batches),
             either(is_rows, Sent(columns, sizes), rows.columns),
-            narrow(numerators, sizes),
+            pack(numerators, sizes),
             rows.lengths,
         ]
         return answers if rows.weights is None else [*answers, rows.weights]

@@ -11,7 +11,7 @@ from spsample.backends import ColumnSample
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests, received_exclusion
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sparse.local import LocalFrontier, LocalOperand
 from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting
 
@@ -19,14 +19,14 @@ from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting
 def row_totals(frontier: FrontierRows, weighting: Weighting) -> RowTotals:
     """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
     answers = frontier.ask([], _totals_of_rows, phase="totals")
-    counts = widen(answers[0], frontier.rows)
+    counts = unpack(answers[0], frontier.rows)
     exponents = answers[1].rows if weighting == "weighted" else equal_exponents(counts, weighting)
     row = frontier.row_of[frontier.places]
     return RowTotals(counts[row], exponents[row])
 
 
 def _totals_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
-    answers = [narrow(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
+    answers = [pack(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
     if block.weighting == "weighted":
         answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
     return answers
@@ -43,22 +43,22 @@ def unchosen_totals(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array
 
     def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
         counts = block.frontier(requests.Q).counts_without(received_exclusion(requests, *received))
-        return [narrow(counts, requests.pairs)]
+        return [pack(counts, requests.pairs)]
 
     (counts,) = frontier.ask(frontier.excluded(exclude), answer, phase="totals")
-    return widen(counts, frontier.pairs)[frontier.places]
+    return unpack(counts, frontier.pairs)[frontier.places]
 
 
 def frontier_totals(frontier: FrontierRows) -> FrontierTotals:
     """Entry counts and largest exponents of the batches: summed up by the owners first."""
     shape = parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
     counts, exponents = frontier.ask([], _totals_of_batches, phase="totals")
-    return added_totals(widen(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
+    return added_totals(unpack(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
 
 
 def _totals_of_batches(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
     counts, exponents = partial_totals(block.frontier(requests.Q))
-    return [narrow(counts, requests.batches), Sent(exponents, requests.batches)]
+    return [pack(counts, requests.batches), Sent(exponents, requests.batches)]
 
 
 def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
@@ -87,13 +87,13 @@ def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclud
     order = np.argsort(part, kind="stable")
     counts = np.bincount(part, minlength=len(ends)).astype(np.int64)
     pair = (where - (ends - frontier.pairs)[part])[order] if len(where) else where
-    sends = [narrow(pair, counts), narrow(offsets[order], counts), Sent(counts, np.ones(len(ends), np.int64))]
+    sends = [pack(pair, counts), pack(offsets[order], counts), Sent(counts, np.ones(len(ends), np.int64))]
 
     def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
         pairs, positions, asked, *excluded = received
-        stacked = widen(pairs, asked.rows) + np.repeat(requests.pair_begin(), asked.rows)
+        stacked = unpack(pairs, asked.rows) + np.repeat(requests.pair_begin(), asked.rows)
         without = received_exclusion(requests, *excluded) if excluded else None
-        found = block.frontier(requests.Q).locate(stacked, widen(positions, asked.rows), without)
+        found = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), without)
         return [Sent(found, asked.rows)]
 
     if exclude is not None:

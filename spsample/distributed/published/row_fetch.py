@@ -10,7 +10,7 @@ from spsample.backends.protocol import IntArray
 from spsample.comm import Channel, Received, Sent
 from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 from spsample.sparse import LocalOperand
 
 ROWS, REQUESTS = "rows", "rows requests"
@@ -62,9 +62,9 @@ class BroadcastRows(RowFetch):
         """One broadcast of each array."""
         own = self._whole(edge_ids)
         count = np.array([len(own.lengths)])
-        lengths, *entries = self.channel.broadcast([narrow(own.lengths, count).rows, *own.entries], block, phase=ROWS)
+        lengths, *entries = self.channel.broadcast([pack(own.lengths, count).rows, *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
-        whole = own.replaced(widen(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
+        whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         return whole.picked(self.block, wanted)
 
     def _whole(self, edge_ids: bool) -> RowArrays:

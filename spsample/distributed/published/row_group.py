@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Received
 from spsample.comm.communicator import Array
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import narrow, widen
+from spsample.distributed.wire_format import pack, unpack
 
 PHASE = "reduction"
 
@@ -35,15 +35,15 @@ class RowGroup:
 
     def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
         """Numbers of at least 0, `counts[j]` of them of column j."""
-        return widen(self.gather([_narrow(values)])[0], counts)
+        return unpack(self.gather([_pack(values)])[0], counts)
 
     def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
         """Entries of rows, `counts[j]` of them of column j."""
-        return rows.received(self.gather([_narrow(rows.lengths), *rows.entries]), counts)
+        return rows.received(self.gather([_pack(rows.lengths), *rows.entries]), counts)
 
 
-def _narrow(values: NDArray[np.integer]) -> NDArray[np.uint8]:
-    return narrow(values, np.array([len(values)])).rows
+def _pack(values: NDArray[np.integer]) -> NDArray[np.uint8]:
+    return pack(values, np.array([len(values)])).rows
 
 
 __all__ = ["PHASE", "RowGroup"]

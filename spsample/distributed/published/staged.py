@@ -20,7 +20,7 @@ from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
 from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
 from spsample.distributed.published.row_group import RowGroup
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import narrow, widen, width_of
+from spsample.distributed.wire_format import pack, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier
 from spsample.sparse.probability import FrontierTotals
@@ -136,15 +136,15 @@ class StagedFrontier(Frontier):
     def _batch_totals(self) -> FrontierTotals:
         counts, exponents = partial_totals(self.column_rows().F)
         shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
-        everyones, maxima = self.A.row_group.gather([narrow(counts, np.array([k])).rows, exponents])
-        return added_totals(widen(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
+        everyones, maxima = self.A.row_group.gather([pack(counts, np.array([k])).rows, exponents])
+        return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Of each column's rows, and added up: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
-        numerators = narrow(P.numerators, np.array([len(P.numerators)])).rows
-        sends = [narrow(np.diff(P.indptr), np.array([k])).rows, P.columns, numerators]
+        numerators = pack(P.numerators, np.array([len(P.numerators)])).rows
+        sends = [pack(np.diff(P.indptr), np.array([k])).rows, P.columns, numerators]
         counts, columns, values = A.row_group.gather(sends)
         sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
         return powered(added(A.backend, [sums], k, A.num_nodes), rule.column_power)
