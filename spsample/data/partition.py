@@ -15,7 +15,7 @@ from spsample.common.checks import require_int
 from spsample.distributed.placement import require_parts
 from spsample.errors import require_module
 from spsample.store import Graph
-from spsample.store.graph import require_local
+from spsample.store.base_graph import require_local
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

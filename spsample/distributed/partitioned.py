@@ -29,7 +29,7 @@ from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
-from spsample.store.graph import require_local
+from spsample.store.base_graph import require_local
 
 
 class PartitionedGraph(DistributedGraph):

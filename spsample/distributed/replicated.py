@@ -14,7 +14,7 @@ from spsample.errors import DTypeError
 from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand
 from spsample.store import Graph
-from spsample.store.graph import require_local
+from spsample.store.base_graph import require_local
 
 
 class ReplicatedGraph(DistributedGraph):

@@ -14,8 +14,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.loading.order import as_seeds
 from spsample.sampling.sampler import require_sizes
 from spsample.store import Graph
-from spsample.store.base_graph import require_graph
-from spsample.store.graph import require_local
+from spsample.store.base_graph import require_graph, require_local
 from spsample.store.validation import validate_seeds
 
 __all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken", "warn_needless"]

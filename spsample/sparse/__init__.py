@@ -14,13 +14,12 @@ from spsample.sparse.algebra import (
     pattern,
     square,
 )
-from spsample.sparse.csr import CSRMatrix
+from spsample.sparse.csr import CSRMatrix, select_rows, spgemm
 from spsample.sparse.extraction import ExtractOptions, ReferenceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowTotals
 from spsample.sparse.probability_matrix import ProbabilityMatrix
-from spsample.sparse.products import select_rows, spgemm
 from spsample.sparse.row_law import RowSample
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 

@@ -160,3 +160,21 @@ def require_graph(graph: Any) -> None:
             expected="an spsample.Graph",
             hint="Make one by Graph.from_edge_index, Graph.from_scipy or Graph(indptr, indices).",
         )
+
+
+def require_local(graph: Any, expected: str = "an spsample Graph", hint: str = "") -> None:
+    """Refuse what is not a `Graph` in the memory of this host, a graph of another kind too.
+
+    Raises
+    ------
+    DTypeError
+
+    Examples
+    --------
+    >>> require_local(3)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: graph: got a int; expected an spsample Graph
+    """
+    if not isinstance(graph, BaseGraph) or graph.host is not graph:
+        raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected=expected, hint=hint)

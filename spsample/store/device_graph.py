@@ -60,7 +60,7 @@ class DeviceGraph(BaseGraph):
     is_on_device = True
 
     def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
-        from spsample.store.graph import require_local
+        from spsample.store.base_graph import require_local
 
         hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
         require_local(graph, expected="a Graph", hint=hint)

@@ -14,11 +14,12 @@ from spsample.backends import Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.common.checks import require_choice
 from spsample.common.contents import Contents
-from spsample.errors import DataError, DTypeError
+from spsample.errors import DataError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
+from spsample.store.mapped_store import MappedStore
 from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
 from spsample.store.sorting import targets
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "StoreOrigin", "Weighting", "require_local"]
+__all__ = ["Graph", "StoreOrigin", "Weighting"]
 
 Weighting = Literal["unweighted", "row", "weighted"]
 """What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
@@ -276,9 +277,23 @@ class Graph(BaseGraph):
         array([0, 1, 0])
         >>> folder.cleanup()
         """
-        from spsample.store.reader import GraphStore
+        return MappedStore.read(path, lambda store: cls.of_store(store, access))
 
-        return GraphStore.read(path, lambda store: store.graph(access))
+    @classmethod
+    def of_store(cls, store: MappedStore, access: str = "normal") -> Graph:
+        """Return the graph of a store that is open, over its maps: nothing is read, copied or checked.
+
+        Parameters
+        ----------
+        store : GraphStore
+        access : str, optional
+            As of `open`.
+        """
+        indptr, indices = store.array("indptr", access), store.array("indices", access)
+        data = store.array("data", access) if "data" in store else None
+        ids = store.array("edge_ids", access) if "edge_ids" in store else None
+        origin = StoreOrigin(str(store.path), store.digest, access)
+        return cls._from_parts(indptr, indices, data, ids, store.weighting, origin)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.
@@ -674,24 +689,6 @@ class Graph(BaseGraph):
         """
         arrays = (self._values(), self._indices, self._indptr)
         return scipy.sparse.csr_array(arrays, shape=(self.num_nodes, self.num_nodes), copy=True)
-
-
-def require_local(graph: Any, expected: str = "an spsample Graph", hint: str = "") -> None:
-    """Refuse what is not a `Graph` in the memory of this host, a graph of another kind too.
-
-    Raises
-    ------
-    DTypeError
-
-    Examples
-    --------
-    >>> require_local(3)
-    Traceback (most recent call last):
-    ...
-    spsample.errors.DTypeError: graph: got a int; expected an spsample Graph
-    """
-    if not isinstance(graph, Graph):
-        raise DTypeError(argument="graph", given=f"a {type(graph).__name__}", expected=expected, hint=hint)
 
 
 def _reopened(path: str, digest: str, access: str, weighting: Weighting) -> Graph:

@@ -24,6 +24,7 @@ from spsample.convert import convert
 from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store import Graph, GraphStore, StoreWriter, folder, layout, writer
+from spsample.store.mapped_store import MappedStore
 
 GRAPH = Graph([0, 2, 3, 3, 6], [3, 1, 0, 2, 0, 3], data=[1, 2, 3, 4, 5, 6])
 
@@ -645,7 +646,7 @@ def test_what_is_read_while_the_store_is_replaced_is_of_one_store(form, tmp_path
     """Replaced once it is open: the new store is read, and no error raised."""
     old, new = planted(60, 3, 2), planted(90, 3, 3)
     save_dataset(old, tmp_path / "s")
-    array, calls = GraphStore.array, []
+    array, calls = MappedStore.array, []
 
     def replaced(store, *arguments):
         calls.append(arguments)
@@ -653,7 +654,7 @@ def test_what_is_read_while_the_store_is_replaced_is_of_one_store(form, tmp_path
             save_dataset(new, tmp_path / "s", overwrite=True)
         return array(store, *arguments)
 
-    monkeypatch.setattr(GraphStore, "array", replaced)
+    monkeypatch.setattr(MappedStore, "array", replaced)
     if form == "graph":
         assert_same(Graph.open(tmp_path / "s"), new.graph)
     elif form == "features":
