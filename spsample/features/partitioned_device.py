@@ -96,6 +96,16 @@ class PartitionedDeviceFeatures:
         return self.num_rows, self.dim
 
     @property
+    def block_rows(self) -> int:
+        """Number of rows on this rank."""
+        return int(self._rows.shape[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on its way."""
+        return 4 * self.dim
+
+    @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
         return int(self._rows.nbytes)
