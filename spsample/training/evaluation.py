@@ -19,6 +19,7 @@ from spsample.loading import BulkLoader
 from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE
 from spsample.store import Graph
+from spsample.store.graph import require_local
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
 from spsample.training.tensors import as_tensor
@@ -81,7 +82,7 @@ def full_logits(
     (300, 4)
     """
     _check(model, features)
-    require_type("graph", graph, Graph, "a Graph")
+    require_local(graph, "a Graph")
     budget = require_bytes("memory_budget", memory_budget)
     with evaluating(model), _activations(activations) as new:
         return _layer_by_layer(model, graph, features, budget, new)
