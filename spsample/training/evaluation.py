@@ -24,6 +24,7 @@ from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer
 from spsample.sampling.empty import empty_minibatch
 from spsample.store import Graph
+from spsample.store.graph import require_local
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
 from spsample.training.tensors import as_tensor
@@ -83,7 +84,7 @@ def full_logits(
     (300, 4)
     """
     _check(model, features)
-    require_type("graph", graph, Graph, "a Graph")
+    require_local(graph, "a Graph")
     budget = require_bytes("memory_budget", memory_budget)
     with _activations(activations) as new:
         blocks = BlockMaker(graph, GraphSAGE([-1]))
