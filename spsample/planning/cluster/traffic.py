@@ -106,7 +106,7 @@ def require_algorithm(name: str) -> Algorithm:
     for algorithm in ALGORITHMS:
         if name == algorithm:
             return algorithm
-    raise InputError(argument="algorithm", given=repr(name), expected="one of " + ", ".join(ALGORITHMS))
+    raise InputError(argument="algorithm", given=repr(name), expected="one of column, stages, oblivious")
 
 
 def _layer(
