@@ -168,7 +168,7 @@ def plan_loader(
 
 
 def _in_steps(batches: int, comm: Communicator) -> int:
-    """So many batches, or a few more: whole steps of all ranks."""
+    """The batches, or a few more: whole steps of all ranks."""
     return -(-batches // comm.size) * comm.size
 
 
