@@ -175,7 +175,6 @@ class BulkLoader:
             require_same(self.comm, **self.completion.given(self.seeds))
         self.plan, self.bulk_size = plan_loader(
             self._workload,
-            self.comm,
             num_batches=self.num_batches,
             bulk_size=None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1),
             memory_budget=memory_budget,

@@ -97,7 +97,7 @@ def bulk_sample(  # the public face: design, section 5
 
 
 def sample_within(
-    plan: BudgetedPlan | None, graph: Any, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
+    plan: BudgetedPlan | None, graph: BaseGraph, seeds: NDArray[np.int64], sampler: Sampler, **options: Any
 ) -> Generator[BulkSample, None, None]:
     """The minibatches of `seeds` as bulks: one, or more where it would have more entries than the plan allows.
 
@@ -117,7 +117,7 @@ def sample_within(
     CapacityError
         If a single batch has more entries.
     """
-    size, first = options["batch_size"], options["first_batch"]
+    size, first = options["batch_size"], options.get("first_batch", 0)
     batches = -(-len(seeds) // size)
     most = None if plan is None else plan.most_entries(batches)
     if most is None:

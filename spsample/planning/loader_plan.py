@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from spsample.backends import get_backend
-from spsample.comm import Communicator
 from spsample.common.checks import require_int, require_type, short
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -126,20 +125,13 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
 
 
 def plan_loader(
-    work: Workload,
-    comm: Communicator,
-    *,
-    num_batches: int,
-    bulk_size: int | None,
-    memory_budget: int | str | None,
+    work: Workload, *, num_batches: int, bulk_size: int | None, memory_budget: int | str | None
 ) -> tuple[BudgetedPlan | None, int]:
     """The plan of a loader, None where any bulk fits, and its bulk size; collective on several ranks.
 
     Parameters
     ----------
     work : Workload
-    comm : Communicator
-        The ranks of the graph.
     num_batches : int
         Batches of an epoch, of all ranks.
     bulk_size : int or None
@@ -153,30 +145,32 @@ def plan_loader(
     CapacityError
         If bulks of that size do not fit, or not even single batches.
     """
-    epoch = _in_steps(max(num_batches, 1), comm)
+    ranks = work.graph.comm.size
+    epoch = _in_steps(max(num_batches, 1), ranks)
     if bulk_size is None:
-        plan = _plan_within(work, comm, memory_budget)
+        plan = _plan_within(work, memory_budget)
         share = num_batches if work.prefetch == 0 else -(-num_batches // BULKS_PER_EPOCH)
         plan.require(min(1, work.num_batches))
-        return plan, _in_steps(max(min(plan.largest(epoch), share), 1), comm)
-    size = _in_steps(bulk_size, comm)
+        return plan, _in_steps(max(min(plan.largest(epoch), share), 1), ranks)
+    size = _in_steps(bulk_size, ranks)
+    largest = min(size, epoch)
     given = memory_budget is not None
-    needed = _plan_within(work, comm, memory_budget) if given else _plan_where_needed(work, min(size, epoch))
+    needed = _plan_within(work, memory_budget) if given else _plan_where_needed(work, largest)
     if needed is not None:
-        needed.require(min(size, epoch))
+        needed.require(largest)
     return needed, size
 
 
-def _in_steps(batches: int, comm: Communicator) -> int:
-    """So many batches, or a few more: whole steps of all ranks."""
-    return -(-batches // comm.size) * comm.size
+def _in_steps(batches: int, ranks: int) -> int:
+    """The batches, or a few more: whole steps of all ranks."""
+    return -(-batches // ranks) * ranks
 
 
-def _plan_within(work: Workload, comm: Communicator, memory_budget: int | str | None) -> BudgetedPlan:
+def _plan_within(work: Workload, memory_budget: int | str | None) -> BudgetedPlan:
     """The plan of a budget; of half of what is available where none is given."""
     budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
     if work.graph.is_distributed:
-        return plan_ranks(work, budget, comm)
+        return plan_ranks(work, budget)
     return plan_epochs(work, default_budget(work.graph) if budget is None else budget)
 
 

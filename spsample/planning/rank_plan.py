@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spsample.comm import Communicator
 from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts
@@ -70,11 +69,12 @@ class RankPlan(BudgetedPlan):
         return "one batch at a time on each rank"
 
 
-def plan_ranks(work: Workload, memory_budget: int | None, comm: Communicator) -> RankPlan:
+def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
     """Sample two batches per rank, and predict from the largest; collective, the same plan on every rank.
 
     A replicated graph on devices is planned with their free memory.
     """
+    comm = work.graph.comm
     bulk = work.pilots(PILOTS_PER_RANK * comm.size).sample()
     host = work.graph.host
     device = host.on_device() if work.backend == "cuda" and host is not None else None

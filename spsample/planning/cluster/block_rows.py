@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
+from spsample.store import Graph
 
 
 class BlockRows:
@@ -51,7 +50,7 @@ def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
     return np.arange(num_blocks + 1) * num_nodes // num_blocks
 
 
-def hub_rows(graph: Any, budget: int, entry_bytes: int) -> Int64Array:
+def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
     """The vertices that are sources of the most edges and whose rows fit in the budget, ascending.
 
     Those with equally many are all taken or none, as a partitioned graph replicates them.

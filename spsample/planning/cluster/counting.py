@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from spsample.planning.cluster.layer_rows import (
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.sampler import DrawLaw
+from spsample.store import Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class LayerCounting:
         As of `piece_of_draws`.
     """
 
-    graph: Any
+    graph: Graph
     sampler: Sampler
     frontier: LayerRows
     size: int
@@ -255,7 +256,7 @@ class _CountedRanks:
 
 
 def count_bulk(
-    graph: Any, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, staged: bool = True
+    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, staged: bool = True
 ) -> RankCounts:
     """Counts of a given bulk on a grid, exact but for the draws of layer-wise samplers, which a bulk does not tell.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,14 @@ from spsample.planning.cluster.block_rows import equal_starts
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.layer_rows import SPARSE, LayerRows, columns_of
 from spsample.sampling import Sampler
+from spsample.store import Graph
 
 SPARE_DRAWS = 16.0
 
 
-def expected_draws(graph: Any, frontier: LayerRows, sampler: Sampler, s: int, spare: float = SPARE_DRAWS) -> FloatArray:
+def expected_draws(
+    graph: Graph, frontier: LayerRows, sampler: Sampler, s: int, spare: float = SPARE_DRAWS
+) -> FloatArray:
     """(k,): draws that each batch sends to the rows' owners under the entry law.
 
     All entries where there are no more than s; s with replacement; else pieces of s + s / 8 + `spare` draws, at most
@@ -41,7 +43,7 @@ def expected_draws(graph: Any, frontier: LayerRows, sampler: Sampler, s: int, sp
 
 
 def _draws_of_batch(
-    graph: Any, frontier: LayerRows, rows: Int64Array, sampler: Sampler, size: tuple[int, float]
+    graph: Graph, frontier: LayerRows, rows: Int64Array, sampler: Sampler, size: tuple[int, float]
 ) -> float:
     columns, degrees = columns_of(graph, frontier, rows), frontier.degrees[rows]
     weights = entry_weights(graph.weighting, sampler.power, degrees)
@@ -63,7 +65,7 @@ def entry_weights(weighting: str, power: int, degrees: Int64Array) -> FloatArray
     return weights
 
 
-def graph_draws(graph: Any, sampler: Sampler, s: int, num_ranges: int, spare: float = SPARE_DRAWS) -> FloatArray:
+def graph_draws(graph: Graph, sampler: Sampler, s: int, num_ranges: int, spare: float = SPARE_DRAWS) -> FloatArray:
     """(p/c,): draws of a batch by the range of columns that they go to, where all batches draw columns by their norms.
 
     At most 2^20 evenly spaced entries tell the distribution; weights are taken for those of a row-normalised graph.

@@ -14,6 +14,7 @@ from spsample.planning.cluster.block_rows import BlockRows
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.sampling import BulkSample
 from spsample.sampling.bulk_layer import BulkLayer
+from spsample.store import Graph
 
 SPARSE = 16  # vertices for each column, from which on columns are sorted, else marked
 
@@ -57,7 +58,7 @@ class LayerRows:
         )
 
 
-def layer_rows(graph: Any, bulk: BulkSample) -> list[LayerRows]:
+def layer_rows(graph: Graph, bulk: BulkSample) -> list[LayerRows]:
     """The rows of each layer, nearest the seeds first; in the subgraph layout those that the hop has found.
 
     Examples
@@ -76,7 +77,7 @@ def layer_rows(graph: Any, bulk: BulkSample) -> list[LayerRows]:
     return found
 
 
-def _frontier(graph: Any, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
+def _frontier(graph: Graph, layer: BulkLayer, known: Int64Array, *, has_gaps: bool) -> LayerRows:
     sizes = layer.dst_ranges.size - known
     batch = np.repeat(np.arange(len(sizes)), sizes)
     row = np.arange(len(batch)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + known[batch]
@@ -131,7 +132,7 @@ def longest_by_owner(groups: Int64Array, owners: Int64Array, shape: tuple[int, i
     return largest
 
 
-def longest_rows(graph: Any, blocks: BlockRows) -> FloatArray:
+def longest_rows(graph: Graph, blocks: BlockRows) -> FloatArray:
     """(p/c,): entries of the longest row of each block row."""
     cuts = pairwise(blocks.starts.tolist())
     return np.array([np.diff(graph.indptr[begin : end + 1]).max(initial=0) for begin, end in cuts], np.float64)
@@ -147,7 +148,7 @@ def distinct(groups: Int64Array, frontier: LayerRows) -> tuple[Int64Array, Int64
 
 
 def merged_columns(
-    graph: Any, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]
+    graph: Graph, frontier: LayerRows, parts: Int64Array, shape: tuple[int, int]
 ) -> tuple[FloatArray, FloatArray]:
     """(k, parts): distinct columns of each batch's rows in each part of them, and the most entries in one column.
 
@@ -173,7 +174,7 @@ def _times(columns: Int64Array, num_nodes: int) -> Int64Array:
     return np.bincount(columns)
 
 
-def columns_of(graph: Any, frontier: LayerRows, rows: Int64Array) -> Int64Array:
+def columns_of(graph: Graph, frontier: LayerRows, rows: Int64Array) -> Int64Array:
     """Columns of the entries of some rows."""
     sizes = frontier.degrees[rows]
     places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -28,6 +28,7 @@ from spsample.planning.graph_profile import GraphProfile
 from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import check_arguments
+from spsample.store import Graph
 
 FIRST_PILOTS, MOST_PILOTS = 2, 64
 MERGED_BATCHES = 8  # pilots whose columns are merged, which takes longer
@@ -61,13 +62,13 @@ class Pilot:
     Attributes
     ----------
     profile : GraphProfile
-        Of the graph that is planned for.
+        The graph that is planned for.
     sampler : Sampler
-        That is planned for.
+        The sampler that is planned for.
     batch_size, num_batches : int
         b, and the batches of an epoch.
     graph : Graph
-        That the pilots were sampled from.
+        What the pilots were sampled from.
     bulk : BulkSample
         The pilots.
     scale : float
@@ -79,7 +80,7 @@ class Pilot:
     sampler: Sampler
     batch_size: int
     num_batches: int
-    graph: Any
+    graph: Graph
     bulk: BulkSample
     scale: float = 1.0
     seconds: float = 0.0
@@ -126,7 +127,7 @@ class Pilot:
         return GridPilot(self, shape, blocks, staged=staged)
 
 
-def _visits(graph: Any, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
+def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
     owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
     rows = count_by_owner(layer.times, owners, shape)
@@ -230,7 +231,7 @@ def _varied(means: FloatArray | Int64Array, batches: Int64Array, deviation: floa
     return varied
 
 
-def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:
+def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int, feature_bytes: int = 0) -> Pilot:
     """Sample a pilot on a graph that is here: the first batches of a fixed order, at most 64.
 
     Parameters
@@ -260,7 +261,7 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
     start = time.perf_counter()
-    bulk = _sample_cheap(Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
+    bulk = _sample_cheap(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
@@ -272,19 +273,19 @@ def sample_pilot(graph: Any, seeds: Any, sampler: Sampler, *, batch_size: int, f
     )
 
 
-def _sample_cheap(pilots: Workload) -> BulkSample:
+def _sample_cheap(graph: Graph, pilots: Workload) -> BulkSample:
     """As many of the first pilots as are cheap, told by the first two."""
     first = pilots.first(FIRST_PILOTS).sample()
     batches = max(len(first), 1)
     cheap = MOST_EDGES * batches // max(first.num_edges, 1)
     if pilots.sampler.kind == "layer-wise":
-        entries = sum(int(one.degrees.sum()) for one in layer_rows(pilots.graph, first))
+        entries = sum(int(one.degrees.sum()) for one in layer_rows(graph, first))
         cheap = min(cheap, MOST_ENTRIES * batches // max(entries, 1))
     return pilots.first(max(cheap, FIRST_PILOTS)).sample()
 
 
 def scaled_pilot(
-    smaller: Any,
+    smaller: Graph,
     sampler: Sampler,
     *,
     num_nodes: int,
@@ -307,9 +308,9 @@ def scaled_pilot(
         With about the same average degree, weighted or not as the other one is.
     sampler : Sampler
     num_nodes, num_edges : int
-        Of the graph that is planned for.
+        Size of the graph that is planned for.
     num_seeds, batch_size : int
-        Of an epoch, and of a batch.
+        Seeds of an epoch, and of a batch.
     feature_bytes : int
         Bytes of a vertex's features.
 
