@@ -33,7 +33,7 @@ from spsample.backends.protocol import (
     StackedSelector,
     UInt64Array,
 )
-from spsample.backends.reference import totals
+from spsample.backends.reference import quantisation, values
 
 __all__ = ["CpuBackend"]
 
@@ -113,15 +113,8 @@ class CpuBackend(OnHost):
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
         return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
 
-    def batch_totals(
-        self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
-    ) -> tuple[Int64Array, Int64Array]:
-        """Sum of each batch's counts, and the largest of its exponents or `NO_EXPONENT`."""
-        return totals.batch_totals(batch_ptr, counts, exponents)
-
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
-        """(m,) numerator of `(1/d)^power` of each row of d entries under its batch's K; 0 for an empty row."""
-        return totals.row_numerators(batch_ptr, counts, rule)
+    batch_totals = staticmethod(quantisation.batch_totals)
+    row_numerators = staticmethod(quantisation.row_numerators)
 
     # --- row law --------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
@@ -282,6 +275,8 @@ class CpuBackend(OnHost):
             numerators,
         )
         return weights
+
+    own_weights = staticmethod(values.own_weights)
 
     def entry_values(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array, IntArray
-from spsample.backends.reference.probability import row_numerators
+from spsample.backends.reference.quantisation import row_rule_numerators
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_draw, check_range, require_array, require_type
 from spsample.errors import DTypeError, InputError
@@ -113,7 +113,7 @@ def _normalize_csr(matrix: CSRMatrix) -> ProbabilityMatrix:
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     order = np.lexsort((matrix.indices, row))
     columns, weights = matrix.indices[order], weights[order]
-    parts = [row_numerators(weights[lo:hi]) for lo, hi in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)]
+    parts = [row_rule_numerators(weights[lo:hi]) for lo, hi in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)]
     numerators = np.concatenate([*parts, np.zeros(0, np.uint64)])
     keep = numerators > 0
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=matrix.shape[0]))]).astype(np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 
 from spsample.backends import Backend, QuantisationRule
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
-from spsample.backends.reference.probability import ceil_log2
+from spsample.backends.reference.quantisation import ceil_log2
 from spsample.errors import CapacityError
 from spsample.sparse.operand import FrontierTotals, RowTotals, Weighting
 

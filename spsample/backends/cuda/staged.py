@@ -10,6 +10,7 @@ import numpy as np
 
 from spsample.backends.on_host import OnHost
 from spsample.backends.protocol import Backend, Matrix
+from spsample.backends.reference import values
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -53,12 +54,17 @@ class StagedBackend(OnHost):
         self._kernels = kernels
         self.name = kernels.name
         for method, function in vars(Backend).items():
-            if callable(function) and not method.startswith("_") and method not in vars(OnHost):
+            if (
+                callable(function)
+                and not method.startswith("_")
+                and method not in vars(OnHost)
+                and method != "own_weights"
+            ):
                 setattr(self, method, self._staged(method, list(signature(function).parameters)[1:]))
 
     def own_weights(self, A: Any, Q: Any, rows: Any) -> Any:
         """A_iv of drawn entries, gathered on the host, where the rows are."""
-        return super().own_weights(A, Q, rows)
+        return values.own_weights(A, Q, rows)
 
     def _staged(self, name: str, parameters: list[str]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The stacked arrays of several hops as one (subgraph layout)."""
+"""Arrays of several rows, batches or hops as one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.backends.protocol import Array, Int64Array, IntArray
+from spsample.backends.protocol import (
+    Array,
+    Int64Array,
+    IntArray,
+    StackedRows,
+)
+
+
+def stack_rows(
+    batch_ptr: Int64Array, lengths: Int64Array, columns: NDArray[np.signedinteger], positions: Int64Array | None
+) -> StackedRows:
+    """`StackedRows` from the rows' lengths."""
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    indptr = [ends[lo : hi + 1] - ends[lo] for lo, hi in pairwise(batch_ptr)]
+    return StackedRows(batch_ptr, ends[batch_ptr], np.concatenate([*indptr, np.zeros(0, np.int64)]), columns, positions)
+
+
+def stacked_batches(rows: StackedRows) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """(batch, first entry, batch-local indptr) of each batch."""
+    return [
+        (i, int(rows.entry_ptr[i]), rows.indptr[rows.batch_ptr[i] + i : rows.batch_ptr[i + 1] + i + 1])
+        for i in range(len(rows.batch_ptr) - 1)
+    ]
 
 
 def interleave(parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
@@ -31,3 +54,13 @@ def interleave_pointers(parts: Sequence[Int64Array], pointers: Sequence[Int64Arr
         rows = [part[p[i] + i : p[i + 1] + i + 1] for part, p in zip(parts, pointers, strict=True)]
         lengths.append(np.cumsum(np.concatenate([[0], *(np.diff(row) for row in rows)])))
     return np.concatenate([*lengths, np.zeros(0)]).astype(np.int64)
+
+
+def edge_index(indptr: Int64Array, indices: IntArray) -> Int64Array:
+    """(2, entries) column and row of each entry."""
+    return np.stack([indices.astype(np.int64), np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))])
+
+
+def widened(ids: IntArray) -> Int64Array:
+    """The ids as int64."""
+    return ids.astype(np.int64)

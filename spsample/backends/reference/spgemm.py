@@ -1,4 +1,4 @@
-"""General sparse products."""
+"""General sparse algebra: products and rows of CSR matrices."""
 
 from __future__ import annotations
 

@@ -1,19 +1,27 @@
-"""The row law: drawing the entries of single rows (law, section 3)."""
+"""The row law: the entries of single rows (law, section 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.protocol import Draw, FloatArray, Matrix, StackedRows, StackedSelector, UInt64Array
-from spsample.backends.reference.probability import row_numerators
+from spsample.backends.protocol import (
+    Compaction,
+    Draw,
+    FloatArray,
+    Int64Array,
+    Matrix,
+    StackedRows,
+    StackedSelector,
+    UInt64Array,
+)
+from spsample.backends.reference.compaction import compact
+from spsample.backends.reference.quantisation import row_rule_numerators
 from spsample.backends.reference.random import NARROW_LIMIT, Stream
-
-Int64Array = NDArray[np.int64]
+from spsample.backends.reference.stacking import stack_rows
 
 
 def sample_rows_uniform(A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
@@ -39,7 +47,7 @@ def sample_rows_weighted(
     stream, _ = _row_streams(A, Q, draw)
     offsets = []
     for r, vertex in enumerate(Q.vertices):
-        numerators = row_numerators(data[A.indptr[vertex] : A.indptr[vertex + 1]])
+        numerators = row_rule_numerators(data[A.indptr[vertex] : A.indptr[vertex + 1]])
         if draw.replace:
             offsets.append(its_with_replacement(stream(r), numerators, draw.size))
         else:
@@ -53,6 +61,14 @@ def sample_rows_weighted(
 def take_rows(A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
     """Whole rows."""
     return _gather(A, Q, [np.arange(A.indptr[v + 1] - A.indptr[v]) for v in Q.vertices], positions)
+
+
+def take_rows_numbered(
+    A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
+) -> tuple[StackedRows, Compaction]:
+    """Whole rows, and their columns numbered after the `known` vertices."""
+    rows = take_rows(A, Q, positions)
+    return rows, compact(known, rows, include_targets)
 
 
 def floyd(stream: Stream, degree: int, size: int) -> Int64Array:
@@ -130,12 +146,3 @@ def _gather(A: Matrix, Q: StackedSelector, offsets: list[Int64Array], positions:
     return stack_rows(
         Q.batch_ptr, np.array([len(o) for o in offsets], np.int64), A.indices[flat], flat if positions else None
     )
-
-
-def stack_rows(
-    batch_ptr: Int64Array, lengths: Int64Array, columns: NDArray[np.signedinteger], positions: Int64Array | None
-) -> StackedRows:
-    """`StackedRows` from the rows' lengths."""
-    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    indptr = [ends[lo : hi + 1] - ends[lo] for lo, hi in pairwise(batch_ptr)]
-    return StackedRows(batch_ptr, ends[batch_ptr], np.concatenate([*indptr, np.zeros(0, np.int64)]), columns, positions)

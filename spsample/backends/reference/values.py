@@ -1,13 +1,86 @@
-"""The weights c_v of src columns (law, section 6): what makes a layer-wise estimate unbiased."""
+"""The values of entries, and the weights c_v of src columns that make an estimate unbiased (law, section 6)."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.protocol import ColumnSample, Compaction, Int64Array, UInt64Array
+from spsample.backends.arithmetic import overflow_error
+from spsample.backends.on_host import row_lengths
+from spsample.backends.protocol import (
+    ColumnSample,
+    Compaction,
+    FloatArray,
+    Int64Array,
+    Matrix,
+    QuantisationRule,
+    StackedRows,
+    StackedSelector,
+    UInt64Array,
+)
+from spsample.backends.reference.quantisation import entry_numerators, entry_weights
+from spsample.backends.reference.stacking import stacked_batches
 
 Float64Array = NDArray[np.float64]
+
+
+def extracted_numerators(
+    A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: NDArray[np.int64], rule: QuantisationRule
+) -> UInt64Array:
+    """N_v of each src column from the entries of the extraction."""
+    sums = np.zeros(src_ptr[-1], np.uint64)
+    for i, begin, indptr in stacked_batches(rows):
+        for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
+            vertex = int(Q.vertices[Q.batch_ptr[i] + r])
+            values = entry_numerators(A, vertex, rule, i)
+            values = values[: hi - lo] if rows.positions is None else values[rows.positions[lo:hi] - A.indptr[vertex]]
+            np.add.at(sums, src_ptr[i] + rows.columns[lo:hi], values)
+    return sums**rule.column_power
+
+
+def own_weights(A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
+    """A_iv of drawn entries: weights, or `1/d` in float32."""
+    if A.data is not None and rows.positions is not None:
+        return A.data[rows.positions]
+    degrees = np.diff(A.indptr)[Q.vertices]
+    return np.repeat((1.0 / np.maximum(degrees, 1)).astype(np.float32), row_lengths(rows))
+
+
+def entry_values(
+    A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, weights: FloatArray, normalize: bool
+) -> FloatArray:
+    """A_iv weights[v] of each extracted entry, rounded once; CapacityError where that is not finite."""
+    values = np.zeros(len(rows.columns), np.float64)
+    for i, begin, indptr in stacked_batches(rows):
+        for r, (lo, hi) in enumerate(zip(indptr[:-1] + begin, indptr[1:] + begin, strict=True)):
+            vertex = int(Q.vertices[Q.batch_ptr[i] + r])
+            a = entry_weights(A, vertex)  # all alike where positions are left out
+            a = a[: hi - lo] if rows.positions is None else a[rows.positions[lo:hi] - A.indptr[vertex]]
+            with np.errstate(over="ignore", invalid="ignore"):
+                row = a * weights[src_ptr[i] + rows.columns[lo:hi]]
+                values[lo:hi] = normalize_row(row) if normalize else row
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32 if A.data is None else A.data.dtype)
+    bad = np.flatnonzero(~np.isfinite(rounded))
+    if bad.size:
+        raise overflow_error(A, rows, rounded, int(bad[0]))
+    return rounded
+
+
+def normalize_row(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A row divided by its sum, added up in entry order; as it is where the sum is 0, NaN where it is not finite.
+
+    Examples
+    --------
+    >>> normalize_row(np.array([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
+    total = 0.0
+    for value in row.tolist():
+        total += value
+    if not np.isfinite(total):
+        return np.full(len(row), np.nan)
+    return row / total if total != 0.0 else row
 
 
 def des_raj_weights(
