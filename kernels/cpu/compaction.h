@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "new_vertices.h"
+#include "compaction_new_vertices.h"
 #include "numbering.h"
 #include "parallel.h"
 #include "room.h"

@@ -107,7 +107,7 @@ struct ColumnTable {
     // from free to one column, so that a load that is out of date is corrected by the exchange.
     __device__ Slot claim(Index column, bool* is_new) const {
         for (Slot slot = home(column);; slot = next(slot)) {
-            Index held = *static_cast<const volatile Index*>(columns + slot);
+            Index held = load_relaxed(columns + slot);
             if (held == kNoColumn) held = compare_and_swap(columns + slot, kNoColumn, column);
             *is_new = held == kNoColumn;
             if (*is_new || held == column) return slot;

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.backends.cuda.column_sets import set_bytes
-from spsample.backends.cuda.device import SHARE_OF_FREE
-from spsample.backends.cuda.rows import SCRATCH_BYTES, WARP
+from spsample.backends.cuda.compaction_sets import set_bytes
+from spsample.backends.cuda.device import SHARE_OF_FREE, WARP
+from spsample.backends.cuda.row_law import SCRATCH_BYTES
 from spsample.sampling.graphsage import GraphSAGE, makes_subgraphs
 from spsample.store.device_graph import DeviceGraph
 

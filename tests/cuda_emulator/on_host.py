@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.staged import StagedBackend, per_batch_fields
+from spsample.backends.cuda.copying import StagedBackend, per_batch_fields
 
 
 class OnHost(StagedBackend):

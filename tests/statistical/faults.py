@@ -397,7 +397,7 @@ VALUES = [
         "whole supports get weights",
         "values",
         "np.where(np.repeat(sample.whole, drawn), 1.0, weights)",
-        "values",
+        "weights",
         values("fastgcn", (7, False), False),
     ),
 ]

@@ -13,7 +13,7 @@ from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Draw, Int64Array, Matrix, StackedSelector
 
 STACK_POINTERS = Kernel("stacking", "stack_pointers")
-ROW_LENGTHS = Kernel("rows", "row_lengths")
+ROW_LENGTHS = Kernel("row_law", "row_lengths")
 
 
 class StackedPointers(NamedTuple):

@@ -83,7 +83,7 @@ def kernel_folder() -> Path:
 
 
 def source_path(source: str) -> Path:
-    """The file of a source by its name, as "rows"."""
+    """The file of a source by its name, as "row_law"."""
     return kernel_folder() / "cuda" / f"{source}.cu"
 
 
@@ -92,7 +92,7 @@ def source_names() -> list[str]:
 
     Examples
     --------
-    >>> "rows" in source_names()
+    >>> "row_law" in source_names()
     True
     """
     return sorted(path.stem for path in (kernel_folder() / "cuda").glob("*.cu"))
@@ -103,7 +103,7 @@ def variants(source: str) -> list[Variant]:
 
     Examples
     --------
-    >>> variants("rows")
+    >>> variants("row_law")
     [Variant(ids='int32', weights='unit', values='float32'), Variant(ids='int64', weights='unit', values='float32')]
     """
     text = _own_text(source_path(source).name)
