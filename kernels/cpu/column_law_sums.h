@@ -13,8 +13,8 @@
 
 namespace spsample {
 
-constexpr int64_t kColumnsPerEntry = 64;            // a dense row serves where there are at most so many columns per entry
-constexpr int64_t kMostColumns = int64_t(1) << 27;  // and at most so many in all: 256 MB or 1 GB a thread
+constexpr int64_t kColumnsPerEntry = 64;            // a dense row serves where there are at most this number of columns per entry
+constexpr int64_t kMostColumns = int64_t(1) << 27;  // and at most this number in all: 256 MB or 1 GB a thread
 
 // Whose sums: Q A under a rule.
 template <class Index, class Weights>

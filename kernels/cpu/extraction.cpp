@@ -25,7 +25,7 @@ struct Extraction {
 };
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
-constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+constexpr int64_t kSearchRatio = 24;  // rows longer than this times the number of columns are searched, not read
 constexpr int64_t kRowWork = 32;  // of finding or placing a row, as entries read
 constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
 

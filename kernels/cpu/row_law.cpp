@@ -193,7 +193,7 @@ struct Cursor {
     const Piece* piece;
     int64_t row;
     int64_t offset;
-    int64_t every;  // it is drawn from in every so many ranges, which together hold about kRowsPerVisit of its rows
+    int64_t every;  // it is drawn from in one of `every` ranges, which together hold about kRowsPerVisit of its rows
 };
 
 std::vector<Cursor> cursors(const std::vector<Piece>& pieces, const std::vector<int64_t>& numbers, int64_t num_ranges) {

@@ -10,7 +10,7 @@
 
 namespace spsample {
 
-constexpr int64_t kSharedSlots = 2048;  // a table of so many slots lies in shared memory
+constexpr int64_t kSharedSlots = 2048;  // a table of up to this number of slots lies in shared memory
 constexpr uint32_t kPending = uint32_t(1) << 31;
 
 // Map from an outcome (>= 0) to its number, in the order first drawn; kPending + thread for a draw of the chunk at hand.

@@ -86,7 +86,7 @@ struct ColumnTable {
     Index* columns;  // kNoColumn: free
     int bits;        // of the number of slots
 
-    // For so many columns (at least 1); as many slots as the team has threads, at least.
+    // For a number of columns (at least 1); as many slots as the team has threads, at least.
     template <class Team>
     __device__ static ColumnTable of(const Team&, Index* columns, int64_t size) {
         constexpr int kLeastBits = Team::kWarps == 1 ? 5 : 8;

@@ -58,7 +58,7 @@ class CudaKernels(
 
 
 class CudaBackend(CudaKernels):
-    """The same on the GPU that is current when it is first asked for.
+    """The kernels on the GPU that is current when they are first asked for.
 
     Raises
     ------

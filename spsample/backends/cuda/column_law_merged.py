@@ -24,7 +24,7 @@ TOTALS = Kernel("column_law_merged", "batch_totals")
 
 
 COLUMN_BYTES = 40
-"""Of one merged column: its id, its numerator, the prefix sum, and a copy while parts are joined."""
+"""A merged column takes them: its id, its numerator, the prefix sum, and a copy while parts are joined."""
 
 
 class Merged(NamedTuple):

@@ -25,7 +25,7 @@ class CompactionKernels(Calls):
     def compact_owned(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
-        """The same; `local` is the memory of `rows.columns`."""
+        """`compact` whose `local` is the memory of `rows.columns`."""
         return self._numbered(Q, (rows.entry_ptr, rows.columns, rows.columns), include_targets, num_vertices)
 
     def merge_targets(

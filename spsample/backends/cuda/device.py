@@ -38,7 +38,7 @@ class Kernel(NamedTuple):
     block: int = BLOCK
 
     def blocks(self, work: int) -> int:
-        """Blocks of a launch for so many pieces of work: kernels walk with a grid stride."""
+        """Blocks of a launch for `work` pieces: kernels walk with a grid stride."""
         return min(-(-work * self.lanes // self.block), MOST_BLOCKS)
 
 
@@ -48,7 +48,7 @@ def chunk_kernel(source: str, name: str) -> Kernel:
 
 
 def chunks_of(items: int) -> int:
-    """How many chunks so many items are.
+    """Chunks of a number of items.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class Device(Protocol):
         ...
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
-        """Run a kernel on so many pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
+        """Run a kernel on `work` pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
         ...
 
 

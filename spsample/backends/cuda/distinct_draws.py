@@ -16,7 +16,7 @@ from spsample.backends.protocol import ColumnSample, Int64Array
 CLOSE_UP = Kernel("column_law", "close_up")
 
 SHARED_SLOTS = 2048
-"""Hash tables of so many slots lie in shared memory (kernels/cuda/distinct_draws.h)."""
+"""Hash tables of up to this number of slots lie in shared memory (kernels/cuda/distinct_draws.h)."""
 
 SLOT_BYTES = 12
 SHARE_OF_FREE = 8
@@ -82,7 +82,7 @@ class DistinctDraws(Calls):
         return Stage(pointers, self.device.to_device(pointers), self.device.empty(total, np.int64), counts, state)
 
     def drawn_tables(self, batches: int, limit: int, scratch: int = 0) -> Tables:
-        """For at most `limit` outcomes of a batch; each block needs so many further bytes of scratch."""
+        """For at most `limit` outcomes of a batch; each block needs `scratch` bytes more."""
         capacity = 1 << (2 * (limit + BLOCK) - 1).bit_length()
         shared = capacity <= SHARED_SLOTS
         per_block = scratch + (0 if shared else SLOT_BYTES * capacity)

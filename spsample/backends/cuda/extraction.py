@@ -30,7 +30,7 @@ class Membership(NamedTuple):
     src: IntArray
 
     def of_batches(self, first: int, last: int) -> Membership:
-        """The same for batches first .. last - 1 alone."""
+        """What is asked of batches first .. last - 1 alone."""
         batch_ptr, src_ptr = self.Q.batch_ptr[first : last + 1], self.src_ptr[first : last + 1]
         vertices = self.Q.vertices[int(batch_ptr[0]) : int(batch_ptr[-1])]
         Q = StackedSelector(batch_ptr - batch_ptr[0], vertices, self.Q.batch_ids[first:last])

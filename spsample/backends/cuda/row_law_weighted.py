@@ -47,7 +47,7 @@ class WeightedRowLaw(Calls):
     ) -> StackedRows:
         """Row law, weighted: the drawn entries of each selected row.
 
-        Waits once, and twice for so many draws that their numbers could run out. In `rules` stands the exponent K of
+        Waits once, and twice where draw numbers could run out. In `rules` stands the exponent K of
         each row that was met: twice K, and 1 more where the row has weights of 0.
         """
         if rules is not None and (rules.dtype != np.int16 or len(rules) != len(A.indptr) - 1):
@@ -113,12 +113,12 @@ def long_list(device: Device, rows: int) -> tuple[DeviceArray, DeviceArray]:
 
 
 def rows_per_warp(device: Device, rows: int) -> int:
-    """So many that all warps have some, up to one a lane."""
+    """Rows of a warp: all warps have some, and each at most one a lane."""
     return min(max(rows // device.resident_warps(), 1), WARP)
 
 
 def long_blocks(device: Device, rows: int) -> int:
-    """Blocks for the long ones among so many rows."""
+    """Blocks for the long ones among `rows` rows."""
     return min(rows, max(device.resident_warps() * WARP // LONG_BLOCK, 1))
 
 

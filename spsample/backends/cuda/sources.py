@@ -23,7 +23,7 @@ WEIGHT_TYPES = {
     "float64": "ArrayWeights<double>",
 }
 VALUE_TYPES = {"float32": "float", "float64": "double", "int64": "uint64_t", "uint64": "uint64_t"}
-"""Of the general product; whole numbers wrap around."""
+"""Values of the general product; whole numbers wrap around."""
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-default-device")
 """Float results are those of the host: no contraction, subnormal numbers kept, exact division and square root."""
@@ -203,7 +203,7 @@ def _version() -> str:
 
 @cache
 def _digest() -> str:
-    """Of all sources and headers."""
+    """Hash of all sources and headers."""
     folder = kernel_folder()
     digest = hashlib.sha256()
     for path in sorted([*(folder / "cuda").iterdir(), *(folder / "include").rglob("*.h")]):

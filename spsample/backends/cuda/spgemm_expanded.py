@@ -161,6 +161,6 @@ def slices(row_ends: Int64Array, most_products: int, most_rows: int) -> Iterator
 
 
 def value_type(A: Triple, B: Triple) -> np.dtype[Any]:
-    """Of the product: data that are left out are ones of the other's type."""
+    """Type of the product's values: data that are left out are ones of the other's type."""
     given = [M[2].dtype for M in (A, B) if M[2] is not None]
     return given[0] if given else np.dtype(np.float32)

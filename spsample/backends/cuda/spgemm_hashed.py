@@ -120,7 +120,7 @@ class HashedProduct(Calls):
         return Classes(sizes, first[: sizes.medium], first[self._rows - sizes.hub :], (long, longest))
 
     def _most_columns(self) -> int:
-        """So many that a row's table fits in memory, with its sums."""
+        """Most columns with which a row's table fits in memory, with its sums."""
         slots = int(self._room // (self._index.itemsize + self._dtype.itemsize))
         return 1 << slots.bit_length() >> 2
 
@@ -215,7 +215,7 @@ class HashedProduct(Calls):
         return self.device.empty(count, self._index), self.device.empty(count, self._dtype)
 
     def _tables(self, rows: int, largest: int, slot_bytes: int) -> tuple[int, int]:
-        """Blocks that work on so many rows, and slots of each block's table."""
+        """Blocks that work on `rows` rows, and slots of each block's table."""
         slots = table_slots(largest)
         resident = self.device.resident_warps() * 32 // BLOCK
         return max(min(rows, resident, self._room // (slots * slot_bytes)), 1), slots

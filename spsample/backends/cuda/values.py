@@ -115,7 +115,7 @@ class Values(Calls):
     def replacement_weights(
         self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
     ) -> NDArray[np.float64]:
-        """The same for `size` draws with replacement."""
+        """(len(src),) c of every src column for `size` draws with replacement."""
         per_batch = (self.uploaded(sample.totals), self.uploaded(num_targets))
         weights: NDArray[np.float64] = self.device.full(len(sources.src), 1.0, np.float64)
         arguments = (*self._drawn(sample, sources), *per_batch, sample.counts, size, numerators, weights)

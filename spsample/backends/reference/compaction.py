@@ -44,7 +44,7 @@ def compact(
 def compact_owned(
     Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
 ) -> Compaction:
-    """The same: nothing is gained here by writing over what is given up."""
+    """`compact`: nothing is gained here by writing over what is given up."""
     return compact(Q, rows, include_targets)
 
 

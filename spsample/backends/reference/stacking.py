@@ -40,7 +40,7 @@ def interleave(parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
 
 
 def appended(found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
-    """Of each batch's known ids, those behind the first ones, as many as were found before."""
+    """Each batch's known ids behind the first ones, as many as were found before."""
     found = np.diff(found_ptr)
     parts = [known[lo + skip : hi] for (lo, hi), skip in zip(pairwise(known_ptr), found, strict=True)]
     ptr = np.concatenate([[0], np.cumsum(np.diff(known_ptr) - found)]).astype(np.int64)

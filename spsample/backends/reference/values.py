@@ -140,7 +140,7 @@ def replacement_drawn(sample: ColumnSample, numerators: UInt64Array, size: int) 
 
 
 def _places(sample: ColumnSample, sources: Compaction) -> Int64Array:
-    """Of each drawn column, its place among the src of all batches."""
+    """Place of each drawn column among the src of all batches."""
     places: Int64Array = np.repeat(sources.src_ptr[:-1], np.diff(sample.indptr)) + sources.local
     return places
 
