@@ -239,22 +239,23 @@ inline void require_draws(bool enough) {
 // --- one function per file --------------------------------------------------------------------------------------------
 
 void bind_random(nb::module_& m);
-void bind_rows(nb::module_& m);
-void bind_uniform_rows(nb::module_& m);
-void bind_columns(nb::module_& m);
-void bind_shared_columns(nb::module_& m);
-void bind_merged_columns(nb::module_& m);
-void bind_column_sums(nb::module_& m);
-void bind_probability(nb::module_& m);
-void bind_compact(nb::module_& m);
+void bind_quantisation(nb::module_& m);
+void bind_row_law(nb::module_& m);
+void bind_row_law_weighted(nb::module_& m);
+void bind_row_law_whole(nb::module_& m);
+void bind_entry_law(nb::module_& m);
+void bind_column_law(nb::module_& m);
+void bind_column_law_merged(nb::module_& m);
+void bind_column_law_shared(nb::module_& m);
+void bind_compaction(nb::module_& m);
 void bind_extraction(nb::module_& m);
-void bind_source_weights(nb::module_& m);
+void bind_values(nb::module_& m);
+void bind_values_sources(nb::module_& m);
+void bind_stacking(nb::module_& m);
+void bind_routing(nb::module_& m);
+void bind_routing_gather(nb::module_& m);
 void bind_spgemm(nb::module_& m);
-void bind_select_rows(nb::module_& m);
-void bind_interleave(nb::module_& m);
-void bind_route_rows(nb::module_& m);
-void bind_gather_rows(nb::module_& m);
-void bind_coordinates(nb::module_& m);
+void bind_spgemm_select_rows(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);
 void bind_edge_text(nb::module_& m);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "new_vertices.h"
+#include "compaction_new_vertices.h"
 #include "numbering.h"
 #include "parallel.h"
 #include "room.h"
@@ -21,11 +21,11 @@
 
 namespace spsample {
 
-constexpr int64_t kWordsPerElement = 4;    // bit sets serve up to so many words per target and entry of a batch
-constexpr int64_t kFewWords = 1024;        // or up to so many
+constexpr int64_t kWordsPerElement = 4;    // bit sets serve up to this number of words per target and entry of a batch
+constexpr int64_t kFewWords = 1024;        // or up to this number
 constexpr int64_t kFewTargets = 4096;      // their table stays in the cache
 constexpr int64_t kEntriesPerTarget = 32;  // at least, where targets are few
-constexpr int64_t kVerticesPerTarget = 64;  // so many ids at least: entries then seldom lead to a target
+constexpr int64_t kVerticesPerTarget = 64;  // ids, at least: entries then seldom lead to a target
 
 // The vertices of a batch that have a number before its columns do.
 template <class Index>

@@ -24,7 +24,7 @@ struct RunFunctions {
 // Those of the instruction set in use.
 const RunFunctions& run_functions();
 
-// What copies the runs of a result of so many bytes.
+// What copies the runs of a result of a given number of bytes.
 inline CopyRun copy_into(int64_t bytes) { return bytes >= kStreamedAll ? run_functions().stream : run_functions().copy; }
 
 // Orders the lines that this thread wrote past the caches before all that it writes from here on.

@@ -1,33 +1,21 @@
-// From drawn columns to compact minibatches (docs/law.md, sections 4 and 6): restriction of A's rows to src, and the values of
-// the entries.
+// Extraction: A's rows restricted to the src columns of their batches (docs/law.md, section 4).
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <limits>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "bindings.h"
-#include "column_sets.h"
+#include "extraction_sets.h"
 #include "parallel.h"
 #include "room.h"
 #include "scratch.h"
-#include "stacked.h"
+#include "stacking.h"
 
 namespace spsample {
 namespace {
 
 constexpr int64_t kRowChunk = 64;
 constexpr int64_t kAhead = 8;
-
-// --- extract -------------------------------------------------------------------------------------------------------
-
-// Hash keys must not be negative.
-template <class Index>
-void require_ids(const In<Index>& ids, const char* name) {
-    for (size_t i = 0; i < ids.size(); ++i) require(ids.data()[i] >= 0, name, "must not be negative");
-}
 
 template <class Index>
 struct Extraction {
@@ -37,7 +25,7 @@ struct Extraction {
 };
 
 constexpr int64_t kFilterChunk = 4096;  // entries filtered at a time: what passes stays in the first-level cache
-constexpr int64_t kSearchRatio = 24;  // rows longer than so many times the number of columns are searched, not read
+constexpr int64_t kSearchRatio = 24;  // rows longer than this times the number of columns are searched, not read
 constexpr int64_t kRowWork = 32;  // of finding or placing a row, as entries read
 constexpr int64_t kSearchPiece = int64_t(1) << 16;  // entries searched at a time: what is found has room for as many
 
@@ -265,228 +253,24 @@ nb::tuple extract(
         to_numpy(std::move(result.columns)), found_positions);
 }
 
-// --- row_totals and locate -----------------------------------------------------------------------------------------
-
-// Tables of the excluded columns of k batches, or none. The pointers and columns outlive the tables.
 template <class Index>
-std::optional<BatchTables<Index>> excluded_tables(
-    const SelectorView<Index>& Q, const std::optional<In<int64_t>>& column_ptr,
-    const std::optional<In<Index>>& columns) {
-    if (!column_ptr || !columns) return std::nullopt;
-    require(static_cast<int64_t>(column_ptr->size()) == Q.num_batches + 1, "exclude", "needs one row per batch");
-    require_pointers(*column_ptr, static_cast<int64_t>(columns->size()), "exclude");
-    require_ids(*columns, "exclude");
-    return BatchTables<Index>(column_ptr->data(), columns->data(), Q.num_batches);
-}
-
-// The selected rows and their entries, counted as far as it takes to know that threads are worth waking.
-template <class Index>
-int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
-    int64_t work = 0;
-    for (int64_t r = 0; r < Q.num_rows && work < ThreadsFor::kWorthWaking; ++r) work += 1 + A.degree(Q.vertices[r]);
-    return work;
-}
-
-// totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
-template <class Index>
-nb::object row_totals(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& excluded_ptr,
-    const std::optional<In<Index>>& excluded) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    Buffer<int64_t> totals(Q.num_rows);
-    {
-        nb::gil_scoped_release release;
-        const ThreadsFor threads(excluded ? work_of_rows(A, Q) : Q.num_rows);
-        auto tables = excluded_tables(Q, excluded_ptr, excluded);
-        parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
-            for (int64_t r = begin; r < end; ++r) {
-                totals[r] = A.degree(Q.vertices[r]);
-                if (!tables) continue;
-                const HashMap<Index, Index> chosen = tables->batch(batch);
-                const Index* row = A.indices + A.begin(Q.vertices[r]);
-                totals[r] -= std::count_if(row, row + totals[r], [&](Index v) { return chosen.contains(v); });
-            }
-        });
-    }
-    return to_numpy(std::move(totals));
-}
-
-constexpr const char* kOffsetOutside = "an offset is not below the number of entries of its row";
-
-// Column of the offset-th entry of a row whose column is not in `chosen`. O(degree).
-template <class Index>
-Index locate_unchosen(const Index* row, int64_t degree, int64_t offset, const HashMap<Index, Index>& chosen) {
-    for (int64_t p = 0; p < degree; ++p) {
-        if (chosen.contains(row[p])) continue;
-        if (offset == 0) return row[p];
-        --offset;
-    }
-    require(false, "offsets", kOffsetOutside);
-    return row[0];
-}
-
-// columns: one per pair (rows[j], offsets[j]). O(1) each, or O(degree) with excluded columns.
-template <class Index>
-nb::object locate(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const In<int64_t>& rows, const In<int64_t>& offsets,
-    const std::optional<In<int64_t>>& excluded_ptr, const std::optional<In<Index>>& excluded) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    require(rows.size() == offsets.size(), "offsets", "needs one element per row");
-    const int64_t count = static_cast<int64_t>(rows.size());
-    Buffer<Index> columns(count);
-    {
-        nb::gil_scoped_release release;
-        auto tables = excluded_tables(Q, excluded_ptr, excluded);
-        parallel_chunks(count, kRowChunk, [&](int64_t begin, int64_t end) {
-            for (int64_t j = begin; j < end; ++j) {
-                const int64_t r = rows.data()[j];
-                require(r >= 0 && r < Q.num_rows, "rows", "not a stacked row");
-                const Index* row = A.indices + A.begin(Q.vertices[r]);
-                const int64_t degree = A.degree(Q.vertices[r]);
-                const int64_t offset = offsets.data()[j];
-                require(offset >= 0 && offset < degree, "offsets", kOffsetOutside);
-                const int64_t* last = Q.batch_ptr + Q.num_batches + 1;
-                const int64_t batch = std::upper_bound(Q.batch_ptr, last, r) - Q.batch_ptr - 1;
-                columns[j] = tables ? locate_unchosen(row, degree, offset, tables->batch(batch)) : row[offset];
-            }
-        });
-    }
-    return to_numpy(std::move(columns));
-}
-
-// --- entry_values --------------------------------------------------------------------------------------------------
-
-// One row: A_iv c_v in binary64, then optionally divided by their sum from 0.0 in entry order (left where that is 0),
-// then rounded once to Real. scratch holds the row. False where a value, or the sum, is too large for its type.
-template <class Real, class Weights>
-bool row_values(
-    const Weights& weights, int64_t degree, const int64_t* positions, const double* factors, int64_t count,
-    bool normalize, double* scratch, Real* values) {
-    double sum = 0.0;
-    for (int64_t e = 0; e < count; ++e) {
-        scratch[e] = weights(positions ? positions[e] : 0, degree) * factors[e];
-        sum += scratch[e];
-    }
-    if (!std::isfinite(sum)) sum = std::numeric_limits<double>::quiet_NaN();  // normalised values are NaN, too
-    bool finite = true;
-    for (int64_t e = 0; e < count; ++e) {
-        const double value = normalize && sum != 0.0 ? scratch[e] / sum : scratch[e];
-        values[e] = static_cast<Real>(value);
-        finite = finite && std::isfinite(values[e]);
-    }
-    return finite;
-}
-
-// The arrays of an entry_values call.
-template <class Index>
-struct ValueArguments {
-    CsrView<Index> A;
-    SelectorView<Index> Q;
-    StackedView<Index> rows;
-    const int64_t* src_ptr;
-    const double* factors;  // c_v: one per src vertex
-    bool normalize;
-};
-
-// values: one per extracted entry. `overflowed` gets the first entry whose value is not finite, or -1. O(entries).
-template <class Real, class Index, class Weights>
-Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weights, int64_t* overflowed) {
-    Buffer<Real> values(in.rows.num_entries);
-    std::atomic<bool> finite{true};
-    struct Scratch {
-        std::vector<double> factors, products;
-    };
-    const auto make_scratch = [] { return Scratch(); };
-    const auto fill = [&](Scratch& scratch, int64_t batch, int64_t begin, int64_t end) {
-        const double* factors = in.factors + in.src_ptr[batch];
-        const uint64_t num_src = static_cast<uint64_t>(in.src_ptr[batch + 1] - in.src_ptr[batch]);
-        for (int64_t r = begin; r < end; ++r) {
-            const int64_t first = in.rows.begin(batch, r);
-            const int64_t count = in.rows.end(batch, r) - first;
-            scratch.factors.resize(static_cast<size_t>(count));
-            scratch.products.resize(static_cast<size_t>(count));
-            for (int64_t e = 0; e < count; ++e) {
-                const uint64_t column = static_cast<uint64_t>(in.rows.columns[first + e]);
-                require(column < num_src, "columns", "a local column is not below the batch's src");
-                scratch.factors[static_cast<size_t>(e)] = factors[column];
-            }
-            const int64_t* positions = in.rows.positions ? in.rows.positions + first : nullptr;
-            const bool row_finite = row_values(
-                weights, in.A.degree(in.Q.vertices[r]), positions, scratch.factors.data(), count, in.normalize,
-                scratch.products.data(), values.data() + first);
-            if (!row_finite) finite = false;
-        }
-    };
-    const ThreadsFor threads(in.rows.num_entries);
-    parallel_rows(in.Q.batch_ptr, in.Q.num_batches, kRowChunk, make_scratch, fill);
-    *overflowed = -1;
-    if (!finite) {
-        const Real* begin = values.data();
-        *overflowed = std::find_if(begin, begin + values.size(), [](Real x) { return !std::isfinite(x); }) - begin;
-    }
-    return values;
-}
-
-template <class Index>
-nb::object entry_values(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
-    const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
-    const In<int64_t>& src_ptr, const In<double>& factors, bool normalize) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const StackedView<Index> rows = stacked_view<Index>(batch_ptr, entry_ptr, stacked_indptr, columns, positions);
-    require_positions(rows, data.has_value(), A.num_entries);
-    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
-    require_pointers(src_ptr, static_cast<int64_t>(factors.size()), "src_ptr");
-    const ValueArguments<Index> in{A, Q, rows, src_ptr.data(), factors.data(), normalize};
-    return with_weights(data, row_normalized, A.num_entries, [&](auto weights) -> nb::object {
-        using Real = std::conditional_t<std::is_same_v<decltype(weights), ArrayWeights<double>>, double, float>;
-        Buffer<Real> values;
-        int64_t overflowed = -1;
-        {
-            nb::gil_scoped_release release;
-            values = compute_values<Real>(in, weights, &overflowed);
-        }
-        return nb::make_tuple(to_numpy(std::move(values)), overflowed);
-    });
-}
-
-// --- bindings ------------------------------------------------------------------------------------------------------
-
-template <class Index>
-void bind_graph_kernels(nb::module_& m) {
+void bind_for(nb::module_& m) {
     const auto indptr = nb::arg("indptr");
     const auto indices = nb::arg("indices").noconvert();
     const auto batch_ptr = nb::arg("batch_ptr");
     const auto vertices = nb::arg("vertices");
     const auto batch_ids = nb::arg("batch_ids");
     const auto src_ptr = nb::arg("src_ptr");
-    const auto excluded_ptr = nb::arg("excluded_ptr").none();
-    const auto excluded = nb::arg("excluded").none();
     m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
           nb::arg("src"), nb::arg("positions"),
           "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
-    m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
-          "Number of entries of each selected row outside the excluded columns.");
-    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows"),
-          nb::arg("offsets"), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
-    m.def("entry_values", &entry_values<Index>, indptr, indices, nb::arg("data").noconvert().none(),
-          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"),
-          nb::arg("stacked_indptr"), nb::arg("columns"),
-          nb::arg("positions").none(), src_ptr, nb::arg("weights"), nb::arg("normalize"),
-          "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 
 }  // namespace
 
 void bind_extraction(nb::module_& m) {
-    bind_graph_kernels<int32_t>(m);
-    bind_graph_kernels<int64_t>(m);
+    bind_for<int32_t>(m);
+    bind_for<int64_t>(m);
 }
 
 }  // namespace spsample

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "spsample/quantize.h"
+#include "spsample/quantisation.h"
 
 namespace spsample {
 

@@ -10,7 +10,7 @@
 #include "bindings.h"
 #include "parallel.h"
 #include "spsample/hash_table.h"
-#include "spsample/quantize.h"
+#include "spsample/quantisation.h"
 
 namespace spsample {
 
@@ -129,34 +129,10 @@ private:
     Buffer<Key> slot_keys_, slot_values_;
 };
 
-// Calls body(batch, begin, end) for the runs of the stacked rows [begin, end) that lie in one batch, in order.
-template <class Body>
-void for_batches_of(const int64_t* batch_ptr, int64_t num_batches, int64_t begin, int64_t end, Body&& body) {
-    const int64_t* after = std::upper_bound(batch_ptr, batch_ptr + num_batches + 1, begin);
-    for (int64_t batch = after - batch_ptr - 1; begin < end; ++batch) {
-        const int64_t stop = std::min(end, batch_ptr[batch + 1]);
-        if (begin < stop) body(batch, begin, stop);
-        begin = stop;
-    }
-}
-
-// Calls body(scratch, batch, begin, end) for runs of stacked rows that lie in one batch; together they cover every row.
-template <class MakeScratch, class Body>
-void parallel_rows(
-    const int64_t* batch_ptr, int64_t num_batches, int64_t chunk, MakeScratch&& make_scratch, Body&& body) {
-    parallel_chunks(batch_ptr[num_batches], chunk, make_scratch, [&](auto& scratch, int64_t begin, int64_t end) {
-        for_batches_of(batch_ptr, num_batches, begin, end, [&](int64_t batch, int64_t first, int64_t last) {
-            body(scratch, batch, first, last);
-        });
-    });
-}
-
-// Same without scratch: body(batch, begin, end).
-template <class Body>
-void parallel_rows(const int64_t* batch_ptr, int64_t num_batches, int64_t chunk, Body&& body) {
-    parallel_rows(
-        batch_ptr, num_batches, chunk, [] { return 0; },
-        [&](int, int64_t batch, int64_t begin, int64_t end) { body(batch, begin, end); });
+// Hash keys must not be negative.
+template <class Index>
+void require_ids(const In<Index>& ids, const char* name) {
+    for (size_t i = 0; i < ids.size(); ++i) require(ids.data()[i] >= 0, name, "must not be negative");
 }
 
 }  // namespace spsample

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "accumulators.h"
+#include "spgemm_accumulators.h"
 #include "bindings.h"
 #include "parallel.h"
 

@@ -1,5 +1,5 @@
 // The column law: distinct columns for each batch by inverse transform sampling over prefix sums (docs/law.md, section 3).
-#include "drawing.h"
+#include "distinct_draws.h"
 
 using namespace spsample;
 
@@ -159,7 +159,7 @@ extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_
 extern "C" __global__ void count_support(int64_t columns, const uint64_t* prefix, int64_t size, int64_t* support) {
     for (int64_t first = warp_index() * kWarp; first < columns; first += warp_count() * kWarp) {
         int64_t known = 0;
-        if (lane_index() == 0) known = *reinterpret_cast<volatile int64_t*>(support);
+        if (lane_index() == 0) known = load_relaxed(support);
         if (__shfl_sync(kAllLanes, known, 0) > size) return;
         const int64_t position = first + lane_index();
         const bool positive = position < columns && sum_between(prefix, position, position + 1) > 0;

@@ -1,6 +1,6 @@
 // The entry law: draws of frontier rows by their totals, then of an entry of the row, without merging columns (docs/law.md,
 // section 3); and row totals and entries that leave out chosen columns.
-#include "drawing.h"
+#include "distinct_draws.h"
 #include "entry_tiles.h"
 
 using namespace spsample;

@@ -86,7 +86,7 @@ struct ColumnTable {
     Index* columns;  // kNoColumn: free
     int bits;        // of the number of slots
 
-    // For so many columns (at least 1); as many slots as the team has threads, at least.
+    // For a number of columns (at least 1); as many slots as the team has threads, at least.
     template <class Team>
     __device__ static ColumnTable of(const Team&, Index* columns, int64_t size) {
         constexpr int kLeastBits = Team::kWarps == 1 ? 5 : 8;
@@ -107,7 +107,7 @@ struct ColumnTable {
     // from free to one column, so that a load that is out of date is corrected by the exchange.
     __device__ Slot claim(Index column, bool* is_new) const {
         for (Slot slot = home(column);; slot = next(slot)) {
-            Index held = *static_cast<const volatile Index*>(columns + slot);
+            Index held = load_relaxed(columns + slot);
             if (held == kNoColumn) held = compare_and_swap(columns + slot, kNoColumn, column);
             *is_new = held == kNoColumn;
             if (*is_new || held == column) return slot;

@@ -33,7 +33,7 @@ __device__ inline uint64_t reduce_in_warp(uint64_t value, int width, const Join&
     return value;
 }
 
-// Numbers entries of a row that a team of so many warps works on: rows for one warp are short.
+// Numbers entries of a row that a team of a given number of warps works on: rows for one warp are short.
 template <int Warps>
 struct EntryNumber {
     using type = int64_t;

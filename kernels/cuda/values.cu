@@ -1,9 +1,9 @@
-// Numerators and values of extracted entries (docs/law.md, sections 2 and 6).
+// Numerators and values of extracted entries, and the graph's own weights of drawn ones (docs/law.md, sections 2 and 6).
 //
-// The entries are those of k stacked matrices (Stacked); entry x lies in column columns[x] of its batch's src, of which there are
+// Extracted entries are those of k stacked matrices (Stacked); entry x lies in column columns[x] of its batch's src, of which there are
 // src_ptr[i + 1] - src_ptr[i], and is entry positions[x] of A. Where positions are null all entries of a row weigh the same.
 #include "chunks.h"
-#include "spsample/quantize.h"
+#include "spsample/quantisation.h"
 
 using namespace spsample;
 
@@ -94,4 +94,17 @@ extern "C" __global__ void divide_entries(SPSAMPLE_SELECTOR_PARAMETERS, const in
         const double sum = sums[rows.row_of(rows.batch_of(x), x)];
         values[x] = rounded(sum != 0.0 ? products[x] / sum : products[x], x, first_bad);
     }
+}
+
+// values[e] = A_iv of every entry of the stacked rows: the stored weight, or 1/d rounded to float. indptr, entry_ptr: as of stacked
+// rows. positions: of the entries in A; not read where A is row-normalised. One warp for 256 entries: whole rows may be long.
+extern "C" __global__ void own_weights(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_WEIGHTS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS,
+                                       const int64_t* indptr, const int64_t* entry_ptr, const int64_t* positions, Real* values) {
+    const Rows A = SPSAMPLE_ROWS;
+    const Weights weights = SPSAMPLE_ROW_WEIGHTS;
+    const Stacked rows = {Q_batch_ptr, entry_ptr, indptr, Q_batches};
+    for_each_item(entry_ptr, Q_batches, [&](int64_t batch, int64_t e) {
+        const int64_t row = Q_vertices[rows.row_of(batch, e)];
+        values[e] = static_cast<Real>(weights(A, row, positions ? positions[e] - A.begin(row) : 0));
+    });
 }

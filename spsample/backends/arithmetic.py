@@ -73,7 +73,7 @@ def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int)
 def value_error(
     value: np.floating[Any], entry: int, weight: tuple[np.floating[Any], int] | None = None
 ) -> CapacityError:
-    """The same, given the value, and the weight that it comes from with its position in the matrix, if it has one."""
+    """The error of a value that is not finite, and of the weight (with its position) that it comes from, if any."""
     origin = "" if weight is None else f" from the weight {weight[0]!s} (entry {weight[1]} of the matrix)"
     return CapacityError(
         argument="data",

@@ -33,7 +33,7 @@ from spsample.backends.protocol import (
     StackedSelector,
     UInt64Array,
 )
-from spsample.backends.reference import totals
+from spsample.backends.reference import quantisation, values
 
 __all__ = ["CpuBackend"]
 
@@ -87,7 +87,7 @@ class CpuBackend(OnHost):
         """Name by which users choose the backend."""
         return "cpu"
 
-    # --- random bits ----------------------------------------------------------------------------------
+    # --- random ------------------------------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
         words: NDArray[np.uint32] = _core.philox(counters, *key)
@@ -98,32 +98,17 @@ class CpuBackend(OnHost):
         order: Int64Array = _core.shuffle(count, *key)
         return order
 
-    # --- integer probabilities ------------------------------------------------------------------------
+    # --- quantisation ------------------------------------------------------------------------------------------------
     def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
         """Per row the largest binary exponent (`frexp`) of its positive entries, or `NO_EXPONENT`."""
         exponents: NDArray[np.int32] = _core.row_exponents(A.indptr, A.data, bool(A.row_normalized))
         return exponents
 
-    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
-        """(n,) numerators of the graph rule: column sums over all rows of A."""
-        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
-        return totals
+    batch_totals = staticmethod(quantisation.batch_totals)
 
-    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
-        """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
-        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
+    row_numerators = staticmethod(quantisation.row_numerators)
 
-    def batch_totals(
-        self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
-    ) -> tuple[Int64Array, Int64Array]:
-        """Sum of each batch's counts, and the largest of its exponents or `NO_EXPONENT`."""
-        return totals.batch_totals(batch_ptr, counts, exponents)
-
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
-        """(m,) numerator of `(1/d)^power` of each row of d entries under its batch's K; 0 for an empty row."""
-        return totals.row_numerators(batch_ptr, counts, rule)
-
-    # --- row law --------------------------------------------------------------------------------------
+    # --- row_law -----------------------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
         return StackedRows(
@@ -156,7 +141,7 @@ class CpuBackend(OnHost):
         rows = StackedRows(Q.batch_ptr, *taken)
         return rows, Compaction(src_ptr, src, rows.columns)
 
-    # --- entry law and column law ---------------------------------------------------------------------
+    # --- entry_law ---------------------------------------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
         totals: Int64Array = _core.row_totals(A.indptr, A.indices, *Q, *_excluded(exclude))
@@ -178,6 +163,16 @@ class CpuBackend(OnHost):
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
         return ColumnSample(*_drawn(_core.draw_entries, A.indptr, A.indices, *Q, numerators, *_draw(draw)))
 
+    # --- column_law --------------------------------------------------------------------------------------------------
+    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
+        """(n,) numerators of the graph rule: column sums over all rows of A."""
+        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
+        return totals
+
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
+        """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
+        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
+
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
         return ColumnSample(*_drawn(_core.draw_columns, P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
@@ -198,7 +193,7 @@ class CpuBackend(OnHost):
         table = self.shared_guide(cumulative) if guide is None else guide
         return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *_draw(draw)))
 
-    # --- extraction -----------------------------------------------------------------------------------
+    # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
@@ -208,7 +203,7 @@ class CpuBackend(OnHost):
     def compact_owned(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
-        """The same; `local` is the memory of `rows.columns`."""
+        """`compact` whose `local` is the memory of `rows.columns`."""
         local = rows.columns if rows.columns.flags.carray else rows.columns.copy()
         src_ptr, src = _core.compact_in_place(Q.batch_ptr, Q.vertices, rows.entry_ptr, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
@@ -220,12 +215,14 @@ class CpuBackend(OnHost):
         columns = sample.columns.astype(Q.vertices.dtype, copy=False)
         return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, sample.indptr, columns, bool(include_targets)))
 
+    # --- extraction --------------------------------------------------------------------------------------------------
     def extract(
         self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
     ) -> StackedRows:
         """Rows Q of A restricted to each batch's src columns: local ids, A's order, positions where asked for."""
         return StackedRows(Q.batch_ptr, *_core.extract(A.indptr, A.indices, *Q, src_ptr, src, bool(positions)))
 
+    # --- values ------------------------------------------------------------------------------------------------------
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
     ) -> UInt64Array:
@@ -257,7 +254,7 @@ class CpuBackend(OnHost):
     def replacement_weights(
         self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
     ) -> NDArray[np.float64]:
-        """The same for `size` draws with replacement."""
+        """(len(src),) c of every src column for `size` draws with replacement."""
         weights: NDArray[np.float64] = _core.replacement_weights(
             sample.indptr,
             sources.local,
@@ -283,6 +280,8 @@ class CpuBackend(OnHost):
         )
         return weights
 
+    own_weights = staticmethod(values.own_weights)
+
     def entry_values(
         self,
         A: Matrix,
@@ -306,18 +305,7 @@ class CpuBackend(OnHost):
             raise overflow_error(A, rows, values, overflowed)
         return values
 
-    # --- other libraries' forms -----------------------------------------------------------------------
-    def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
-        """(2, entries) column and row of each entry of a CSR matrix."""
-        edges: Int64Array = _core.edge_index(indptr, indices)
-        return edges
-
-    def widened(self, ids: IntArray) -> Int64Array:
-        """The ids as int64, in memory of their own."""
-        wide: Int64Array = _core.widened(ids)
-        return wide
-
-    # --- subgraph layout ------------------------------------------------------------------------------
+    # --- stacking ----------------------------------------------------------------------------------------------------
     def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
         """One array of several hops' stacked arrays, each batch's parts side by side."""
         out: Array = _core.interleave(list(parts), list(pointers))
@@ -333,7 +321,17 @@ class CpuBackend(OnHost):
         out: Int64Array = _core.interleave_pointers(list(parts), list(pointers))
         return out
 
-    # --- rows of other processes ----------------------------------------------------------------------
+    def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
+        """(2, entries) column and row of each entry of a CSR matrix."""
+        edges: Int64Array = _core.edge_index(indptr, indices)
+        return edges
+
+    def widened(self, ids: IntArray) -> Int64Array:
+        """The ids as int64, in memory of their own."""
+        wide: Int64Array = _core.widened(ids)
+        return wide
+
+    # --- routing -----------------------------------------------------------------------------------------------------
     def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
         """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order."""
         return RoutedRows(*_core.route_rows(Q.batch_ptr, Q.vertices, bounds, position))
@@ -345,7 +343,7 @@ class CpuBackend(OnHost):
         entry_ptr, indptr, gathered = _core.gather_rows(batch_ptr, places, lengths, list(entries))
         return GatheredRows(entry_ptr, indptr, tuple(gathered))
 
-    # --- general sparse algebra -----------------------------------------------------------------------
+    # --- spgemm ------------------------------------------------------------------------------------------------------
     def spgemm(
         self,
         A: tuple[Int64Array, IntArray, Array | None],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.protocol import FloatArray, Int64Array, Matrix, StackedRows, StackedSelector
+from spsample.backends.protocol import Int64Array, StackedRows
 
 
 class OnHost:
@@ -31,13 +31,6 @@ class OnHost:
     def on_host(self, array: Any) -> Any:
         """The array itself."""
         return array
-
-    def own_weights(self, A: Matrix, Q: StackedSelector, rows: StackedRows) -> FloatArray:
-        """A_iv of drawn entries: weights, or `1/d` in float32."""
-        if A.data is not None and rows.positions is not None:
-            return A.data[rows.positions]
-        degrees = np.diff(A.indptr)[Q.vertices]
-        return np.repeat((1.0 / np.maximum(degrees, 1)).astype(np.float32), row_lengths(rows))
 
 
 def row_lengths(rows: StackedRows) -> Int64Array:

@@ -2,18 +2,44 @@
 
 A backend sees plain arrays only; it knows no graph class, no sampler and no rank. They are NumPy arrays, but where the
 backend computes on a device: there arrays with an element per row, column or entry are device arrays, which `to_device`
-makes, and only those with an element per batch (pointers, batch ids, totals) are NumPy's. All methods are pure
-functions (what `sample_rows_weighted` notes in `rules` changes no result), and all backends return equal bits
-(`docs/law.md`).
+makes, and only those with an element per batch (pointers, batch ids, totals) are NumPy's: `PerBatch` marks them. All
+methods are pure functions (what `sample_rows_weighted` notes in `rules` changes no result), and all backends return
+equal bits (`docs/law.md`).
 Shapes: n vertices, k batches stacked, m stacked rows (the vertices of all k frontiers, batch by batch). Index type:
 int32 or int64, that of `Matrix.indices`; pointers int64; numerators uint64.
+
+An operation has one name, which is that of its file in `backends/reference/`, `backends/cuda/`, `kernels/cpu/` and
+`kernels/cuda/`; a large one has more files there, whose names begin with it (`row_law_weighted.cpp`).
+
+============  ===============================================================================  =============
+Operation     Methods                                                                          Law, sections
+============  ===============================================================================  =============
+random        `philox`, `shuffle`                                                              1, 5
+quantisation  `row_exponents`, `batch_totals`, `row_numerators`                                2
+row_law       `sample_rows_uniform`, `sample_rows_weighted`, `take_rows`,                      3
+              `take_rows_numbered`
+entry_law     `row_totals`, `locate`, `draw_entries`                                           3
+column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
+              `shared_guide`, `draw_shared`
+compaction    `compact`, `compact_owned`, `merge_targets`                                      4
+extraction    `extract`                                                                        4
+values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
+              `reference_weights`, `own_weights`, `entry_values`
+stacking      `interleave`, `appended`, `interleave_pointers`, `edge_index`, `widened`
+routing       `route_rows`, `gather_rows`
+spgemm        `spgemm`, `select_rows`
+============  ===============================================================================  =============
+
+What several operations share has a name of its own: on the host `numbering.h`, `match.h`, `copy_runs.h`, `simd.h`, on a
+device `chunks.h`, `entry_tiles.h`, `teams.h`, in both `distinct_draws.h`. What is done to one row, on the host and on a
+device, is in `kernels/include/spsample`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +49,16 @@ IntArray = NDArray[np.signedinteger]
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 FloatArray = NDArray[np.floating]
+
+PER_BATCH = "an element per batch"
+PER_GRAPH = "belongs to a graph"
+
+_T = TypeVar("_T")
+PerBatch = Annotated[_T, PER_BATCH]
+"""An array with an element per batch (or one more): NumPy's in every backend. Others are where the kernels are."""
+
+PerGraph = Annotated[_T, PER_GRAPH]
+"""An array that a graph keeps from call to call: what copies arrays to a device copies it once."""
 
 NO_EXPONENT = -(2**31)
 """Row exponent of a row without positive entries."""
@@ -47,14 +83,14 @@ class Matrix(NamedTuple):
     than the device). None: they do.
     """
 
-    indptr: Int64Array
-    indices: IntArray
-    data: FloatArray | None = None
+    indptr: PerGraph[Int64Array]
+    indices: PerGraph[IntArray]
+    data: PerGraph[FloatArray | None] = None
     row_normalized: bool = False
-    ids: IntArray | None = None
+    ids: PerGraph[IntArray | None] = None
     num_columns: int | None = None
-    row_places: UInt64Array | None = None
-    weight_places: UInt64Array | None = None
+    row_places: PerGraph[UInt64Array | None] = None
+    weight_places: PerGraph[UInt64Array | None] = None
 
 
 class StackedSelector(NamedTuple):
@@ -64,9 +100,9 @@ class StackedSelector(NamedTuple):
     `batch_ids` (k,) int64 are the global batch ids that key the draws.
     """
 
-    batch_ptr: Int64Array
+    batch_ptr: PerBatch[Int64Array]
     vertices: IntArray
-    batch_ids: Int64Array
+    batch_ids: PerBatch[Int64Array]
 
 
 class Draw(NamedTuple):
@@ -84,7 +120,7 @@ class QuantisationRule(NamedTuple):
     `shifts` (k,) int64 holds K, one per batch; it is None where every entry counts 1 (unweighted graphs).
     """
 
-    shifts: Int64Array | None
+    shifts: PerBatch[Int64Array | None]
     power: int
     column_power: int
 
@@ -97,8 +133,8 @@ class StackedRows(NamedTuple):
     entries' positions in A (int64) and `weights` their weights, or None where they were not asked for.
     """
 
-    batch_ptr: Int64Array
-    entry_ptr: Int64Array
+    batch_ptr: PerBatch[Int64Array]
+    entry_ptr: PerBatch[Int64Array]
     indptr: Int64Array
     columns: IntArray
     positions: Int64Array | None
@@ -108,7 +144,7 @@ class StackedRows(NamedTuple):
 class Compaction(NamedTuple):
     """src vertices of k batches, stacked, and for each entry (`local`) the index of its column in its batch's src."""
 
-    src_ptr: Int64Array
+    src_ptr: PerBatch[Int64Array]
     src: IntArray
     local: IntArray
 
@@ -116,10 +152,10 @@ class Compaction(NamedTuple):
 class ColumnMatrix(NamedTuple):
     """P as k rows of integer probabilities: `columns` ascend in each row, `numerators` > 0, `totals` (k,) the sums."""
 
-    indptr: Int64Array
+    indptr: PerBatch[Int64Array]
     columns: IntArray
     numerators: UInt64Array
-    totals: UInt64Array
+    totals: PerBatch[UInt64Array]
 
 
 class ColumnSample(NamedTuple):
@@ -130,11 +166,11 @@ class ColumnSample(NamedTuple):
     replacement); `totals` (k,) is T before any redraw.
     """
 
-    indptr: Int64Array
+    indptr: PerBatch[Int64Array]
     columns: IntArray
     counts: Int64Array
-    totals: UInt64Array
-    whole: NDArray[np.bool_]
+    totals: PerBatch[UInt64Array]
+    whole: PerBatch[NDArray[np.bool_]]
 
 
 class RoutedRows(NamedTuple):
@@ -144,7 +180,7 @@ class RoutedRows(NamedTuple):
     that order; the stacked row r of Q is `vertices[places[r]]`. `places` (m,) is of the type of `vertices`.
     """
 
-    counts: Int64Array
+    counts: PerBatch[Int64Array]
     vertices: IntArray
     places: IntArray
 
@@ -155,7 +191,7 @@ class GatheredRows(NamedTuple):
     `entries` are the arrays of their entries (columns, and what belongs to each), of the types that were given.
     """
 
-    entry_ptr: Int64Array
+    entry_ptr: PerBatch[Int64Array]
     indptr: Int64Array
     entries: tuple[Array, ...]
 
@@ -168,7 +204,7 @@ class Backend(Protocol):
         """Name by which users choose the backend."""
         ...
 
-    # --- where arrays are --------------------------------------------------------------------------------------
+    # --- where arrays are --------------------------------------------------------------------------------------------
     def session(self) -> AbstractContextManager[Any]:
         """Around the calls of one bulk: a device takes them in the caller's stream."""
         ...
@@ -181,7 +217,7 @@ class Backend(Protocol):
         """The array as NumPy's: itself, or a copy; waits for a device."""
         ...
 
-    # --- random bits -------------------------------------------------------------------------------------------
+    # --- random ------------------------------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
         ...
@@ -190,7 +226,7 @@ class Backend(Protocol):
         """Positions 0 .. count-1 sorted by their 64-bit word (law, section 5)."""
         ...
 
-    # --- integer probabilities -----------------------------------------------------------------------------------
+    # --- quantisation ------------------------------------------------------------------------------------------------
     def row_exponents(self, A: Matrix) -> NDArray[np.int32]:
         """Per row of A the largest binary exponent (`frexp`) of its positive entries; `NO_EXPONENT` without any.
 
@@ -198,22 +234,8 @@ class Backend(Protocol):
         """
         ...
 
-    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
-        """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None.
-
-        n is the number of columns: over a block of rows, the block's part of the sums, each raised to `column_power`.
-        """
-        ...
-
-    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
-        """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out.
-
-        A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
-        """
-        ...
-
     def batch_totals(
-        self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
+        self, batch_ptr: PerBatch[Int64Array], counts: Int64Array, exponents: NDArray[np.int32]
     ) -> tuple[Int64Array, Int64Array]:
         """(k,) int64 each, on the host: the sum of each batch's `counts`, and the largest of its `exponents`.
 
@@ -222,14 +244,16 @@ class Backend(Protocol):
         """
         ...
 
-    def row_numerators(self, batch_ptr: Int64Array, counts: Int64Array, rule: QuantisationRule) -> UInt64Array:
+    def row_numerators(
+        self, batch_ptr: PerBatch[Int64Array], counts: Int64Array, rule: QuantisationRule
+    ) -> UInt64Array:
         """(m,) uint64 numerator of `(1/d)^power` under its batch's K for each stacked row of d = `counts` entries.
 
         0 for an empty row; `rule.shifts` is not None.
         """
         ...
 
-    # --- row law -------------------------------------------------------------------------------------------------
+    # --- row_law -----------------------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) for each selected row, positions where asked."""
         ...
@@ -241,7 +265,7 @@ class Backend(Protocol):
         draw: Draw,
         positions: bool,
         weights: bool = False,
-        rules: NDArray[np.int16] | None = None,
+        rules: PerGraph[NDArray[np.int16] | None] = None,
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule; positions and weights where asked.
 
@@ -264,7 +288,7 @@ class Backend(Protocol):
         """
         ...
 
-    # --- entry law and column law ----------------------------------------------------------------------------------
+    # --- entry_law ---------------------------------------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not among its batch's `exclude` columns."""
         ...
@@ -279,7 +303,22 @@ class Backend(Protocol):
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
         ...
 
-    def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
+    # --- column_law --------------------------------------------------------------------------------------------------
+    def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
+        """(n,) column sums over all rows of A under the graph rule; `rule.shifts` has one element or is None.
+
+        n is the number of columns: over a block of rows, the block's part of the sums, each raised to `column_power`.
+        """
+        ...
+
+    def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
+        """Q A with one row per batch: numerators merged by column, ascending, to `column_power`; zeros left out.
+
+        A's rows ascend; a column that is not one of A's is refused or served, but never read out of bounds.
+        """
+        ...
+
+    def draw_columns(self, P: ColumnMatrix, batch_ids: PerBatch[Int64Array], draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
         ...
 
@@ -290,7 +329,7 @@ class Backend(Protocol):
         """
         ...
 
-    def shared_guide(self, cumulative: UInt64Array) -> IntArray:
+    def shared_guide(self, cumulative: PerGraph[UInt64Array]) -> IntArray:
         """Guide table of prefix sums (n,) of total T: the position of each slice's first unit, and of unit T-1.
 
         Slices have 2^b units, b the smallest that makes at most max(n, 1) of them; none where T is 0. int32 where
@@ -299,7 +338,11 @@ class Backend(Protocol):
         ...
 
     def draw_shared(
-        self, cumulative: UInt64Array, batch_ids: Int64Array, draw: Draw, guide: IntArray | None = None
+        self,
+        cumulative: PerGraph[UInt64Array],
+        batch_ids: PerBatch[Int64Array],
+        draw: Draw,
+        guide: PerGraph[IntArray | None] = None,
     ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its inclusive prefix sums (n,).
 
@@ -307,7 +350,7 @@ class Backend(Protocol):
         """
         ...
 
-    # --- extraction ------------------------------------------------------------------------------------------------
+    # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
@@ -320,7 +363,7 @@ class Backend(Protocol):
     def compact_owned(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
-        """The same of rows that the caller gives up: `local` may be the memory of `rows.columns`, written over."""
+        """`compact` of rows that the caller gives up: `local` may be the memory of `rows.columns`, written over."""
         ...
 
     def merge_targets(
@@ -332,8 +375,9 @@ class Backend(Protocol):
         """
         ...
 
+    # --- extraction --------------------------------------------------------------------------------------------------
     def extract(
-        self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
+        self, A: Matrix, Q: StackedSelector, src_ptr: PerBatch[Int64Array], src: IntArray, positions: bool = True
     ) -> StackedRows:
         """Rows Q of A, restricted to each batch's src columns: local ids, entries in A's order.
 
@@ -342,14 +386,15 @@ class Backend(Protocol):
         """
         ...
 
+    # --- values ------------------------------------------------------------------------------------------------------
     def extracted_numerators(
-        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
+        self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: PerBatch[Int64Array], rule: QuantisationRule
     ) -> UInt64Array:
         """N_v of every src column, read off the extraction `rows`: column sums of its entries' numerators."""
         ...
 
     def des_raj_weights(
-        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
+        self, sample: ColumnSample, sources: Compaction, num_targets: PerBatch[Int64Array], numerators: UInt64Array
     ) -> NDArray[np.float64]:
         """(len(src),) c of every src column for a draw without replacement (law, section 6).
 
@@ -359,9 +404,14 @@ class Backend(Protocol):
         ...
 
     def replacement_weights(
-        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
+        self,
+        sample: ColumnSample,
+        sources: Compaction,
+        num_targets: PerBatch[Int64Array],
+        numerators: UInt64Array,
+        size: int,
     ) -> NDArray[np.float64]:
-        """The same for `size` draws with replacement."""
+        """(len(src),) c of every src column for `size` draws with replacement (law, section 6)."""
         ...
 
     def reference_weights(
@@ -379,7 +429,7 @@ class Backend(Protocol):
         A: Matrix,
         Q: StackedSelector,
         rows: StackedRows,
-        src_ptr: Int64Array,
+        src_ptr: PerBatch[Int64Array],
         weights: FloatArray,
         normalize: bool,
     ) -> FloatArray:
@@ -391,7 +441,30 @@ class Backend(Protocol):
         """
         ...
 
-    # --- other libraries' forms -----------------------------------------------------------------------------------
+    # --- stacking ----------------------------------------------------------------------------------------------------
+    def interleave(self, parts: Sequence[Array], pointers: PerBatch[Sequence[Int64Array]]) -> Array:
+        """One array of the stacked arrays of several hops, each batch's parts side by side, hop after hop.
+
+        Batch i owns `parts[h][pointers[h][i]:pointers[h][i + 1]]`; one dtype.
+        """
+        ...
+
+    def appended(
+        self, found_ptr: PerBatch[Int64Array], known_ptr: PerBatch[Int64Array], known: IntArray
+    ) -> tuple[Int64Array, IntArray]:
+        """(k + 1,) pointers and ids of what stands behind the first ones in each batch's `known` ids.
+
+        Batch i owns `known[known_ptr[i]:known_ptr[i + 1]]`; its first `found_ptr[i + 1] - found_ptr[i]` are left out.
+        """
+        ...
+
+    def interleave_pointers(self, parts: Sequence[Int64Array], pointers: PerBatch[Sequence[Int64Array]]) -> Int64Array:
+        """Row pointers over the rows of all hops that start at 0 in every batch.
+
+        `parts[h]` is the `indptr` of hop h's `StackedRows`, `pointers[h]` its `batch_ptr`.
+        """
+        ...
+
     def edge_index(self, indptr: Int64Array, indices: IntArray) -> Int64Array:
         """(2, entries) column and row of each entry of a CSR matrix: PyG's (source, target)."""
         ...
@@ -400,30 +473,10 @@ class Backend(Protocol):
         """The ids as int64, in memory of their own."""
         ...
 
-    # --- subgraph layout ----------------------------------------------------------------------------------------------
-    def interleave(self, parts: Sequence[Array], pointers: Sequence[Int64Array]) -> Array:
-        """One array of the stacked arrays of several hops, each batch's parts side by side, hop after hop.
-
-        Batch i owns `parts[h][pointers[h][i]:pointers[h][i + 1]]`; one dtype.
-        """
-        ...
-
-    def appended(self, found_ptr: Int64Array, known_ptr: Int64Array, known: IntArray) -> tuple[Int64Array, IntArray]:
-        """(k + 1,) pointers and ids of what stands behind the first ones in each batch's `known` ids.
-
-        Batch i owns `known[known_ptr[i]:known_ptr[i + 1]]`; its first `found_ptr[i + 1] - found_ptr[i]` are left out.
-        """
-        ...
-
-    def interleave_pointers(self, parts: Sequence[Int64Array], pointers: Sequence[Int64Array]) -> Int64Array:
-        """Row pointers over the rows of all hops that start at 0 in every batch.
-
-        `parts[h]` is the `indptr` of hop h's `StackedRows`, `pointers[h]` its `batch_ptr`.
-        """
-        ...
-
-    # --- rows of other processes --------------------------------------------------------------------------------------
-    def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:
+    # --- routing -----------------------------------------------------------------------------------------------------
+    def route_rows(
+        self, Q: StackedSelector, bounds: PerBatch[Int64Array], position: IntArray | None = None
+    ) -> RoutedRows:
         """The rows of Q sorted by the part that owns them, each part's batch by batch and in Q's order.
 
         Vertex v stands at `position[v]` of the partitioned order (None: at v), and part p owns the positions
@@ -433,7 +486,7 @@ class Backend(Protocol):
         ...
 
     def gather_rows(
-        self, batch_ptr: Int64Array, places: IntArray, lengths: Array, entries: Sequence[Array]
+        self, batch_ptr: PerBatch[Int64Array], places: IntArray, lengths: Array, entries: Sequence[Array]
     ) -> GatheredRows:
         """The way back: rows that lie in the order of `RoutedRows`, stacked in the order of Q.
 
@@ -444,7 +497,7 @@ class Backend(Protocol):
         """
         ...
 
-    # --- general sparse algebra --------------------------------------------------------------------------------------
+    # --- spgemm ------------------------------------------------------------------------------------------------------
     def spgemm(
         self,
         A: tuple[Int64Array, IntArray, Array | None],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends import Backend, get_backend
-from spsample.backends.cuda.staged import on_host_arrays
+from spsample.backends.cuda.copying import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
 from spsample.comm.agreement import require_same

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spsample.backends.cuda.column_sets import set_bytes
-from spsample.backends.cuda.device import SHARE_OF_FREE
-from spsample.backends.cuda.rows import SCRATCH_BYTES, WARP
+from spsample.backends.cuda.compaction_sets import set_bytes
+from spsample.backends.cuda.device import SHARE_OF_FREE, WARP
+from spsample.backends.cuda.row_law import SCRATCH_BYTES
 from spsample.planning.bulk_counts import POINTER_BYTES, WHOLE, BulkCounts, LayerCounts
 from spsample.store.base_graph import BaseGraph
 

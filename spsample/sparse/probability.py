@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, QuantisationRule
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
-from spsample.backends.reference.probability import ceil_log2
+from spsample.backends.reference.quantisation import ceil_log2
 from spsample.errors import CapacityError
 
 Weighting = Literal["unweighted", "row", "weighted"]

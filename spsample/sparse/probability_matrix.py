@@ -10,7 +10,7 @@ import numpy as np
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array
-from spsample.backends.reference.probability import row_numerators
+from spsample.backends.reference.quantisation import row_rule_numerators
 from spsample.common.checks import check_draw, require_array
 from spsample.errors import InputError
 from spsample.sparse.csr import CSRMatrix
@@ -34,7 +34,9 @@ class ProbabilityMatrix:
         row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
         order = np.lexsort((weights.indices, row))
         columns, given = weights.indices[order], given[order]
-        parts = [row_numerators(given[lo:hi]) for lo, hi in zip(weights.indptr[:-1], weights.indptr[1:], strict=True)]
+        parts = [
+            row_rule_numerators(given[lo:hi]) for lo, hi in zip(weights.indptr[:-1], weights.indptr[1:], strict=True)
+        ]
         numerators = np.concatenate([*parts, np.zeros(0, np.uint64)])
         keep = numerators > 0
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=weights.shape[0]))]).astype(np.int64)

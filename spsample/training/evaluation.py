@@ -24,7 +24,7 @@ from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer
 from spsample.sampling.empty import empty_minibatch
 from spsample.store import Graph
-from spsample.store.graph import require_local
+from spsample.store.base_graph import require_local
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
 from spsample.training.tensors import as_tensor

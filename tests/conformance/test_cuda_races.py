@@ -77,8 +77,8 @@ def watched(tmp_path, program, given, change=lambda folder: None):
 WIDE_ROWS, ENTRY_LAW = "sp.GraphSAGE([40])", "sp.LADIES([40])"
 
 TAKEN_OUT = {
-    "in a warp": (WIDE_ROWS, "rows.cu", r"()__syncwarp\(\);"),
-    "in a block, before a table is read": (ENTRY_LAW, "drawing.h", r"()__syncthreads\(\);"),
+    "in a warp": (WIDE_ROWS, "row_law.cu", r"()__syncwarp\(\);"),
+    "in a block, before a table is read": (ENTRY_LAW, "distinct_draws.h", r"()__syncthreads\(\);"),
     "in a block, before counts are read": (ENTRY_LAW, "block_sums.h", r"(__popc\(mask\);)\s+__syncthreads\(\);"),
 }
 """What to sample, the file, and what of it is left out but for its group."""

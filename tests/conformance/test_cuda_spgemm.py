@@ -9,9 +9,9 @@ import pytest
 from emulated_device import EmulatedDevice
 from on_host import OnHost
 
-from spsample.backends.cuda import hashed_product
+from spsample.backends.cuda import spgemm_hashed
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.cuda.expanded_product import BYTES_PER_PRODUCT, SHARE_OF_FREE, ExpandedProduct
+from spsample.backends.cuda.spgemm_expanded import BYTES_PER_PRODUCT, SHARE_OF_FREE, ExpandedProduct
 from spsample.backends.reference import ReferenceBackend
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
@@ -164,8 +164,8 @@ def rows_of_columns(rng, lengths, num_columns, dtype, index=np.int32):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_every_class_of_rows(monkeypatch, dtype, index):
     """Tables in shared and in global memory, at and beside the sizes at which the class changes; hubs."""
-    monkeypatch.setattr(hashed_product, "LONG_SIZE", 1300)
-    monkeypatch.setattr(hashed_product, "HUB_LEAST", 3000)
+    monkeypatch.setattr(spgemm_hashed, "LONG_SIZE", 1300)
+    monkeypatch.setattr(spgemm_hashed, "HUB_LEAST", 3000)
     rng = np.random.default_rng(8)
     lengths = [1, 0, 1025, 127, 1300, 128, 129, 0, 1301, 500, 1024, 1999, 2001]
     A, B = rows_of_columns(rng, lengths, 2500, dtype, index)
@@ -233,7 +233,7 @@ def test_long_rows_in_several_groups(elements):
     """Tables that do not fit make hubs of rows; those that fit are sorted as many at a time as memory holds."""
     rng = np.random.default_rng(13)
     A, B = rows_of_columns(rng, [1100, 3, 1030, 2000, 1029, 1500], 4000, np.float32)
-    device = check(A, B, 4000, elements * hashed_product.BYTES_PER_ELEMENT / BYTES_PER_PRODUCT)
+    device = check(A, B, 4000, elements * spgemm_hashed.BYTES_PER_ELEMENT / BYTES_PER_PRODUCT)
     assert ("fill_long" in device.kernels) == (elements > 100)
     assert ("copy_rows" in device.kernels) == (elements < 1000)
 
@@ -248,7 +248,7 @@ def test_long_rows_whose_keys_need_64_bits():
 
 def test_hubs_by_their_share_of_all_products(monkeypatch):
     """Where all rows are alike, none is."""
-    monkeypatch.setattr(hashed_product, "HUB_LEAST", 10)
+    monkeypatch.setattr(spgemm_hashed, "HUB_LEAST", 10)
     rng = np.random.default_rng(15)
     B = matrix(rng, np.full(9, 20), 30, np.float32)
     assert "copy_rows" not in check(matrix(rng, np.full(130, 2), 9, np.float32), B, 30).kernels

@@ -10,7 +10,7 @@ from emulated_device import EmulatedDevice
 from on_host import OnHost
 
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.cuda.weighted_rows import chosen_room
+from spsample.backends.cuda.row_law_weighted import chosen_room
 from spsample.backends.protocol import UNKNOWN_RULE, Draw, Matrix, StackedSelector
 from spsample.backends.reference import ReferenceBackend
 

@@ -72,7 +72,7 @@ def test_rules_that_blocks_share_are_read_and_written_by_atomics() -> None:
     if reason is not None:
         pytest.skip(reason)
     accesses = re.findall(
-        r"\b(ld|st)(\.volatile)?\.global\.[bsu]16\b", ptx("weighted_plan", Variant(weights="float32"))
+        r"\b(ld|st)(\.volatile)?\.global\.[bsu]16\b", ptx("row_law_weighted_plan", Variant(weights="float32"))
     )
     assert accesses.count(("ld", "")) == 0, accesses
     assert accesses.count(("ld", ".volatile")) == 2, accesses  # a kernel for short rows, one for long rows

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.staged import StagedBackend, per_batch_fields
+from spsample.backends.cuda.copying import CopyingBackend, per_batch_fields
 
 
-class OnHost(StagedBackend):
-    """`StagedBackend`, which checks where results are: on the host what has an element per batch, and nothing else."""
+class OnHost(CopyingBackend):
+    """`CopyingBackend`, which checks where results are: on the host what has an element per batch, and nothing else."""
 
     def __init__(self, backend):
         super().__init__(backend)
         self.device = backend.device
-        self.own_weights = self._staged("own_weights", ["A", "Q", "rows"])
+        self.own_weights = self._copying("own_weights")
 
     def _returned(self, value):
         if hasattr(value, "_fields"):

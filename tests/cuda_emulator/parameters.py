@@ -19,7 +19,7 @@ def only_read(source: Path, kernel: str) -> tuple[bool, ...]:
 
     Examples
     --------
-    >>> only_read(kernel_folder() / "cuda" / "forms.cu", "edge_index")
+    >>> only_read(kernel_folder() / "cuda" / "stacking.cu", "edge_index")
     (True, True, True, True, False)
     """
     text = source.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from test_layerwise_kernels import RULES, N, hubs
 
 import spsample as sp
 from spsample.backends.cuda.backend import CudaKernels
-from spsample.backends.cuda.hashed_product import HashedProduct
+from spsample.backends.cuda.spgemm_hashed import HashedProduct
 from spsample.backends.protocol import UNKNOWN_RULE, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
 from spsample.features.formats import format_for
 

@@ -49,4 +49,4 @@ def test_fault_is_caught(tmp_path, fault):
 def test_a_fault_that_no_longer_fits_is_told(tmp_path):
     """A planted text that the source does not hold must not pass for a fault that was caught."""
     with pytest.raises(AssertionError, match="adapt the planted fault"):
-        faults.copy_of_reference(tmp_path, "rows", "no such text", "")
+        faults.copy_of_reference(tmp_path, "row_law", "no such text", "")

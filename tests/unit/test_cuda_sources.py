@@ -23,8 +23,8 @@ def compiler(monkeypatch):
 
 def test_a_source_is_compiled_once(compiler, monkeypatch, tmp_path):
     monkeypatch.setenv("SPSAMPLE_CACHE_DIR", str(tmp_path / "new"))
-    paths = {cubin("rows", Variant(), "sm_90") for _ in range(2)}
-    assert compiler == ["rows"]
+    paths = {cubin("row_law", Variant(), "sm_90") for _ in range(2)}
+    assert compiler == ["row_law"]
     (path,) = paths
     assert path.read_bytes() == b"cubin"
     assert os.listdir(path.parent) == [path.name]
@@ -42,9 +42,9 @@ def test_several_sources_are_compiled_at_the_same_time(compiler, monkeypatch, tm
         return source.encode()
 
     monkeypatch.setattr(sources, "compile_source", compile_together)
-    paths = cubins(["rows", "values", "rows", "totals"], Variant(), "sm_90")
+    paths = cubins(["row_law", "values", "row_law", "quantisation"], Variant(), "sm_90")
     assert {name: path.read_bytes() for name, path in paths.items()} == {
-        name: name.encode() for name in ("rows", "values", "totals")
+        name: name.encode() for name in ("row_law", "values", "quantisation")
     }
 
 
@@ -52,4 +52,4 @@ def test_a_folder_that_cannot_be_written_is_named(compiler, monkeypatch, tmp_pat
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPSAMPLE_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(BackendError, match=r"cannot be kept in .*file.*Set SPSAMPLE_CACHE_DIR to a folder"):
-        cubin("rows", Variant(), "sm_90")
+        cubin("row_law", Variant(), "sm_90")

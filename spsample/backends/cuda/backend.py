@@ -7,42 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.compaction import Compactions
+from spsample.backends.cuda.column_law import ColumnLaw
 from spsample.backends.cuda.cupy_device import CupyDevice
-from spsample.backends.cuda.drawing import ColumnDraws
-from spsample.backends.cuda.entry_law import EntryDraws
-from spsample.backends.cuda.extraction import Extractions
+from spsample.backends.cuda.entry_law import EntryLaw
+from spsample.backends.cuda.extraction import Extraction
 from spsample.backends.cuda.features import FeatureRows
-from spsample.backends.cuda.forms import Forms
-from spsample.backends.cuda.own_weights import OwnWeights
+from spsample.backends.cuda.quantisation import Quantisation
 from spsample.backends.cuda.random import RandomBits
 from spsample.backends.cuda.routing import Routing
-from spsample.backends.cuda.rows import UniformRows
-from spsample.backends.cuda.source_weights import SourceWeights
-from spsample.backends.cuda.spgemm import Algebra
-from spsample.backends.cuda.totals import Totals
+from spsample.backends.cuda.row_law import RowLaw
+from spsample.backends.cuda.row_law_weighted import WeightedRowLaw
+from spsample.backends.cuda.spgemm import SparseAlgebra
 from spsample.backends.cuda.values import Values
-from spsample.backends.cuda.weighted_rows import WeightedRows
 
 
 class CudaKernels(
-    UniformRows,
-    WeightedRows,
-    Compactions,
-    ColumnDraws,
-    EntryDraws,
-    Extractions,
-    Values,
-    SourceWeights,
-    OwnWeights,
-    Totals,
-    Forms,
-    Routing,
     RandomBits,
-    Algebra,
+    Quantisation,
+    RowLaw,
+    WeightedRowLaw,
+    EntryLaw,
+    ColumnLaw,
+    Extraction,
+    Values,
+    Routing,
+    SparseAlgebra,
     FeatureRows,
 ):
-    """All parts, on one device."""
+    """All operations, on one device."""
 
     name = "cuda"
 
@@ -66,7 +58,7 @@ class CudaKernels(
 
 
 class CudaBackend(CudaKernels):
-    """The same on the GPU that is current when it is first asked for.
+    """The kernels on the GPU that is current when they are first asked for.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Draw, Int64Array, Matrix, StackedSelector
 
 STACK_POINTERS = Kernel("stacking", "stack_pointers")
-ROW_LENGTHS = Kernel("rows", "row_lengths")
+ROW_LENGTHS = Kernel("row_law", "row_lengths")
 
 
 class StackedPointers(NamedTuple):
@@ -52,7 +52,7 @@ class Calls:
         self._uploads: dict[int, _Upload] = {}
 
     def run(self, kernel: Kernel, work: int, *arguments: Any, variant: Variant | None = None) -> None:
-        """Launch a kernel on so many pieces of work."""
+        """Launch a kernel on `work` pieces of work."""
         self.device.launch(kernel, Variant() if variant is None else variant, work, arguments)
 
     def uploaded(self, array: NDArray[Any]) -> DeviceArray:
@@ -102,7 +102,7 @@ class Calls:
         return self.stacked_at(batch_ptr, self.ends_of(lengths))
 
     def stacked_at(self, batch_ptr: Int64Array, ends: DeviceArray) -> StackedPointers:
-        """The same from where the rows begin (m + 1,)."""
+        """Pointers of stacked rows from where the rows begin (m + 1,). Waits once, for `entry_ptr`."""
         m, k = len(ends) - 1, len(batch_ptr) - 1
         indptr, entry_ptr = self.device.empty(m + k, np.int64), self.device.empty(k + 1, np.int64)
         self.run(STACK_POINTERS, max(m + k, 1), self.uploaded(batch_ptr), k, m, ends, indptr, entry_ptr)

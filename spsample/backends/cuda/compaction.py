@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls, index_variant
-from spsample.backends.cuda.column_sets import ColumnSets, groups
+from spsample.backends.cuda.compaction_sets import ColumnSets, groups
 from spsample.backends.cuda.device import DeviceArray, Kernel
 from spsample.backends.protocol import ColumnSample, Compaction, Int64Array, StackedRows, StackedSelector
 
-LARGEST = Kernel("stacking", "largest")
+LARGEST = Kernel("compaction", "largest")
 
 
-class Compactions(Calls):
+class CompactionKernels(Calls):
     """`compact`, `compact_owned` and `merge_targets`."""
 
     def compact(
@@ -25,7 +25,7 @@ class Compactions(Calls):
     def compact_owned(
         self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
     ) -> Compaction:
-        """The same; `local` is the memory of `rows.columns`."""
+        """`compact` whose `local` is the memory of `rows.columns`."""
         return self._numbered(Q, (rows.entry_ptr, rows.columns, rows.columns), include_targets, num_vertices)
 
     def merge_targets(

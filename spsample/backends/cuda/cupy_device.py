@@ -208,7 +208,7 @@ def cupy_stream(cupy: Any, address: int) -> Any:
 
 
 def _number(count: int) -> int:
-    """Which of so many GPUs is this process's."""
+    """Which of `count` GPUs is this process's."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return int(torch.cuda.current_device())

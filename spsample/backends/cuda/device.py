@@ -17,6 +17,11 @@ DeviceArray = Any
 BLOCK = 256
 MOST_BLOCKS = 1 << 16
 
+CHUNK = 256
+"""Consecutive items that a warp takes at a time (`kernels/cuda/chunks.h`)."""
+
+WARP = 32
+
 SHARE_OF_FREE = 4
 """Scratch that grows with a call is made for groups of batches or rows: at most a quarter of the free memory."""
 
@@ -33,8 +38,24 @@ class Kernel(NamedTuple):
     block: int = BLOCK
 
     def blocks(self, work: int) -> int:
-        """Blocks of a launch for so many pieces of work: kernels walk with a grid stride."""
+        """Blocks of a launch for `work` pieces: kernels walk with a grid stride."""
         return min(-(-work * self.lanes // self.block), MOST_BLOCKS)
+
+
+def chunk_kernel(source: str, name: str) -> Kernel:
+    """A kernel whose pieces of work are chunks."""
+    return Kernel(source, name, lanes=WARP)
+
+
+def chunks_of(items: int) -> int:
+    """Chunks of a number of items.
+
+    Examples
+    --------
+    >>> [chunks_of(items) for items in (0, 1, 256, 257)]
+    [0, 1, 1, 2]
+    """
+    return -(-items // CHUNK)
 
 
 class Device(Protocol):
@@ -128,7 +149,7 @@ class Device(Protocol):
         ...
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:
-        """Run a kernel on so many pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
+        """Run a kernel on `work` pieces of work; arguments are arrays, None (null) and integers of 64 bits."""
         ...
 
 

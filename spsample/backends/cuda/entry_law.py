@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spsample.backends.cuda.calls import index_variant, num_columns
 from spsample.backends.cuda.device import BLOCK, DeviceArray, Kernel
-from spsample.backends.cuda.drawn import SHARE_OF_FREE, Drawing, Stage, State
+from spsample.backends.cuda.distinct_draws import SHARE_OF_FREE, DistinctDraws, Stage, State
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Draw, Int64Array, Matrix, StackedSelector
 
@@ -50,7 +50,7 @@ class _Frontier(NamedTuple):
     draw: Draw
 
 
-class EntryDraws(Drawing):
+class EntryLaw(DistinctDraws):
     """`row_totals`, `locate` and `draw_entries`."""
 
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> DeviceArray:

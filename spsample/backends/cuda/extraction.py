@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.cuda.calls import Calls, StackedPointers, index_variant
-from spsample.backends.cuda.chunks import CHUNK, WARP, chunk_kernel, chunks_of
-from spsample.backends.cuda.device import SHARE_OF_FREE, Kernel
+from spsample.backends.cuda.device import CHUNK, SHARE_OF_FREE, WARP, Kernel, chunk_kernel, chunks_of
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
 
 INSERT = Kernel("extraction", "insert_sources")
@@ -31,14 +30,14 @@ class Membership(NamedTuple):
     src: IntArray
 
     def of_batches(self, first: int, last: int) -> Membership:
-        """The same for batches first .. last - 1 alone."""
+        """What is asked of batches first .. last - 1 alone."""
         batch_ptr, src_ptr = self.Q.batch_ptr[first : last + 1], self.src_ptr[first : last + 1]
         vertices = self.Q.vertices[int(batch_ptr[0]) : int(batch_ptr[-1])]
         Q = StackedSelector(batch_ptr - batch_ptr[0], vertices, self.Q.batch_ids[first:last])
         return Membership(self.A, Q, src_ptr - src_ptr[0], self.src[int(src_ptr[0]) : int(src_ptr[-1])])
 
 
-class Extractions(Calls):
+class Extraction(Calls):
     """`extract`."""
 
     def extract(

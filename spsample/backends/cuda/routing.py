@@ -8,7 +8,7 @@ import numpy as np
 
 from spsample.backends.cuda.calls import index_variant
 from spsample.backends.cuda.device import DeviceArray, Kernel
-from spsample.backends.cuda.interleaving import Interleaving
+from spsample.backends.cuda.stacking import Stacking
 from spsample.backends.protocol import Array, GatheredRows, Int64Array, IntArray, RoutedRows, StackedSelector
 
 FIND_PARTS = Kernel("routing", "find_parts")
@@ -19,7 +19,7 @@ MOST_PARTS = 2**16
 LENGTH_TYPES = ("uint8", "uint16", "int32", "int64")
 
 
-class Routing(Interleaving):
+class Routing(Stacking):
     """`route_rows` and `gather_rows`."""
 
     def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:

@@ -23,7 +23,7 @@ WEIGHT_TYPES = {
     "float64": "ArrayWeights<double>",
 }
 VALUE_TYPES = {"float32": "float", "float64": "double", "int64": "uint64_t", "uint64": "uint64_t"}
-"""Of the general product; whole numbers wrap around."""
+"""Values of the general product; whole numbers wrap around."""
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-default-device")
 """Float results are those of the host: no contraction, subnormal numbers kept, exact division and square root."""
@@ -83,7 +83,7 @@ def kernel_folder() -> Path:
 
 
 def source_path(source: str) -> Path:
-    """The file of a source by its name, as "rows"."""
+    """The file of a source by its name, as "row_law"."""
     return kernel_folder() / "cuda" / f"{source}.cu"
 
 
@@ -92,7 +92,7 @@ def source_names() -> list[str]:
 
     Examples
     --------
-    >>> "rows" in source_names()
+    >>> "row_law" in source_names()
     True
     """
     return sorted(path.stem for path in (kernel_folder() / "cuda").glob("*.cu"))
@@ -103,7 +103,7 @@ def variants(source: str) -> list[Variant]:
 
     Examples
     --------
-    >>> variants("rows")
+    >>> variants("row_law")
     [Variant(ids='int32', weights='unit', values='float32'), Variant(ids='int64', weights='unit', values='float32')]
     """
     text = _own_text(source_path(source).name)
@@ -203,7 +203,7 @@ def _version() -> str:
 
 @cache
 def _digest() -> str:
-    """Of all sources and headers."""
+    """Hash of all sources and headers."""
     folder = kernel_folder()
     digest = hashlib.sha256()
     for path in sorted([*(folder / "cuda").iterdir(), *(folder / "include").rglob("*.h")]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.cuda.device import DeviceArray
-from spsample.backends.cuda.hashed_product import HashedProduct
-from spsample.backends.cuda.select_rows import RowSelection, Triple
+from spsample.backends.cuda.spgemm_hashed import HashedProduct
+from spsample.backends.cuda.spgemm_select_rows import RowSelection, Triple
 
 
-class Algebra(RowSelection):
+class SparseAlgebra(RowSelection):
     """`spgemm` and `select_rows`."""
 
     def spgemm(self, A: Triple, B: Triple, num_columns: int) -> tuple[DeviceArray, DeviceArray, DeviceArray]:

@@ -1,15 +1,18 @@
-"""Numerators of src columns and values of entries, read off an extraction (law, sections 2 and 6)."""
+"""The values of entries, and the weights c_v of src columns (law, sections 2 and 6)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import value_error
-from spsample.backends.cuda.calls import Calls, variant_of
-from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.cuda.calls import Calls, index_variant, variant_of
+from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.protocol import (
+    ColumnSample,
+    Compaction,
     FloatArray,
     Int64Array,
     Matrix,
@@ -21,14 +24,29 @@ from spsample.backends.protocol import (
 from spsample.errors import CapacityError
 
 ADD = Kernel("values", "add_numerators")
+
 MULTIPLY = Kernel("values", "multiply_entries")
+
 SUM = Kernel("values", "sum_rows")
+
 DIVIDE = Kernel("values", "divide_entries")
+
+OWN_WEIGHTS = chunk_kernel("values", "own_weights")
+
+NUMERATORS = Kernel("values_sources", "numerators_of_drawn")
+
+DES_RAJ = Kernel("values_sources", "weigh_des_raj")
+
+REPLACEMENT = Kernel("values_sources", "weigh_replacement")
+
+REFERENCE = Kernel("values_sources", "weigh_reference")
+
+
 NONE_BAD = 2**63 - 1
 
 
 class Values(Calls):
-    """`extracted_numerators` and `entry_values`."""
+    """`extracted_numerators`, `own_weights`, `entry_values`, and the weights of src columns, which do not wait."""
 
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
@@ -41,6 +59,14 @@ class Values(Calls):
         self.run(ADD, len(rows.columns), *arguments, variant=variant_of(A))
         numerators: UInt64Array = sums if rule.column_power == 1 else sums * sums
         return numerators
+
+    def own_weights(self, A: Matrix, Q: StackedSelector, rows: StackedRows) -> DeviceArray:
+        """A_iv of drawn entries: weights, or `1/d` in float32."""
+        values = self.device.empty(len(rows.columns), np.float32 if A.data is None else A.data.dtype)
+        entries = (rows.indptr, self.uploaded(rows.entry_ptr), rows.positions, values)
+        arguments = (*self.matrix(A), *self.weights(A), *self.selector(Q), *entries)
+        self.run(OWN_WEIGHTS, chunks_of(len(values)), *arguments, variant=variant_of(A))
+        return values
 
     def entry_values(
         self,
@@ -71,6 +97,44 @@ class Values(Calls):
         if entry != NONE_BAD:
             raise self._overflow(A, rows, values, entry)
         return values
+
+    def des_raj_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) c of every src column for a draw without replacement."""
+        drawn, variant = len(sources.local), index_variant(sources.local)
+        columns = self._drawn(sample, sources)
+        of_drawn, ends = (self.device.empty(drawn, np.uint64) for _ in range(2))
+        self.run(NUMERATORS, drawn, *columns, numerators, of_drawn, variant=variant)
+        self.device.cumsum(of_drawn, ends)
+        per_batch = (self.uploaded(sample.totals), self.uploaded(sample.whole), self.uploaded(num_targets))
+        weights: NDArray[np.float64] = self.device.full(len(sources.src), 1.0, np.float64)
+        self.run(DES_RAJ, drawn, *columns, *per_batch, of_drawn, ends, weights, variant=variant)
+        return weights
+
+    def replacement_weights(
+        self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
+    ) -> NDArray[np.float64]:
+        """(len(src),) c of every src column for `size` draws with replacement."""
+        per_batch = (self.uploaded(sample.totals), self.uploaded(num_targets))
+        weights: NDArray[np.float64] = self.device.full(len(sources.src), 1.0, np.float64)
+        arguments = (*self._drawn(sample, sources), *per_batch, sample.counts, size, numerators, weights)
+        self.run(REPLACEMENT, len(sources.local), *arguments, variant=index_variant(sources.local))
+        return weights
+
+    def reference_weights(
+        self, sample: ColumnSample, sources: Compaction, numerators: UInt64Array
+    ) -> NDArray[np.float64]:
+        """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
+        weights: NDArray[np.float64] = self.device.empty(len(sources.src), np.float64)
+        pointers = (self.uploaded(sample.indptr), self.uploaded(sources.src_ptr), len(sample.totals))
+        self.run(REFERENCE, len(weights), *pointers, self.uploaded(sample.totals), numerators, weights)
+        return weights
+
+    def _drawn(self, sample: ColumnSample, sources: Compaction) -> tuple[Any, ...]:
+        """Parameters of the drawn columns and of where they stand in src."""
+        indptr, src_ptr = self.uploaded(sample.indptr), self.uploaded(sources.src_ptr)
+        return (indptr, sources.local, src_ptr, len(sample.totals))
 
     def _entries(self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array) -> tuple[Any, ...]:
         """Parameters of the entries of an extraction and of what they are read from."""

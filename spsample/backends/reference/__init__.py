@@ -5,18 +5,20 @@ from __future__ import annotations
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.on_host import OnHost
 from spsample.backends.reference import (
-    algebra,
-    columns,
+    column_law,
+    compaction,
+    entry_law,
     extraction,
-    forms,
-    interleaving,
-    probability,
+    quantisation,
     random,
     routing,
-    rows,
-    totals,
-    weights,
+    row_law,
+    spgemm,
+    stacking,
+    values,
 )
+
+_as_ieee = default_float_environment()
 
 
 class ReferenceBackend(OnHost):
@@ -31,40 +33,41 @@ class ReferenceBackend(OnHost):
     name = "reference"
     philox = staticmethod(random.philox)
     shuffle = staticmethod(random.shuffle)
-    row_exponents = staticmethod(default_float_environment()(probability.row_exponents))
-    column_totals = staticmethod(default_float_environment()(probability.column_totals))
-    merge_columns = staticmethod(default_float_environment()(probability.merge_columns))
-    batch_totals = staticmethod(totals.batch_totals)
-    row_numerators = staticmethod(totals.row_numerators)
-    sample_rows_uniform = staticmethod(rows.sample_rows_uniform)
-    sample_rows_weighted = staticmethod(default_float_environment()(rows.sample_rows_weighted))
-    take_rows = staticmethod(rows.take_rows)
-    take_rows_numbered = staticmethod(extraction.take_rows_numbered)
-    row_totals = staticmethod(columns.row_totals)
-    locate = staticmethod(columns.locate)
-    draw_entries = staticmethod(columns.draw_entries)
-    draw_columns = staticmethod(columns.draw_columns)
-    draw_merged = staticmethod(default_float_environment()(columns.draw_merged))
-    shared_guide = staticmethod(columns.shared_guide)
-    draw_shared = staticmethod(columns.draw_shared)
-    compact = staticmethod(extraction.compact)
-    compact_owned = staticmethod(extraction.compact_owned)
-    merge_targets = staticmethod(extraction.merge_targets)
+    row_exponents = staticmethod(_as_ieee(quantisation.row_exponents))
+    batch_totals = staticmethod(quantisation.batch_totals)
+    row_numerators = staticmethod(quantisation.row_numerators)
+    sample_rows_uniform = staticmethod(row_law.sample_rows_uniform)
+    sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))
+    take_rows = staticmethod(row_law.take_rows)
+    take_rows_numbered = staticmethod(row_law.take_rows_numbered)
+    row_totals = staticmethod(entry_law.row_totals)
+    locate = staticmethod(entry_law.locate)
+    draw_entries = staticmethod(entry_law.draw_entries)
+    column_totals = staticmethod(_as_ieee(column_law.column_totals))
+    merge_columns = staticmethod(_as_ieee(column_law.merge_columns))
+    draw_columns = staticmethod(column_law.draw_columns)
+    draw_merged = staticmethod(_as_ieee(column_law.draw_merged))
+    shared_guide = staticmethod(column_law.shared_guide)
+    draw_shared = staticmethod(column_law.draw_shared)
+    compact = staticmethod(compaction.compact)
+    compact_owned = staticmethod(compaction.compact_owned)
+    merge_targets = staticmethod(compaction.merge_targets)
     extract = staticmethod(extraction.extract)
-    extracted_numerators = staticmethod(default_float_environment()(probability.extracted_numerators))
-    des_raj_weights = staticmethod(default_float_environment()(weights.des_raj_weights))
-    replacement_weights = staticmethod(default_float_environment()(weights.replacement_weights))
-    reference_weights = staticmethod(default_float_environment()(weights.reference_weights))
-    entry_values = staticmethod(default_float_environment()(extraction.entry_values))
-    edge_index = staticmethod(forms.edge_index)
-    widened = staticmethod(forms.widened)
-    interleave = staticmethod(interleaving.interleave)
-    appended = staticmethod(interleaving.appended)
-    interleave_pointers = staticmethod(interleaving.interleave_pointers)
+    extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))
+    own_weights = staticmethod(values.own_weights)
+    des_raj_weights = staticmethod(_as_ieee(values.des_raj_weights))
+    replacement_weights = staticmethod(_as_ieee(values.replacement_weights))
+    reference_weights = staticmethod(_as_ieee(values.reference_weights))
+    entry_values = staticmethod(_as_ieee(values.entry_values))
+    interleave = staticmethod(stacking.interleave)
+    appended = staticmethod(stacking.appended)
+    interleave_pointers = staticmethod(stacking.interleave_pointers)
+    edge_index = staticmethod(stacking.edge_index)
+    widened = staticmethod(stacking.widened)
     route_rows = staticmethod(routing.route_rows)
     gather_rows = staticmethod(routing.gather_rows)
-    spgemm = staticmethod(default_float_environment()(algebra.spgemm))
-    select_rows = staticmethod(algebra.select_rows)
+    select_rows = staticmethod(spgemm.select_rows)
+    spgemm = staticmethod(_as_ieee(spgemm.spgemm))
 
 
 __all__ = ["ReferenceBackend"]

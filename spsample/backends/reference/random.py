@@ -44,7 +44,7 @@ def philox(counters: UInt32Array, key: tuple[int, int]) -> UInt32Array:
 
 
 def philox_words(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The same of one counter, in plain integers: ten times faster than an array of one.
+    """Philox4x32 with 10 rounds of one counter, in plain integers: ten times faster than an array of one.
 
     Examples
     --------

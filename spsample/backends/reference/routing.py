@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spsample.backends.protocol import Array, GatheredRows, Int64Array, IntArray, RoutedRows, StackedSelector
-from spsample.backends.reference.rows import stack_rows
+from spsample.backends.reference.stacking import stack_rows
 
 
 def route_rows(Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:

@@ -1,0 +1,187 @@
+// The row law over stacked rows, weighted: sample_rows_weighted (docs/law.md, section 3).
+//
+// To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves
+// cost little. So A is visited row by row, and a row is made ready (row_law_ready.h) once for all batches that draw from it:
+//   1. the stacked rows are put into ascending runs of one batch each (row_law_runs.h);
+//   2. rows are laid out in the result as if long rows had no weight of 0; where that is found to be wrong, positive weights are
+//      counted;
+//   3. threads take parts of A. A part's requests are sorted by row (row_law_requests.h); then each row asked for is made ready,
+//      drawn from by all runs that want it (row_law_tree_drawer.h), and forgotten.
+// A row that one batch asks for is read once then, too. Which thread draws what, and in which order, changes no bit.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "row_law_requests.h"
+#include "row_law_tree_drawer.h"
+
+namespace spsample {
+namespace {
+
+// --- parts of A -------------------------------------------------------------------------------------------------------------
+
+// A in parts of about as many entries each, for m stacked rows.
+template <class Index>
+class Parts {
+public:
+    Parts(const CsrView<Index>& A, int64_t m) : A_(A) {
+        const int64_t enough = std::max(kPartsPerThread * thread_limit(), m / kLargestPart);
+        count_ = std::max<int64_t>({1, std::min(enough, m / kSmallestPart), A.num_rows >> 31});
+    }
+    int64_t count() const { return count_; }
+
+    int64_t first_row(int64_t part) const {
+        if (part == count_) return A_.num_rows;
+        const int64_t cost = cost_before(A_.num_rows) / count_ * part;
+        int64_t first = 0;
+        for (int64_t end = A_.num_rows; first < end;) {
+            const int64_t middle = first + (end - first) / 2;
+            if (cost_before(middle) < cost) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        return first;
+    }
+
+private:
+    static constexpr int64_t kPartsPerThread = 16;
+    static constexpr int64_t kSmallestPart = 64;        // stacked rows that a part holds on average, at least
+    static constexpr int64_t kLargestPart = 64 << 10;   // and at most
+    static constexpr int64_t kRowCost = 32;             // what a row takes beside its entries
+
+    int64_t cost_before(int64_t row) const { return A_.indptr[row] + kRowCost * row; }
+
+    const CsrView<Index>& A_;
+    int64_t count_;
+};
+
+// One thread's work: all rows of a part of A, in order.
+template <class Index, class Real>
+class PartWorker {
+public:
+    PartWorker(
+        const WeightedCall<Index, Real>& call, const std::vector<Run<Index>>& runs, const EntryCounts<Index, Real>& counts,
+        WeightedResult<Index, Real>& result)
+        : call_(call), counts_(counts), result_(result), requests_(runs), ready_(call), drawer_(call, ready_, result),
+          outputs_(runs, call.Q, result.rows) {}
+
+    // Rows first .. end - 1 of A, fewer than 2^32.
+    void work(int64_t first, int64_t end) {
+        requests_.collect(first, end);
+        if (requests_.num_rows() == 0) return;
+        outputs_.start([&](size_t run) { return requests_.begin(run); });
+        for (int64_t number = 0; number < requests_.num_rows() && !result_.misplaced; ++number) work_row(number);
+        forget();
+    }
+
+private:
+    static constexpr int64_t kEntriesPerDraw = 16;
+
+    // The weights of rows come from far as they are made ready, in order. Where runs draw much from a row, its columns are asked
+    // for meanwhile.
+    void work_row(int64_t number) {
+        if (ready_.full()) forget();
+        const WantedRow wanted = requests_.row(number);
+        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(wanted.number);
+        const ReadyRow& row = ready_.make(wanted.number, near);
+        if (!counts_.is_right(row.degree, row.number)) {
+            result_.misplaced = true;
+            return;
+        }
+        drawer_.draw(row, wanted.runs, wanted.count, outputs_);
+    }
+
+    void forget() {
+        drawer_.flush();
+        ready_.clear();
+    }
+
+    const WeightedCall<Index, Real>& call_;
+    const EntryCounts<Index, Real>& counts_;
+    WeightedResult<Index, Real>& result_;
+    RowRequests<Index> requests_;
+    ReadyRows<Index, Real> ready_;
+    TreeDrawer<Index, Real> drawer_;
+    RunOutputs<Index> outputs_;
+};
+
+// --- the whole --------------------------------------------------------------------------------------------------------------
+
+// Lays out and draws. False where a row turned out to give fewer entries than it has room for; not where the layout is exact.
+template <class Index, class Real>
+bool draw_rows(
+    const WeightedCall<Index, Real>& call, const SortedRuns<Index>& runs, bool exact, bool positions,
+    WeightedResult<Index, Real>& result) {
+    result.rows = RowsResult<Index>();  // gives the memory of a first attempt back
+    result.weights = Buffer<Real>();
+    result.misplaced = false;
+    const EntryCounts<Index, Real> counts(call, exact);
+    const auto count = [&](int64_t vertex) { return counts.of(vertex); };
+    result.rows = laid_out(call.Q, positions, count, [&](int64_t vertex) { counts.ask(vertex); });
+    if (result.with_weights) result.weights = Buffer<Real>(result.rows.columns.size());
+    if (result.rows.columns.size() == 0) return true;
+    const Parts<Index> parts(call.A, call.Q.num_rows);
+    const auto make_worker = [&] { return std::make_unique<PartWorker<Index, Real>>(call, runs.runs(), counts, result); };
+    parallel_chunks(parts.count(), 1, make_worker, [&](auto& worker, int64_t part, int64_t) {
+        worker->work(parts.first_row(part), parts.first_row(part + 1));
+    });
+    return !result.misplaced;
+}
+
+template <class Index, class Real>
+void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, WeightedResult<Index, Real>& result) {
+    const SortedRuns<Index> runs(call.Q);
+    if (!draw_rows(call, runs, false, positions, result)) draw_rows(call, runs, true, positions, result);
+}
+
+// --- binding ----------------------------------------------------------------------------------------------------------------
+
+// (entry_ptr, indptr, columns, positions or None, weights or None). O(entries of distinct rows + m size log d) expected time.
+// Memory: n bytes where m >= n; 16 bytes for each row that is out of order. Per thread: about 2 MB, 5 bytes for each entry of the
+// largest row, 8 bytes for each row and 4 for each request of a part, and 64 for each run. rules: of A's rows, found so far
+// (row_law_rules.h); those that this call finds are written to it.
+template <class Index, class Real>
+nb::tuple sample_rows_weighted(
+    const In<int64_t>& indptr, const In<Index>& indices, const In<Real>& data, const In<int64_t>& batch_ptr,
+    const In<Index>& vertices, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
+    bool replace, bool positions, bool weights, const std::optional<InOut<int16_t>>& rules, const std::optional<In<Index>>& ids) {
+    require(data.size() == indices.size(), "data", "needs one element per entry");
+    require(!rules || rules->size() + 1 == indptr.size(), "rules", "needs one element per row");
+    const CsrView<Index> A = csr_view_of(indptr, indices, ids);
+    const WeightedCall<Index, Real> call{
+        A, data.data(), selector_view(batch_ptr, vertices, batch_ids, A.num_rows), draw_arguments(key0, key1, hop, size, replace),
+        RowRules(rules ? rules->data() : nullptr)};
+    WeightedResult<Index, Real> result;
+    result.with_weights = weights;
+    {
+        nb::gil_scoped_release release;
+        weighted_rows(call, positions, result);
+    }
+    nb::object drawn_weights = nb::none();
+    if (weights) drawn_weights = nb::cast(to_numpy(std::move(result.weights)));
+    return nb::steal<nb::tuple>(PySequence_Concat(packed(std::move(result.rows)).ptr(), nb::make_tuple(drawn_weights).ptr()));
+}
+
+template <class Index, class Real>
+void bind_for(nb::module_& m) {
+    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          nb::arg("data").noconvert(), nb::arg("batch_ptr"), nb::arg("vertices"),
+          nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
+          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false, nb::arg("rules") = nb::none(),
+          nb::arg("ids").noconvert() = nb::none());
+}
+
+}  // namespace
+
+void bind_row_law_weighted(nb::module_& m) {
+    bind_for<int32_t, float>(m);
+    bind_for<int32_t, double>(m);
+    bind_for<int64_t, float>(m);
+    bind_for<int64_t, double>(m);
+}
+
+}  // namespace spsample

@@ -1,0 +1,199 @@
+// Arrays of several rows, batches or hops as one: the hops of a subgraph side by side in each batch, CSR as coordinates (COO), and ids
+// as int64.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+
+namespace spsample {
+namespace {
+
+// --- hops ----------------------------------------------------------------------------------------------------------
+
+// Where the parts of k batches and h hops are and go, in items: part (i, h) is hop h's [from[h][i], from[h][i + 1]).
+struct Places {
+    std::vector<const int64_t*> from;
+    int64_t num_batches;
+    Buffer<int64_t> begin;  // k h + 1: where the parts begin in the result, batch after batch
+
+    Places(const std::vector<In<int64_t>>& pointers, int64_t extra) : num_batches(0) {
+        require(!pointers.empty() && pointers[0].size() >= 1, "pointers", "needs one array of pointers per hop");
+        num_batches = static_cast<int64_t>(pointers[0].size()) - 1;
+        for (const auto& hop : pointers) {
+            require(static_cast<int64_t>(hop.size()) == num_batches + 1, "pointers", "needs one element per batch and one more");
+            require_pointers(hop, hop.data()[num_batches], "pointers");
+            from.push_back(hop.data());
+        }
+        begin = Buffer<int64_t>(num_batches * hops() + 1);
+        begin[0] = 0;
+        for (int64_t i = 0; i < num_batches; ++i) {
+            for (int64_t h = 0; h < hops(); ++h) {
+                const int64_t size = count(i, h) + (h == 0 ? extra : 0);
+                begin[i * hops() + h + 1] = checked_sum(begin[i * hops() + h], size);
+            }
+        }
+    }
+
+    int64_t hops() const { return static_cast<int64_t>(from.size()); }
+    int64_t count(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i + 1] - from[static_cast<size_t>(h)][i]; }
+    int64_t first(int64_t i, int64_t h) const { return from[static_cast<size_t>(h)][i]; }
+    int64_t place(int64_t i, int64_t h) const { return begin[i * hops() + h]; }
+    int64_t total() const { return begin[num_batches * hops()]; }
+};
+
+// parts: one array per hop, all of one type; pointers: of each hop, k + 1 items. O(bytes), in parallel over batches.
+nb::object interleave(const std::vector<AnyIn>& parts, const std::vector<In<int64_t>>& pointers) {
+    const Places places(pointers, 0);
+    require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    for (size_t h = 0; h < parts.size(); ++h) {
+        const int64_t size = places.from[h][places.num_batches];
+        require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs as many items as its pointers say");
+        require(parts[h].type() == parts[0].type(), "parts", "must be of one type");
+    }
+    const int64_t item_size = static_cast<int64_t>(parts[0].type().bytes);
+    Buffer<uint8_t> out(checked_product(places.total(), item_size));
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
+            for (int64_t h = 0; h < places.hops(); ++h) {
+                const size_t bytes = static_cast<size_t>(places.count(i, h) * item_size);
+                const uint8_t* all = static_cast<const uint8_t*>(parts[static_cast<size_t>(h)].data());
+                const uint8_t* from = all + places.first(i, h) * item_size;
+                if (bytes > 0) std::memcpy(out.data() + places.place(i, h) * item_size, from, bytes);
+            }
+        });
+    }
+    return to_numpy(std::move(out), parts[0].type(), {places.total()});
+}
+
+// Row pointers over the rows of all hops that start at 0 in every batch. parts: the row pointers of each hop, stacked (rows + k);
+// pointers: of each hop, its rows (k + 1). O(rows), in parallel over batches.
+nb::object interleave_pointers(const std::vector<In<int64_t>>& parts, const std::vector<In<int64_t>>& pointers) {
+    const Places places(pointers, 1);
+    require(parts.size() == pointers.size(), "parts", "needs one array per hop");
+    for (size_t h = 0; h < parts.size(); ++h) {
+        const int64_t size = checked_sum(places.from[h][places.num_batches], places.num_batches);
+        require(static_cast<int64_t>(parts[h].size()) == size, "parts", "needs one pointer per row and per batch");
+    }
+    Buffer<int64_t> out(places.total());
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(places.num_batches, 1, [&](int64_t i, int64_t) {
+            int64_t* to = out.data() + places.place(i, 0);
+            int64_t entries = 0;
+            *to++ = 0;
+            for (int64_t h = 0; h < places.hops(); ++h) {
+                const int64_t* from = parts[static_cast<size_t>(h)].data() + places.first(i, h) + i + 1;
+                for (int64_t r = 0; r < places.count(i, h); ++r) *to++ = entries + from[r];
+                entries = to[-1];
+            }
+        });
+    }
+    return to_numpy(std::move(out));
+}
+
+// What stands behind the first ids of each batch. Batch i owns known[known_ptr[i] .. known_ptr[i + 1]), of which it leaves out the
+// first found_ptr[i + 1] - found_ptr[i]. The result: pointers (k + 1) and ids. O(ids), in parallel over batches.
+template <class Index>
+nb::tuple appended(const In<int64_t>& found_ptr, const In<int64_t>& known_ptr, const In<Index>& known) {
+    require(found_ptr.size() == known_ptr.size(), "found_ptr", "needs one element per batch and one more");
+    require_pointers(known_ptr, static_cast<int64_t>(known.size()), "known_ptr");
+    const int64_t num_batches = static_cast<int64_t>(known_ptr.size()) - 1;
+    const int64_t *found = found_ptr.data(), *end = known_ptr.data() + 1;
+    Buffer<int64_t> ptr(num_batches + 1);
+    ptr[0] = 0;
+    for (int64_t i = 0; i < num_batches; ++i) {
+        const int64_t before = found[i + 1] - found[i], all = end[i] - end[i - 1];
+        require(before >= 0 && before <= all, "found_ptr", "a batch knows no fewer ids than it had found");
+        ptr[i + 1] = ptr[i] + all - before;
+    }
+    Buffer<Index> ids(ptr[num_batches]);
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(num_batches, 1, [&](int64_t i, int64_t) {
+            const int64_t count = ptr[i + 1] - ptr[i];
+            std::copy_n(known.data() + end[i] - count, count, ids.data() + ptr[i]);
+        });
+    }
+    return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(ids)));
+}
+
+// --- coordinates ---------------------------------------------------------------------------------------------------
+
+constexpr int64_t kChunk = 1 << 15;   // elements; less is not worth waking a thread for
+constexpr int64_t kAlways = 8;        // elements written for every row where there is room: rows are mostly shorter
+
+// target[e] = row for the entries of the rows [begin, end). What is written too much belongs to one of these rows that comes later.
+void fill_targets(const int64_t* indptr, int64_t begin, int64_t end, int64_t* target) {
+    const int64_t limit = indptr[end];
+    for (int64_t row = begin; row < end; ++row) {
+        int64_t e = indptr[row];
+        if (e + kAlways <= limit) {
+            for (int64_t j = 0; j < kAlways; ++j) target[e + j] = row;
+            e += kAlways;
+        }
+        for (; e < indptr[row + 1]; ++e) target[e] = row;
+    }
+}
+
+template <class Index>
+void widen(const Index* from, int64_t begin, int64_t end, int64_t* to) {
+    for (int64_t i = begin; i < end; ++i) to[i] = from[i];
+}
+
+// (2, entries): the columns of a CSR matrix, and the rows. O(rows + entries).
+template <class Index>
+nb::object edge_index(const In<int64_t>& indptr, const In<Index>& indices) {
+    const int64_t num_entries = static_cast<int64_t>(indices.size());
+    require_pointers(indptr, num_entries, "indptr");
+    const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
+    Buffer<int64_t> out(checked_product(2, num_entries));
+    {
+        nb::gil_scoped_release release;
+        const int64_t num_parts = std::max<int64_t>(1, std::min(num_rows, num_entries / kChunk));
+        parallel_chunks(num_parts, 1, [&](int64_t part, int64_t) {
+            const int64_t first = num_rows * part / num_parts, last = num_rows * (part + 1) / num_parts;
+            widen(indices.data(), indptr.data()[first], indptr.data()[last], out.data());
+            fill_targets(indptr.data(), first, last, out.data() + num_entries);
+        });
+    }
+    return to_numpy(std::move(out), {2, num_entries});
+}
+
+// The ids as int64. O(count).
+template <class Index>
+nb::object widened(const In<Index>& ids) {
+    Buffer<int64_t> out(static_cast<int64_t>(ids.size()));
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(out.size(), kChunk, [&](int64_t begin, int64_t end) { widen(ids.data(), begin, end, out.data()); });
+    }
+    return to_numpy(std::move(out));
+}
+
+// --- bindings ------------------------------------------------------------------------------------------------------
+
+template <class Index>
+void bind_for(nb::module_& m) {
+    m.def("appended", &appended<Index>, nb::arg("found_ptr"), nb::arg("known_ptr"),
+          nb::arg("known").noconvert(), "Pointers and ids of what stands behind the first ids of each batch.");
+    m.def("edge_index", &edge_index<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
+          "Columns and rows of a CSR matrix's entries.");
+    m.def("widened", &widened<Index>, nb::arg("ids").noconvert(), "The ids as int64.");
+}
+
+}  // namespace
+
+void bind_stacking(nb::module_& m) {
+    m.def("interleave", &interleave, nb::arg("parts"), nb::arg("pointers"),
+          "The parts of all hops, each batch's side by side.");
+    m.def("interleave_pointers", &interleave_pointers, nb::arg("parts"), nb::arg("pointers"),
+          "Row pointers over the rows of all hops, from 0 in every batch.");
+    bind_for<int32_t>(m);
+    bind_for<int64_t>(m);
+}
+
+}  // namespace spsample
