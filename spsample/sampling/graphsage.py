@@ -115,8 +115,3 @@ class GraphSAGE(Sampler):
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""
         return {**super().options(), "weighted": self.weighted, "layout": self.layout}
-
-
-def makes_subgraphs(sampler: Sampler) -> bool:
-    """Whether its layers are parts of one subgraph: layer 1 holds the edges of all hops."""
-    return isinstance(sampler, GraphSAGE) and sampler.layout == "subgraph"

@@ -21,7 +21,7 @@ def script(name):
     return module
 
 
-@pytest.mark.parametrize("name", ["five_lines", "process_grid", "speed"])
+@pytest.mark.parametrize("name", ["architecture", "five_lines", "process_grid", "speed"])
 def test_is_drawn(name, tmp_path):
     script(name).main(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

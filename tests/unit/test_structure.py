@@ -44,6 +44,15 @@ def test_circles_of_types_are_listed() -> None:
         assert all(f"`{module}`" in page for module in circle), circle
 
 
+def test_architecture_names_what_is_there() -> None:
+    """Every room has a line, and every file that the page names is one."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = [path.stem for path in (ROOT / "spsample").iterdir() if path.suffix in ("", ".py") and path.stem[0] != "_"]
+    assert [room for room in rooms if f"| `{room}` |" not in page] == []
+    named = re.findall(r"`([a-z_/]+\.py)`", page)
+    assert [name for name in named if not (ROOT / "spsample" / name).is_file()] == []
+
+
 def docstrings(file: Path) -> list[tuple[int, str]]:
     """Line and text of each."""
     found = []
