@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import grimp
 import matplotlib
-import tomllib
+from importlinter.api import read_configuration
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "spsample"
-WIDTH, HEIGHT = 3.1, 0.62
+WIDTH, HEIGHT = 2.7, 0.62
 BLUE, INK, GREY, LINES, PAPER = "#2468b0", "#1f2937", "#6b7280", "#9aa3b2", "#eef3fa"
 
 
@@ -32,8 +32,8 @@ class Room(NamedTuple):
 
 def floors() -> list[list[str]]:
     """Names of the rooms, the ground floor first, as the contract that is checked by import-linter states them."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    return [[name.strip(" ()") for name in floor.split("|")] for floor in reversed(contracts[0]["layers"])]
+    contract = read_configuration(str(ROOT / "pyproject.toml"))["contracts_options"][0]
+    return [[name.strip(" ()") for name in floor.split("|")] for floor in reversed(contract["layers"])]
 
 
 def rooms() -> dict[str, Room]:
