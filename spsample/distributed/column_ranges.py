@@ -12,7 +12,7 @@ from spsample.comm import Channel, Sent
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
-from spsample.sparse.drawing import ColumnSource, Counts, draw_columns, stacked
+from spsample.sparse.drawing import ColumnSource, Counts, draw_columns
 from spsample.sparse.probability import FrontierTotals, frontier_rule
 
 PHASE = "columns"
@@ -61,9 +61,14 @@ class ColumnRanges:
         """Column law of every batch, as `Backend.draw_shared` draws."""
         if draw.replace or self.support > draw.size:
             return draw_columns(_RangeDraws(self, batch_ids), draw, self._dtype)
-        columns = dict.fromkeys(self._all_columns().tolist(), 1)
-        k = len(batch_ids)
-        return stacked([columns] * k, np.full(k, self.total, np.uint64), np.ones(k, np.bool_), self._dtype)
+        k, columns = len(batch_ids), self._all_columns().astype(self._dtype)
+        return ColumnSample(
+            np.arange(k + 1, dtype=np.int64) * len(columns),
+            np.tile(columns, k),
+            np.ones(k * len(columns), np.int64),
+            np.full(k, self.total, np.uint64),
+            np.ones(k, np.bool_),
+        )
 
     def numerators(self, columns: IntArray) -> UInt64Array:
         """N of any columns, from the ranks that have them."""

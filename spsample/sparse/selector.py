@@ -33,11 +33,6 @@ class RowSelector(StackedSelector):
 
     __slots__ = ()
 
-    @property
-    def arrays(self) -> StackedSelector:
-        """As the plain arrays that backends read: itself."""
-        return self
-
     def per_batch(self) -> BatchSelector:
         """The same vertices as a selector with one row per batch and one nonzero per vertex."""
         return BatchSelector(self)

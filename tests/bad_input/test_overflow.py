@@ -56,7 +56,7 @@ def test_values_that_overflow(dtype: type[np.floating], weight: float, sampler: 
 def test_the_first_bad_entry_is_named(backend: str) -> None:
     graph = star([1.0, 3e38, 3e38], np.float32)
     A = graph.operand(backend)
-    Q = stack([np.array([1, 0], np.int32)]).arrays  # the entry of vertex 1, then those of vertex 0
+    Q = stack([np.array([1, 0], np.int32)])  # the entry of vertex 1, then those of vertex 0
     rows = A.backend.take_rows(A.matrix, Q, True)
     sources = A.backend.compact(Q, rows, True)
     local = rows._replace(columns=sources.local)

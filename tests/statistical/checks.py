@@ -305,7 +305,7 @@ def drawn_numerators(A: LocalOperand, frontier: Sequence[int], sampler: str) -> 
     """N of each vertex, as the library has it."""
     if sampler == "fastgcn":
         return A.column_norms.numerators(np.arange(A.num_nodes, dtype=A.index_dtype)).tolist()
-    Q = repeated(frontier, 1).arrays
+    Q = repeated(frontier, 1)
     a, c = (2, 1) if sampler == "norm" else (1, 2)
     F = A.frontier(Q)
     merged = F.merge_columns(frontier_rule(A.weighting, F.batch_totals, a, c))
