@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -19,6 +20,8 @@ POINTER_BYTES = 8  # of a row of a result, and of a batch in each of its pointer
 VALUE_BYTES, ID_BYTES = 8, 8
 ENTRY_BYTES = 8 + VALUE_BYTES + ID_BYTES
 WHOLE = -1  # the fanout that takes whole rows
+
+_Hop = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def most_counts(graph: BaseGraph, sampler: Sampler, batch_size: int, edge_ids: b
     [384, 160]
     """
     has_values = sampler.kind == "layer-wise" or graph.weighting != "unweighted"
-    hops = _most_by_hop(graph, sampler, batch_size)
+    hops = list(_most_by_hop(graph.num_nodes, graph.num_edges, sampler, batch_size))
     if sampler.layout == "subgraph":  # layer 1 holds the edges of all hops
         hops[-1] = (*hops[-1][:2], sum(entries for _, _, entries in hops))
     layers = tuple(
@@ -162,23 +165,29 @@ def most_bytes(graph: BaseGraph, sampler: Sampler, batch_size: int) -> int:
     20992
     """
     total = 0
-    for rows, sources, entries in _most_by_hop(graph, sampler, batch_size):
+    for rows, sources, entries in _most_by_hop(graph.num_nodes, graph.num_edges, sampler, batch_size):
         total += ENTRY_BYTES * entries + 8 * (rows + sources)
     return total
 
 
-def _most_by_hop(graph: BaseGraph, sampler: Sampler, batch_size: int) -> list[tuple[int, int, int]]:
+def _most_by_hop(num_nodes: int, num_edges: int, sampler: Sampler, batch_size: int) -> tuple[_Hop, ...]:
     """Rows, sources and entries, from the seeds outwards."""
-    node_wise, num_nodes, num_edges = sampler.kind == "node-wise", graph.num_nodes, graph.num_edges
+    return _hops(num_nodes, num_edges, sampler.sizes, sampler.kind, sampler.replace, batch_size)
+
+
+@lru_cache(maxsize=128)  # a small call asks for little else
+def _hops(
+    num_nodes: int, num_edges: int, sizes: tuple[int, ...], kind: str, replace: bool, batch_size: int
+) -> tuple[_Hop, ...]:
     hops, rows = [], batch_size
-    for s in sampler.sizes:
-        entries = s * rows if node_wise and s != WHOLE else num_edges
-        if entries > num_edges and not sampler.replace:
+    for s in sizes:
+        entries = s * rows if kind == "node-wise" and s != WHOLE else num_edges
+        if entries > num_edges and not replace:
             entries = num_edges
-        sources = min(rows + (entries if node_wise else s), num_nodes)
+        sources = min(rows + (entries if kind == "node-wise" else s), num_nodes)
         hops.append((rows, sources, entries))
         rows = sources
-    return hops
+    return tuple(hops)
 
 
 __all__ = ["POINTER_BYTES", "WHOLE", "BulkCounts", "LayerCounts", "most_bytes", "most_counts", "relative_deviation"]

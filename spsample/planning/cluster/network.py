@@ -62,7 +62,7 @@ class Network:
         share = min(1.0, self.adapters / ranks_per_node)
         return Link(self.between.alpha, self.between.beta * share)
 
-    def seconds(self, traffic: Exchange, shape: GridShape, ranks_per_node: int) -> float:
+    def seconds(self, exchange: Exchange, shape: GridShape, ranks_per_node: int) -> float:
         """Time of one exchange: of the rank that has most, by the share of its peers that are on its own node.
 
         Examples
@@ -72,10 +72,10 @@ class Network:
         >>> NETWORKS["perlmutter"].seconds(ring_reduction("gradients", shape, 8e6), shape, ranks_per_node=4)
         0.000672
         """
-        share = share_inside(traffic.scope, shape, ranks_per_node)
-        messages, away = float(traffic.messages.max()), self.to_other_nodes(ranks_per_node)
-        inside = self.inside.seconds(share * messages, share * traffic.serial)
-        return inside + away.seconds((1 - share) * messages, (1 - share) * traffic.serial)
+        share = share_inside(exchange.scope, shape, ranks_per_node)
+        messages, away = float(exchange.messages.max()), self.to_other_nodes(ranks_per_node)
+        inside = self.inside.seconds(share * messages, share * exchange.serial)
+        return inside + away.seconds((1 - share) * messages, (1 - share) * exchange.serial)
 
 
 PERLMUTTER = Network("perlmutter", Link(2e-6, 100e9), Link(8e-6, 25e9), adapters=4, ranks_per_node=4)
