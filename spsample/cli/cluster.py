@@ -111,7 +111,7 @@ class GraphSize:
 
 
 def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
-    """A graph of the kind that is sampled instead of one of so many vertices."""
+    """A smaller graph of the kind, which is sampled instead."""
     from spsample.data import load_dataset
 
     scale = smaller_scale(num_nodes, average_degree)
@@ -124,7 +124,7 @@ def smaller_graph(kind: str, num_nodes: int, average_degree: float) -> Graph:
 
 
 def smaller_scale(num_nodes: int, average_degree: float) -> int:
-    """Two to this power are its vertices: so many that it has some four million edges, at most 2^18.
+    """The power of two that its number of vertices is: some four million edges, at most 2^18 vertices.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def _show_memory(made: ClusterPlan) -> None:
 
 
 def _show_phases(made: ClusterPlan) -> None:
-    """Of each replication that fits, the phases that take longest first."""
+    """Print the phases of each replication that fits, those that take longest first."""
     fitting = [grid for grid in made.grids if grid.phases]
     unit = unit_for(size for grid in fitting for one in grid.phases for size in (one.received_max, one.sent_max))
     print_sentence(

@@ -64,13 +64,13 @@ class EpochProgress(Display, Callback):
             self._val = percent(record.val)
         shown = f"loss {record.loss:.4f}  validation {self._metric} {self._val}"
         self.bars.update(self._task, advance=1, description=shown)
-        if self.speaks:
+        if self.prints_lines:
             val = "" if record.val is None else f"validation {self._metric} {percent(record.val)}, "
             took = elapsed(time.monotonic() - self._begin)
             print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
         self._begin = time.monotonic()
 
-    def told(self) -> str:
+    def status(self) -> str:
         """How far the epoch under way is, in words."""
         if self._trainer is None:
             return ""

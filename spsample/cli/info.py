@@ -123,7 +123,7 @@ def _summary(facts: dict[str, Any]) -> Table:
         else None,
         "metric": facts["metric"],
         "original ids": facts["original_ids"],
-        **{key.replace("_", " "): _said(value) for key, value in facts["meta"].items()},
+        **{key.replace("_", " "): _as_text(value) for key, value in facts["meta"].items()},
         "digest": facts["digest"],
         "verified": _verdict(facts),
     }
@@ -142,5 +142,5 @@ def _features(facts: dict[str, Any]) -> str | None:
     return "; ".join(told) or None
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)

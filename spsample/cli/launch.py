@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from spsample.cli.machine.finding import find_program
-from spsample.cli.resuming import how_to_go_on, launched_variables, resumed_words
+from spsample.cli.resuming import launched_variables, resume_command, resume_hint
 from spsample.errors import InputError, MissingDependencyError
 
 __all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
@@ -59,18 +59,18 @@ def launch(
     begun = time.time()
     status = run_ranks(line, ranks_environment(ranks) | launched_variables())
     if status not in (0, 2):
-        _tell_how_to_go_on(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, begun)
+        _print_resume_hint(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, begun)
     raise typer.Exit(status)
 
 
-def _tell_how_to_go_on(command: list[str], words: list[str], ranks: int, begun: float) -> None:
+def _print_resume_hint(command: list[str], words: list[str], ranks: int, begun: float) -> None:
     """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
-    found = resumed_words(command)
+    found = resume_command(command)
     if found is None:
         return
     settings = found[0] / "config.toml"
     if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= begun):
-        told = how_to_go_on(found[0], [*words, *found[1]], ranks=ranks)
+        told = resume_hint(found[0], [*words, *found[1]], ranks=ranks)
         print(f"spsample: {told}", file=sys.stderr)
 
 

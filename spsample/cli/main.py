@@ -60,11 +60,11 @@ class _Group(TyperGroup):
         except (SpSampleError, OSError) as error:
             commands: Any = self.commands
             name = ctx.invoked_subcommand
-            _tell(error, as_typed(error, commands[name].params if name in commands else ()))
+            _print_error(error, as_typed(error, commands[name].params if name in commands else ()))
             raise typer.Exit(2) from None
 
 
-def _tell(error: BaseException, typed: BaseException) -> None:
+def _print_error(error: BaseException, typed: BaseException) -> None:
     """One line, in the words of the command line; of several ranks, from the one that has the error."""
     launch = detect()
     if launch.size == 1:

@@ -22,7 +22,7 @@ def partition(
     dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],
     num_parts: Annotated[int, typer.Option("--parts", help="Block rows: ranks over replication, p/c.")],
     out: Annotated[Path, typer.Option(help="File for the parts, one number per vertex (.npy).")],
-    random_seed: Annotated[int, typer.Option(help="Of METIS.")] = 0,
+    random_seed: Annotated[int, typer.Option(help="Random seed of METIS.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a sentence.")] = False,
 ) -> None:

@@ -49,12 +49,12 @@ class Heartbeat:
 
     Parameters
     ----------
-    say
+    status
         How far the work is; empty for no line.
     """
 
-    def __init__(self, say: Callable[[], str]) -> None:
-        self._say = say
+    def __init__(self, status: Callable[[], str]) -> None:
+        self._status = status
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="spsample-progress", daemon=True)
 
@@ -69,9 +69,9 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._over.wait(MINUTE):
-            told = self._say()
-            if told:
-                print_progress(f"{told}; {elapsed(time.monotonic() - self._begin)} so far")
+            text = self._status()
+            if text:
+                print_progress(f"{text}; {elapsed(time.monotonic() - self._begin)} so far")
 
 
 class Display:
@@ -88,27 +88,27 @@ class Display:
     ----------
     bars
         Those of rich, disabled where none are shown.
-    speaks
+    prints_lines
         Whether lines are printed instead.
     """
 
     def __init__(self, *columns: ProgressColumn, quiet: bool) -> None:
         where = console(stderr=True)
         shows_bars = has_bars(where) and not quiet
-        self.speaks = not shows_bars and not quiet
+        self.prints_lines = not shows_bars and not quiet
         self.bars = Progress(*columns, TimeElapsedColumn(), console=where, disable=not shows_bars)
         self._shown = ExitStack()
 
     def __enter__(self) -> Self:
         self._shown.enter_context(self.bars)
-        if self.speaks:
-            self._shown.enter_context(Heartbeat(self.told))
+        if self.prints_lines:
+            self._shown.enter_context(Heartbeat(self.status))
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._shown.close()
 
-    def told(self) -> str:
+    def status(self) -> str:
         """How far the work is, in words."""
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Work(Display):
     --------
     >>> with Work("edges") as work:
     ...     work.show("reading", 10, 20)
-    ...     work.told()
+    ...     work.status()
     'reading: 10 of 20 edges'
     """
 
@@ -148,6 +148,6 @@ class Work(Display):
             self._tasks[phase] = self.bars.add_task(phase, total=whole, shown="")
         self.bars.update(self._tasks[phase], completed=done, total=whole, shown=self._done)
 
-    def told(self) -> str:
+    def status(self) -> str:
         """How far the work is, in words."""
         return f"{self._phase}: {self._done}" if self._done else self._phase

@@ -29,7 +29,7 @@ __all__ = [
     "check_rank_options",
     "ending_together",
     "is_told_here",
-    "say_what_one_rank_ignores",
+    "note_ignored_options",
 ]
 
 _PANEL = "Ranks"
@@ -278,7 +278,7 @@ def check_rank_options(options: RankOptions, ranks: int) -> None:
         raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
 
 
-def say_what_one_rank_ignores(options: RankOptions) -> None:
+def note_ignored_options(options: RankOptions) -> None:
     """Name the options that have no effect on one rank."""
     given = [*([] if options.partitioned else ["--replicated"]), *options.of_block_rows]
     if given:

@@ -151,7 +151,7 @@ def _largest_share(traffic: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
 
 
 def _figures(result: TrainResult) -> str:
-    """Of one run, in a sentence."""
+    """Figures of merit of one run, in a sentence."""
     metric = METRIC_NAMES[result.metric]
     return (
         f"test {metric} {percent(result.test)} (validation {percent(result.val)}), "
@@ -160,7 +160,7 @@ def _figures(result: TrainResult) -> str:
 
 
 def _print_runs(results: Sequence[TrainResult]) -> None:
-    """Of several: mean and deviation first."""
+    """Print figures of merit of several runs: mean and deviation first."""
     metric = METRIC_NAMES[results[0].metric]
     print_sentence(f"{metric} of {len(results)} runs, in %: mean and deviation, then each run")
     shown = table("run", "test", "+-", "validation", "+-", "best epoch")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spsample.errors import CommunicationError, RankError, SpSampleError
 
-__all__ = ["STOPPED", "how_to_go_on", "launched_variables", "resumed_words", "saying_how_to_go_on"]
+__all__ = ["STOPPED", "launched_variables", "resume_command", "resume_hint", "resume_hint_on_exit"]
 
 STOPPED = 128 + signal.SIGINT
 """Exit status after Ctrl-C."""
@@ -26,12 +26,12 @@ def launched_variables() -> dict[str, str]:
     return {_LAUNCHED: "1"}
 
 
-def resumed_words(command: Sequence[str]) -> tuple[Path, list[str]] | None:
+def resume_command(command: Sequence[str]) -> tuple[Path, list[str]] | None:
     """The folder of a training command, and the words that resume it; None where it has none.
 
     Examples
     --------
-    >>> resumed_words(["train", "digits", "--out", "runs/a"])
+    >>> resume_command(["train", "digits", "--out", "runs/a"])
     (PosixPath('runs/a'), ['train', '--resume', 'runs/a'])
     """
     if not command or command[0] != "train":
@@ -44,7 +44,7 @@ def resumed_words(command: Sequence[str]) -> tuple[Path, list[str]] | None:
     return None
 
 
-def how_to_go_on(folder: Path, words: Sequence[str], *, ranks: int, launcher: str = "") -> str:
+def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str = "") -> str:
     """Where the run in a folder stopped, and the command that goes on.
 
     Parameters
@@ -75,7 +75,7 @@ def _reached(folder: Path, ranks: int) -> str | None:
 
 
 @contextmanager
-def saying_how_to_go_on(folder: str | None, *, ranks: int, launcher: str, speaks: bool) -> Iterator[None]:
+def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, speaks: bool) -> Iterator[None]:
     """Around a training: where it is ended, by Ctrl-C, SIGTERM or another rank, the command that goes on is named.
 
     Parameters
@@ -83,7 +83,7 @@ def saying_how_to_go_on(folder: str | None, *, ranks: int, launcher: str, speaks
     folder
         Of the run; None where nothing is kept.
     ranks, launcher
-        As of `how_to_go_on`.
+        As of `resume_hint`.
     speaks
         Whether this rank says it.
     """
@@ -94,7 +94,7 @@ def saying_how_to_go_on(folder: str | None, *, ranks: int, launcher: str, speaks
             return
         told = "stopped; nothing of the run was kept: --out FOLDER keeps checkpoints to go on from"
         if folder is not None:
-            told = how_to_go_on(Path(folder), ["train", "--resume", folder], ranks=ranks, launcher=launcher)
+            told = resume_hint(Path(folder), ["train", "--resume", folder], ranks=ranks, launcher=launcher)
         os.write(2, f"spsample: {told}\n".encode())  # a signal may have come in the middle of a print
 
     with _before_sigterm(tell):

@@ -33,7 +33,7 @@ _WIDEST = 10_000
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Console:
-    """Standard output, or standard error; as wide as the screen, or so wide."""
+    """Standard output, or standard error; as wide as the screen, or of a given width."""
     return Console(stderr=stderr, highlight=False, width=width)
 
 

@@ -24,10 +24,10 @@ from spsample.cli.ranks import (
     RanksData,
     check_rank_options,
     ending_together,
-    say_what_one_rank_ignores,
+    note_ignored_options,
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
-from spsample.cli.resuming import saying_how_to_go_on
+from spsample.cli.resuming import resume_hint_on_exit
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, check_settings, values_of
 from spsample.errors import DataError, InputError
@@ -154,7 +154,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         options = overridden(RankOptions(), given)
         check_rank_options(options, comm.size)
     if comm.size == 1:
-        say_what_one_rank_ignores(options)
+        note_ignored_options(options)
     ranks = RanksData(comm, options) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
@@ -286,7 +286,7 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
         where = None if job.ranks is None else overridden(RankOptions(), job.given).describe(job.comm)
         print_plan(trainer, job.settings, where)
     progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks)
-    with _going_on(job), progress:
+    with _resume_hint(job), progress:
         if speaks:
             trainer.callbacks.append(progress)
         result = trainer.fit() if folder is None else folder.fit(trainer, overridden(Recording(), job.given))
@@ -294,11 +294,11 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     return result
 
 
-def _going_on(job: _Job) -> AbstractContextManager[None]:
+def _resume_hint(job: _Job) -> AbstractContextManager[None]:
     """Around a run: where it is ended, rank 0 says how to go on."""
     folder = job.given["resume"] or job.given["out"]
     launcher = detect().launcher if job.comm.size > 1 else ""
-    return saying_how_to_go_on(folder, ranks=job.comm.size, launcher=launcher, speaks=job.comm.rank == 0)
+    return resume_hint_on_exit(folder, ranks=job.comm.size, launcher=launcher, speaks=job.comm.rank == 0)
 
 
 def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:

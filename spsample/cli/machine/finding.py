@@ -74,7 +74,7 @@ def find_program(name: str) -> str | None:
 def finished(
     command: list[str], seconds: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that reads nothing, to its end or for so many seconds; its output is captured.
+    """Run a program that reads nothing, to its end or for a number of seconds; its output is captured.
 
     Raises
     ------
