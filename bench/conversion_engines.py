@@ -155,15 +155,13 @@ def write_sorted(writer: StoreWriter, batches: Sorted, job: Job) -> dict[str, fl
     entries = job.count()
     indices = writer.create("indices", np.int32, entries)
     edge_ids = writer.create("edge_ids", np.int64, entries)
-    counts = np.zeros(1, np.int64)
+    counts = np.memmap(job.spill / "counts", np.int64, "w+", shape=1 << (_SOURCE_BITS - 1))  # a file with holes
     for keys, positions in batches:
         first_at = first_at or time.perf_counter() - started
         targets, sources = keys >> _SOURCE_BITS, keys & ((1 << _SOURCE_BITS) - 1)
         begin, end = end, end + len(targets)
         indices[begin:end], edge_ids[begin:end] = sources, positions
         first, most = int(targets[0]), max(most, int(targets[-1]), int(sources.max()))
-        if most >= len(counts):
-            counts.resize(max(2 * len(counts), most + 1), refcheck=False)
         several = np.bincount(targets - first)
         counts[first : first + len(several)] += several
     indptr = writer.create("indptr", np.int64, most + 2)
