@@ -26,9 +26,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from spsample.sparse.units import require_bytes
 
 from spsample.errors import SpSampleError
-from spsample.sparse.units import require_bytes
 from spsample.store import GraphStore, StoreWriter
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)

@@ -29,7 +29,7 @@ def require_same(comm: Communicator, /, **arguments: Any) -> None:
 
 
 def differing(comm: Communicator, /, **values: Any) -> dict[str, str]:
-    """Of values that all ranks should have alike, those that differ, and where: "rank 2 than on rank 0"; collective.
+    """Name the values that differ between ranks, and where they do: "rank 2 than on rank 0"; collective.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class RowSource(Protocol):
 
 
 class StoredRows:
-    """Of a store: only what is asked for is mapped.
+    """Rows of a store: only what is asked for is mapped.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class StoredRows:
         self._store = store
 
     def contents(self) -> dict[str, int]:
-        """Of the maps, which are read as a whole."""
+        """Digests of the maps, which are read as a whole."""
         return self._store.graph().contents()
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
@@ -67,7 +67,7 @@ class StoredRows:
 
 
 class GraphRows:
-    """Of a graph in memory, or of the maps of a store."""
+    """Rows of a graph in memory, or of the maps of a store."""
 
     def __init__(self, graph: Graph) -> None:
         self.num_nodes = graph.num_nodes

@@ -77,7 +77,7 @@ class ProcessGrid:
         self._made = [self.row_group, self.column_group]
 
     def duplicate(self) -> ProcessGrid:
-        """The same grid over duplicated communicators, for another thread; collective."""
+        """Return this grid over duplicated communicators, for another thread; collective."""
         grid = ProcessGrid(self.comm.duplicate(), self.replication)
         grid._made.append(grid.comm)
         return grid

@@ -39,7 +39,7 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget:
 
 
 def _threshold(channel: Channel, counts: UInt64Array, costs: Int64Array, budget: int) -> int:
-    """The smallest count such that all columns with at least so many cost no more than the budget together."""
+    """The smallest count such that all columns that reach it cost no more than the budget together."""
     order = np.argsort(counts, kind="stable")
     ascending, total = counts[order], np.concatenate([[0], np.cumsum(costs[order][::-1])]).astype(np.int64)
     low, high = 1, channel.reduce_max(int(counts.max(initial=0))) + 1  # nothing is as frequent as `high`

@@ -179,7 +179,7 @@ class PartitionedGraph(DistributedGraph):
         return sum(_nbytes(rows) for both in held for rows in both if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
-        """The same graph over duplicated communicators, for another thread; collective.
+        """Return this graph over duplicated communicators, for another thread; collective.
 
         Rows that were read by a call before are shared.
         """
@@ -273,7 +273,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
-        """Of the arguments of `PartitionedGraph.open`."""
+        """The layout that the arguments of `PartitionedGraph.open` ask for."""
         if not (isinstance(algorithm, str) and algorithm in ALGORITHMS):
             require_choice("algorithm", algorithm, CHOICES)
         parts = None if partition is None else np.asarray(partition)

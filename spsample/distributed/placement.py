@@ -84,7 +84,7 @@ def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
 
 
 def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
-    """Refuse what does not say of each of so many rows which block it is of.
+    """Refuse what does not say of each row which block it is of.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from spsample.store.base_graph import require_local
 
 
 class ReplicatedGraph(DistributedGraph):
-    """The same graph on every rank: batches are split over the ranks, and sampling needs no communication.
+    """A graph that every rank has: batches are split over the ranks, and sampling needs no communication.
 
     Rank r gets every p-th batch of a call, from position r on; they are the batches that one rank alone would get.
     Making one is collective, and so is every `bulk_sample` on it.
@@ -111,7 +111,7 @@ class ReplicatedGraph(DistributedGraph):
         return collective(self.comm, call="the checks of bulk_sample")
 
     def duplicate(self) -> ReplicatedGraph:
-        """The same graph over a duplicated communicator, for another thread; collective."""
+        """Return this graph over a duplicated communicator, for another thread; collective."""
         other = ReplicatedGraph(self.graph, self.comm.duplicate())
         other._duplicated = other.comm
         return other

@@ -80,7 +80,7 @@ def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
 
 
 def from_parts(received: Received, parts: NDArray[np.bool_]) -> Received:
-    """Of what came only that of some ranks.
+    """Keep what came from some of the ranks.
 
     Examples
     --------

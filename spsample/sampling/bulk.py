@@ -50,7 +50,7 @@ class Adjacency:
         return csr_array((data, A.indices, A.indptr), shape=A.shape)
 
     def on_host(self) -> Adjacency:
-        """The same with NumPy arrays: itself, or a copy of one on a device."""
+        """Return this matrix with NumPy arrays: itself, or a copy of one on a device."""
         indices: Any = self.indices
         if isinstance(indices, np.ndarray):
             return self
@@ -130,7 +130,7 @@ class MiniBatch:
         raise InputError(argument=name, given=f"a batch of {sampler!r}", expected="GraphSAGE(..., layout='subgraph')")
 
     def copy(self) -> MiniBatch:
-        """The same minibatch in arrays of its own, which keep no bulk alive.
+        """Return this minibatch in arrays of its own, which keep no bulk alive.
 
         Examples
         --------
@@ -254,7 +254,7 @@ class BulkSample:
         return BulkSample(self.sampler, batches, [layer.take(positions) for layer in self.layers])
 
     def to_host(self) -> BulkSample:
-        """The same bulk with NumPy arrays: itself, or a copy of one on a device."""
+        """Return this bulk with NumPy arrays: itself, or a copy of one on a device."""
         layers = [layer.on_host() for layer in self.layers]
         if all(one is other for one, other in zip(layers, self.layers, strict=True)):
             return self

@@ -112,7 +112,7 @@ class BulkLayer:
 
     @classmethod
     def from_stacked(cls, layer: StackedLayer) -> BulkLayer:
-        """Of what EXTRACT returned."""
+        """Make one of what EXTRACT returned."""
         rows = layer.rows
         return cls(
             layer.dst.vertices,
@@ -157,7 +157,7 @@ class BulkLayer:
         )
 
     def on_host(self) -> BulkLayer:
-        """The same with NumPy arrays: itself, or a copy of one on a device."""
+        """Return this layer with NumPy arrays: itself, or a copy of one on a device."""
         names = ("dst", "src", "indptr", "indices", "data", "edge_ids")
         arrays: dict[str, Any] = {name: getattr(self, name) for name in names}
         if all(one is None or isinstance(one, np.ndarray) for one in arrays.values()):

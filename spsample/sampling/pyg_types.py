@@ -20,6 +20,6 @@ class EdgeIndex(NamedTuple):
     size: tuple[int, int]
 
     def to(self, *args: Any, **kwargs: Any) -> EdgeIndex:
-        """The same on another device."""
+        """A copy on another device."""
         e_id = None if self.e_id is None else self.e_id.to(*args, **kwargs)
         return EdgeIndex(self.edge_index.to(*args, **kwargs), e_id, self.size)

@@ -141,7 +141,7 @@ def _matrices(stacked: NDArray[T], batch_size: int) -> list[NDArray[T]]:
 
 
 def _first_batch(repeating: list[Int64Array], full: int) -> int:
-    """The first batch that repeats a seed, of those found in each matrix; so many batches are full."""
+    """The first batch that repeats a seed, of those found in each matrix; `full` is the number of full batches."""
     return int(repeating[0][0]) if len(repeating[0]) else full
 
 

@@ -79,7 +79,7 @@ class CSRMatrix:
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> CSRMatrix:
-        """The same matrix from any SciPy sparse matrix or array.
+        """Make one of any SciPy sparse matrix or array.
 
         Examples
         --------

@@ -69,7 +69,7 @@ class DeviceArrays(KeptArrays):
         return made
 
     def _graph_totals(self) -> FrontierTotals:
-        """Of all rows as one frontier."""
+        """Totals of all rows as one frontier."""
         if self.weighting == "unweighted":
             return FrontierTotals(np.array([len(self.matrix.indices)]), np.zeros(1, np.int64))
         indptr = self.backend.to_device(self.matrix.indptr)

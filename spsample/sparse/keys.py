@@ -29,7 +29,7 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
-    """The same of arguments that are known to be right; an epoch is often sampled in many calls."""
+    """The key of arguments that are known to be right; an epoch is often sampled in many calls."""
     counter = np.array([[epoch % 2**32, epoch >> 32, purpose, 0]], np.uint32)
     first, second, _, _ = get_backend().philox(counter, (random_seed % 2**32, random_seed >> 32))[0].tolist()
     return first, second

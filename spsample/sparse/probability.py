@@ -17,14 +17,14 @@ Weighting = Literal["unweighted", "row", "weighted"]
 
 
 class RowTotals(NamedTuple):
-    """Of each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
+    """For each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
 
     counts: Int64Array
     exponents: NDArray[np.int32]
 
 
 class FrontierTotals(NamedTuple):
-    """Of each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
+    """For each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
 
     The exponent is 0 where no entry is positive.
     """

@@ -34,7 +34,7 @@ class RowSelector(StackedSelector):
     __slots__ = ()
 
     def per_batch(self) -> BatchSelector:
-        """The same vertices as a selector with one row per batch and one nonzero per vertex."""
+        """Select these vertices with one row per batch and one nonzero per vertex."""
         return BatchSelector(self)
 
     def __matmul__(self, A: GraphOperand | Pattern) -> RowProduct:

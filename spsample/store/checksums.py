@@ -19,7 +19,7 @@ _MOST_THREADS = 16
 
 
 class Checksum(NamedTuple):
-    """Of one piece of one array."""
+    """SHA-256 of one piece of one array."""
 
     name: str
     chunk: int

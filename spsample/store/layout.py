@@ -213,7 +213,7 @@ def _check_array(
 
 
 def _check_rows(path: str, specs: dict[str, ArraySpec], name: str, rows: int | None) -> None:
-    """Check that an array, if it is there, has one or two dimensions, and so many rows."""
+    """Check that an array, if it is there, has one or two dimensions, and the number of rows."""
     if name not in specs:
         return
     shape = specs[name].shape

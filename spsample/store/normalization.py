@@ -36,7 +36,7 @@ def sums_by_row(indptr: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.f
 
 
 def sums_of_alike(weighting: str, degrees: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Sum rows of so many entries each that store no weights: of ones, or of one over their number.
+    """Sum rows that store no weights, from their numbers of entries: of ones, or of one over their number.
 
     Examples
     --------

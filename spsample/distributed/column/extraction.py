@@ -33,13 +33,13 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, src_ptr: Int64Array, src: IntArray) -> Columns:
-        """Of the src of a bulk."""
+        """The columns that a bulk's src name."""
         batch = np.repeat(np.arange(len(src_ptr) - 1), np.diff(src_ptr))
         order = np.lexsort((src, batch))
         return cls(src_ptr, src[order], (order - src_ptr[batch]).astype(src.dtype))
 
     def gaps(self) -> Int64Array:
-        """Of each batch the first column, and from then on distances: smaller numbers than ids."""
+        """First column of each batch, and from then on distances: smaller numbers than ids."""
         columns = self.sorted.astype(np.int64)
         gaps = columns.copy()
         gaps[1:] -= columns[:-1]

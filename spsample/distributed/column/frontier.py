@@ -119,7 +119,7 @@ class FrontierRows:
         return self.owners.ask(sends, serve, phase=phase)
 
     def per_batch(self, values: Int64Array) -> Sent:
-        """The same numbers of at least 0, one per batch, for each part."""
+        """Numbers of at least 0, one per batch, sent alike to each part."""
         parts = self.owners.num_parts
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 

@@ -28,7 +28,7 @@ class RowDraw(NamedTuple):
     edge_ids: bool
 
     def entries(self, frontier: Frontier) -> Entries:
-        """Of the rows of a block."""
+        """Draw from rows of a block, or take them whole."""
         if self.draw is None:
             return frontier.take_rows(self.edge_ids)
         return frontier.sample_rows(self.draw, self.rule, self.edge_ids)

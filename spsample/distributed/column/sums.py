@@ -36,7 +36,7 @@ class Answered(NamedTuple):
 
 
 def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Answered:
-    """Of each part the rows of Q or their sums by column.
+    """What each part answers: the rows of Q, or their sums by column.
 
     `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
     """

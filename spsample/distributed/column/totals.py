@@ -33,7 +33,7 @@ def _totals_of_rows(block: LocalOperand, requests: RowRequests, received: Sequen
 
 
 def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int32]:
-    """Of rows whose entries weigh 1, or one by their number."""
+    """Totals of rows whose entries weigh 1, or one by their number."""
     weights = 1.0 / np.maximum(counts, 1) if weighting == "row" else np.ones(len(counts))
     return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
 
@@ -68,7 +68,7 @@ def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
 
 
 def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:
-    """Of k batches, from what `partial_totals` gives of each part: both (parts, k).
+    """Totals of k batches, from what `partial_totals` gives of each part: both (parts, k).
 
     Examples
     --------

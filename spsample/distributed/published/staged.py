@@ -140,7 +140,7 @@ class StagedFrontier(Frontier):
         return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
-        """Of each column's rows, and added up: the published all-reduce."""
+        """Totals of each column's rows, added up: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
         numerators = pack(P.numerators, np.array([len(P.numerators)])).rows
