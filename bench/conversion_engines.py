@@ -26,8 +26,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from spsample.sparse.units import require_bytes
 
+from spsample.common.units import require_bytes
 from spsample.errors import SpSampleError
 from spsample.store import GraphStore, StoreWriter
 

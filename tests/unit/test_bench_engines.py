@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spsample.data.convert import ConvertOptions, convert
 from typer.testing import CliRunner
 
 import conversion_engines
 from conversion_engines import Job, app, content_of, write_sorted
+from spsample.convert import ConvertOptions, convert
 from spsample.store import StoreWriter
 
 
