@@ -30,8 +30,8 @@ def test_what_differs_is_told(monkeypatch):
             bulk.layers[0].indices = bulk.layers[0].indices[::-1].copy()
         return bulk
 
-    sample = module.bulk_sample
-    monkeypatch.setattr(module, "bulk_sample", wrong)
+    sample = module.sample_batches
+    monkeypatch.setattr(module, "sample_batches", wrong)
     with pytest.raises((SelfTestError, RankError), match=r"indices of layer 1 of batch 1 is not that of one process"):
         run_threads(2, selftest)
 
