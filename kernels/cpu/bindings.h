@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "arguments.h"
 #include "arrays.h"
 #include "memory.h"
 #include "parallel.h"
@@ -197,6 +198,11 @@ SelectorView<Index> selector_view(
     return Q;
 }
 
+template <class Index>
+SelectorView<Index> selector_view(const SelectorIn<Index>& Q, int64_t num_graph_rows) {
+    return selector_view(Q.batch_ptr, Q.vertices, Q.batch_ids, num_graph_rows);
+}
+
 // --- type dispatch ----------------------------------------------------------------------------------------------------
 
 // Calls body(weights) with the weight functor (views.h) that `data` and `row_normalized` stand for.
@@ -225,6 +231,10 @@ inline DrawArguments draw_arguments(uint32_t key0, uint32_t key1, int64_t hop, i
     require(hop >= 0 && hop < 256, "hop", "must be in [0, 256)");
     require(size >= 0, "size", "must not be negative");
     return {{key0, key1}, static_cast<uint32_t>(hop), size, replace};
+}
+
+inline DrawArguments draw_arguments(const DrawIn& draw) {
+    return draw_arguments(draw.key.first, draw.key.second, draw.hop, draw.size, draw.replace);
 }
 
 // No draw numbers are left (docs/law.md, section 1). In Python `_core.DrawLimitReached`, an OverflowError.

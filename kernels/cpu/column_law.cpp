@@ -16,13 +16,14 @@ namespace {
 
 // P: k rows of columns (ascending) and numerators, indptr k + 1. O(entries of P + k size log d) expected time.
 template <class Index>
-nb::tuple draw_columns(
-    const In<int64_t>& indptr, const In<Index>& columns, const In<uint64_t>& numerators, const In<int64_t>& batch_ids,
-    uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace) {
+nb::tuple draw_columns(const ColumnMatrixIn<Index>& P, const In<int64_t>& batch_ids, const DrawIn& how) {
+    const In<int64_t>& indptr = P.indptr;
+    const In<Index>& columns = P.columns;
+    const In<uint64_t>& numerators = P.numerators;
     require(numerators.size() == columns.size(), "numerators", "needs one element per column");
     require(batch_ids.size() + 1 == indptr.size(), "batch_ids", "needs one element per row of P");
     require_pointers(indptr, static_cast<int64_t>(columns.size()), "indptr");
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
+    const DrawArguments draw = draw_arguments(how);
     const int64_t num_batches = static_cast<int64_t>(batch_ids.size());
     const int64_t* ptr = indptr.data();
     SampleResult<Index> result;
@@ -31,12 +32,12 @@ nb::tuple draw_columns(
         const auto draw_batch = [&](DrawScratch& scratch, int64_t i, Index* out, int64_t* counts, uint64_t* total, bool* whole) {
             const PrefixRow row = summed_row(numerators.data() + ptr[i], ptr[i + 1] - ptr[i], scratch);
             *total = row.total();
-            *whole = !replace && support_within(row, size);
+            *whole = !draw.replace && support_within(row, draw.size);
             const Chosen chosen = draw_positions(row, draw, batch_ids.data()[i], *whole, scratch, counts);
             for (int64_t j = 0; j < chosen.count; ++j) out[j] = columns.data()[ptr[i] + chosen.outcomes[j]];
             return chosen.count;
         };
-        const auto capacity = [&](int64_t i) { return std::min(size, ptr[i + 1] - ptr[i]); };
+        const auto capacity = [&](int64_t i) { return std::min(draw.size, ptr[i + 1] - ptr[i]); };
         result = for_batches<Index, DrawScratch>(num_batches, capacity, draw_batch);
     }
     return packed(std::move(result));
@@ -130,16 +131,14 @@ nb::tuple stacked(const std::vector<BatchSample<Index>>& samples) {
 
 template <class Index>
 nb::tuple draw_merged(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& shifts,
-    int power, int column_power, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace,
-    const std::optional<int64_t>& num_columns) {
-    const CsrView<Index> A = csr_view_over<Index>(indptr, indices, num_columns);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RuleIn& quantisation,
+    const DrawIn& how) {
+    const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    const Rule rule = make_rule(quantisation, Q.num_batches);
+    const DrawArguments draw = draw_arguments(how);
     std::vector<BatchSample<Index>> samples(static_cast<size_t>(Q.num_batches));
-    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+    with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         const BatchSums<Index, decltype(weights)> sums{A, weights, Q, rule};
         draw_batches(MergedDraw<Index, decltype(weights)>{sums, draw}, samples);
@@ -149,15 +148,8 @@ nb::tuple draw_merged(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("draw_columns", &draw_columns<Index>, nb::arg("indptr"), nb::arg("columns").noconvert(),
-          nb::arg("numerators"), nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"),
-          nb::arg("size"), nb::arg("replace"));
-    m.def("draw_merged", &draw_merged<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("batch_ptr"),
-          nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("shifts").none(), nb::arg("power"),
-          nb::arg("column_power"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"),
-          nb::arg("num_columns") = nb::none(),
-          "The column law on Q A, as draw_columns on the result of merge_columns.");
+    m.def("draw_columns", &draw_columns<Index>);
+    m.def("draw_merged", &draw_merged<Index>, "The column law on Q A, as draw_columns on the result of merge_columns.");
 }
 
 }  // namespace

@@ -44,13 +44,11 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
 }
 
 template <class Index>
-nb::object column_totals(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const std::optional<In<int64_t>>& shifts, int power, int column_power, const std::optional<int64_t>& num_columns) {
-    const CsrView<Index> A = csr_view_over<Index>(indptr, indices, num_columns);
-    const Rule rule = make_rule(shifts, power, column_power, 1);
+nb::object column_totals(const MatrixIn<Index>& matrix, const RuleIn& quantisation) {
+    const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
+    const Rule rule = make_rule(quantisation, 1);
     Buffer<uint64_t> totals(A.num_columns);
-    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+    with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         sum_columns(A, weights, rule, totals);
     });
@@ -148,14 +146,12 @@ MergedRows<Index> merge_batches(const BatchSums<Index, Weights>& in) {
 
 template <class Index>
 nb::tuple merge_columns(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids,
-    const std::optional<In<int64_t>>& shifts, int power, int column_power, const std::optional<int64_t>& num_columns) {
-    const CsrView<Index> A = csr_view_over<Index>(indptr, indices, num_columns);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RuleIn& quantisation) {
+    const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    const Rule rule = make_rule(quantisation, Q.num_batches);
     MergedRows<Index> merged;
-    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+    with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         merged = merge_batches(BatchSums<Index, decltype(weights)>{A, weights, Q, rule});
     });
@@ -166,14 +162,8 @@ nb::tuple merge_columns(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("column_totals", &column_totals<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("shifts").none(),
-          nb::arg("power"), nb::arg("column_power"), nb::arg("num_columns") = nb::none(),
-          "Column sums of all entries' numerators, to column_power.");
-    m.def("merge_columns", &merge_columns<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert().none(), nb::arg("row_normalized"), nb::arg("batch_ptr"), nb::arg("vertices"),
-          nb::arg("batch_ids"), nb::arg("shifts").none(), nb::arg("power"), nb::arg("column_power"),
-          nb::arg("num_columns") = nb::none(), "(indptr, columns, numerators, totals) of Q A.");
+    m.def("column_totals", &column_totals<Index>, "Column sums of all entries' numerators, to column_power.");
+    m.def("merge_columns", &merge_columns<Index>, "(indptr, columns, numerators, totals) of Q A.");
 }
 
 }  // namespace

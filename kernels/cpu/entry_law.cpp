@@ -21,13 +21,13 @@ constexpr int64_t kRowChunk = 64;
 // Tables of the excluded columns of k batches, or none. The pointers and columns outlive the tables.
 template <class Index>
 std::optional<BatchTables<Index>> excluded_tables(
-    const SelectorView<Index>& Q, const std::optional<In<int64_t>>& column_ptr,
-    const std::optional<In<Index>>& columns) {
-    if (!column_ptr || !columns) return std::nullopt;
-    require(static_cast<int64_t>(column_ptr->size()) == Q.num_batches + 1, "exclude", "needs one row per batch");
-    require_pointers(*column_ptr, static_cast<int64_t>(columns->size()), "exclude");
-    require_ids(*columns, "exclude");
-    return BatchTables<Index>(column_ptr->data(), columns->data(), Q.num_batches);
+    const SelectorView<Index>& Q, const std::optional<SampleColumnsIn<Index>>& excluded) {
+    if (!excluded) return std::nullopt;
+    const auto& [column_ptr, columns] = *excluded;
+    require(static_cast<int64_t>(column_ptr.size()) == Q.num_batches + 1, "exclude", "needs one row per batch");
+    require_pointers(column_ptr, static_cast<int64_t>(columns.size()), "exclude");
+    require_ids(columns, "exclude");
+    return BatchTables<Index>(column_ptr.data(), columns.data(), Q.num_batches);
 }
 
 // The selected rows and their entries, counted as far as it takes to know that threads are worth waking.
@@ -41,16 +41,15 @@ int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
 // totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
 template <class Index>
 nb::object row_totals(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const std::optional<In<int64_t>>& excluded_ptr,
-    const std::optional<In<Index>>& excluded) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector,
+    const std::optional<SampleColumnsIn<Index>>& excluded) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
     Buffer<int64_t> totals(Q.num_rows);
     {
         nb::gil_scoped_release release;
         const ThreadsFor threads(excluded ? work_of_rows(A, Q) : Q.num_rows);
-        auto tables = excluded_tables(Q, excluded_ptr, excluded);
+        auto tables = excluded_tables(Q, excluded);
         parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
                 totals[r] = A.degree(Q.vertices[r]);
@@ -81,17 +80,16 @@ Index locate_unchosen(const Index* row, int64_t degree, int64_t offset, const Ha
 // columns: one per pair (rows[j], offsets[j]). O(1) each, or O(degree) with excluded columns.
 template <class Index>
 nb::object locate(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const In<int64_t>& rows, const In<int64_t>& offsets,
-    const std::optional<In<int64_t>>& excluded_ptr, const std::optional<In<Index>>& excluded) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const In<int64_t>& rows,
+    const In<int64_t>& offsets, const std::optional<SampleColumnsIn<Index>>& excluded) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
     require(rows.size() == offsets.size(), "offsets", "needs one element per row");
     const int64_t count = static_cast<int64_t>(rows.size());
     Buffer<Index> columns(count);
     {
         nb::gil_scoped_release release;
-        auto tables = excluded_tables(Q, excluded_ptr, excluded);
+        auto tables = excluded_tables(Q, excluded);
         parallel_chunks(count, kRowChunk, [&](int64_t begin, int64_t end) {
             for (int64_t j = begin; j < end; ++j) {
                 const int64_t r = rows.data()[j];
@@ -182,13 +180,12 @@ Chosen draw_frontier(
 // O(entries of the frontiers) for each later round.
 template <class Index>
 nb::tuple draw_entries(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const std::optional<In<uint64_t>>& q, uint32_t key0, uint32_t key1, int64_t hop,
-    int64_t size, bool replace) {
-    const CsrView<Index> A = csr_view(indptr, indices);
-    const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
-    require(!q || q->size() == vertices.size(), "numerators", "needs one element per selected row");
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const std::optional<In<uint64_t>>& q,
+    const DrawIn& how) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    require(!q || q->size() == selector.vertices.size(), "numerators", "needs one element per selected row");
+    const DrawArguments draw = draw_arguments(how);
     SampleResult<Index> result;
     {
         nb::gil_scoped_release release;
@@ -201,7 +198,7 @@ nb::tuple draw_entries(
             for (int64_t j = 0; j < chosen.count; ++j) out[j] = static_cast<Index>(chosen.outcomes[j]);
             return chosen.count;
         };
-        const auto capacity = [&](int64_t i) { return std::min(size, frontier_entries(frontier(i))); };
+        const auto capacity = [&](int64_t i) { return std::min(draw.size, frontier_entries(frontier(i))); };
         result = for_batches<Index, EntryScratch<Index>>(Q.num_batches, capacity, draw_batch);
     }
     return packed(std::move(result));
@@ -211,20 +208,11 @@ nb::tuple draw_entries(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr");
-    const auto indices = nb::arg("indices").noconvert();
-    const auto batch_ptr = nb::arg("batch_ptr");
-    const auto vertices = nb::arg("vertices");
-    const auto batch_ids = nb::arg("batch_ids");
-    const auto excluded_ptr = nb::arg("excluded_ptr").none();
-    const auto excluded = nb::arg("excluded").none();
-    m.def("row_totals", &row_totals<Index>, indptr, indices, batch_ptr, vertices, batch_ids, excluded_ptr, excluded,
+    m.def("row_totals", &row_totals<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("exclude").none(),
           "Number of entries of each selected row outside the excluded columns.");
-    m.def("locate", &locate<Index>, indptr, indices, batch_ptr, vertices, batch_ids, nb::arg("rows"),
-          nb::arg("offsets"), excluded_ptr, excluded, "Columns of the entries at (rows, offsets).");
-    m.def("draw_entries", &draw_entries<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
-          nb::arg("numerators").none(), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"));
+    m.def("locate", &locate<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("rows"), nb::arg("offsets"), nb::arg("exclude").none(),
+          "Columns of the entries at (rows, offsets).");
+    m.def("draw_entries", &draw_entries<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("numerators").none(), nb::arg("draw"));
 }
 
 }  // namespace

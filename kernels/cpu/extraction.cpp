@@ -234,11 +234,11 @@ Extraction<Index> extract_rows(
 
 template <class Index>
 nb::tuple extract(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const In<int64_t>& src_ptr, const In<Index>& src, bool positions) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const In<int64_t>& src_ptr,
+    const In<Index>& src, bool positions) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    require(src_ptr.size() == selector.batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
     require_pointers(src_ptr, static_cast<int64_t>(src.size()), "src_ptr");
     require_ids(src, "src");
     Extraction<Index> result;
@@ -255,15 +255,7 @@ nb::tuple extract(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr");
-    const auto indices = nb::arg("indices").noconvert();
-    const auto batch_ptr = nb::arg("batch_ptr");
-    const auto vertices = nb::arg("vertices");
-    const auto batch_ids = nb::arg("batch_ids");
-    const auto src_ptr = nb::arg("src_ptr");
-    m.def("extract", &extract<Index>, indptr, indices, batch_ptr, vertices, batch_ids, src_ptr,
-          nb::arg("src"), nb::arg("positions"),
-          "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
+    m.def("extract", &extract<Index>, "(entry_ptr, indptr, columns, positions or None) of the rows Q of A restricted to src.");
 }
 
 }  // namespace

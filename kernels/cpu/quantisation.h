@@ -38,7 +38,8 @@ void for_each_numerator(
 }
 
 // Checks the rule and that it has `count` shifts, or none.
-inline Rule make_rule(const std::optional<In<int64_t>>& shifts, int power, int column_power, int64_t count) {
+inline Rule make_rule(const RuleIn& rule, int64_t count) {
+    const auto& [shifts, power, column_power] = rule;
     require(power == 1 || power == 2, "power", "must be 1 or 2");
     require(column_power == 1 || column_power == 2, "column_power", "must be 1 or 2");
     if (!shifts) return {nullptr, power, column_power};

@@ -329,13 +329,11 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
 // O(m size) expected time; a few KB per thread and 48 bytes per piece. (entry_ptr, indptr, columns, positions or None)
 template <class Index>
 nb::tuple sample_rows_uniform(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size, bool replace, bool positions,
-    const std::optional<In<Index>>& ids) {
-    const CsrView<Index> A = csr_view_of(indptr, indices, ids);
-    const SelectorView<Index> Q = unchecked_selector_view(batch_ptr, vertices, batch_ids);
-    const DrawArguments draw = draw_arguments(key0, key1, hop, size, replace);
-    const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(size, kMostVectorDraws));
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const DrawIn& how, bool positions) {
+    const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
+    const SelectorView<Index> Q = unchecked_selector_view(selector.batch_ptr, selector.vertices, selector.batch_ids);
+    const DrawArguments draw = draw_arguments(how);
+    const int64_t work = checked_product(Q.num_rows, kRowWork + kDrawWork * std::min<int64_t>(draw.size, kMostVectorDraws));
     return run<Index>([&] {
         const ThreadsFor threads(work);
         return uniform_rows(A, Q, draw, positions);
@@ -344,10 +342,7 @@ nb::tuple sample_rows_uniform(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("sample_rows_uniform", &sample_rows_uniform<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("key0"),
-          nb::arg("key1"), nb::arg("hop"), nb::arg("size"), nb::arg("replace"), nb::arg("positions"),
-          nb::arg("ids").noconvert() = nb::none());
+    m.def("sample_rows_uniform", &sample_rows_uniform<Index>);
 }
 
 }  // namespace

@@ -146,15 +146,13 @@ void weighted_rows(const WeightedCall<Index, Real>& call, bool positions, Weight
 // (row_law_rules.h); those that this call finds are written to it.
 template <class Index, class Real>
 nb::tuple sample_rows_weighted(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<Real>& data, const In<int64_t>& batch_ptr,
-    const In<Index>& vertices, const In<int64_t>& batch_ids, uint32_t key0, uint32_t key1, int64_t hop, int64_t size,
-    bool replace, bool positions, bool weights, const std::optional<InOut<int16_t>>& rules, const std::optional<In<Index>>& ids) {
-    require(data.size() == indices.size(), "data", "needs one element per entry");
-    require(!rules || rules->size() + 1 == indptr.size(), "rules", "needs one element per row");
-    const CsrView<Index> A = csr_view_of(indptr, indices, ids);
+    const WeightedMatrixIn<Index, Real>& matrix, const SelectorIn<Index>& selector, const DrawIn& draw, bool positions, bool weights,
+    const std::optional<InOut<int16_t>>& rules) {
+    require(matrix.data.size() == matrix.indices.size(), "data", "needs one element per entry");
+    require(!rules || rules->size() + 1 == matrix.indptr.size(), "rules", "needs one element per row");
+    const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
     const WeightedCall<Index, Real> call{
-        A, data.data(), selector_view(batch_ptr, vertices, batch_ids, A.num_rows), draw_arguments(key0, key1, hop, size, replace),
-        RowRules(rules ? rules->data() : nullptr)};
+        A, matrix.data.data(), selector_view(selector, A.num_rows), draw_arguments(draw), RowRules(rules ? rules->data() : nullptr)};
     WeightedResult<Index, Real> result;
     result.with_weights = weights;
     {
@@ -168,11 +166,8 @@ nb::tuple sample_rows_weighted(
 
 template <class Index, class Real>
 void bind_for(nb::module_& m) {
-    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("indptr"), nb::arg("indices").noconvert(),
-          nb::arg("data").noconvert(), nb::arg("batch_ptr"), nb::arg("vertices"),
-          nb::arg("batch_ids"), nb::arg("key0"), nb::arg("key1"), nb::arg("hop"), nb::arg("size"),
-          nb::arg("replace"), nb::arg("positions"), nb::arg("weights") = false, nb::arg("rules") = nb::none(),
-          nb::arg("ids").noconvert() = nb::none());
+    m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("A"), nb::arg("Q"), nb::arg("draw"),
+          nb::arg("positions"), nb::arg("weights"), nb::arg("rules").none());
 }
 
 }  // namespace

@@ -62,10 +62,10 @@ nb::tuple take_rows(
 // (rows as of take_rows, their columns numbered; src_ptr, src). The targets of a batch are its `known` vertices.
 template <class Index>
 nb::tuple take_rows_numbered(
-    const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& batch_ptr, const In<Index>& vertices,
-    const In<int64_t>& batch_ids, const In<int64_t>& known_ptr, const In<Index>& known, bool positions, bool include_targets) {
-    const CsrView<Index> A = csr_view(indptr, indices);
-    const SelectorView<Index> Q = selector_view(batch_ptr, vertices, batch_ids, A.num_rows);
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const In<int64_t>& known_ptr,
+    const In<Index>& known, bool positions, bool include_targets) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
     const SelectorView<Index> targets = batches_view<Index>(known_ptr, known);
     require(targets.num_batches == Q.num_batches, "known", "needs as many batches as there are of rows");
     NumberedRows<Index> all;
@@ -83,10 +83,7 @@ void bind_for(nb::module_& m) {
     m.def("take_rows", &take_rows<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(),
           nb::arg("batch_ptr"), nb::arg("vertices"), nb::arg("batch_ids"),
           nb::arg("positions"));
-    m.def("take_rows_numbered", &take_rows_numbered<Index>, nb::arg("indptr"), nb::arg("indices").noconvert(), nb::arg("batch_ptr"),
-          nb::arg("vertices"), nb::arg("batch_ids"), nb::arg("known_ptr"), nb::arg("known"), nb::arg("positions"),
-          nb::arg("include_targets"),
-          "((entry_ptr, indptr, local columns, positions), src_ptr, src) of whole rows.");
+    m.def("take_rows_numbered", &take_rows_numbered<Index>, "((entry_ptr, indptr, local columns, positions), src_ptr, src) of whole rows.");
 }
 
 }  // namespace

@@ -27,9 +27,8 @@ struct StackedView {
 
 // Checks all lengths and pointers against the batches of Q (O(rows)).
 template <class Index>
-StackedView<Index> stacked_view(
-    const In<int64_t>& batch_ptr, const In<int64_t>& entry_ptr, const In<int64_t>& indptr, const In<Index>& columns,
-    const std::optional<In<int64_t>>& positions) {
+StackedView<Index> stacked_view(const In<int64_t>& batch_ptr, const RowsIn<Index>& rows_in) {
+    const auto& [entry_ptr, indptr, columns, positions] = rows_in;
     const int64_t num_batches = static_cast<int64_t>(batch_ptr.size()) - 1;
     const int64_t num_rows = batch_ptr.data()[num_batches];
     const int64_t num_entries = static_cast<int64_t>(columns.size());

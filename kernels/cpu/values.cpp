@@ -45,19 +45,17 @@ void sum_extracted(
 
 template <class Index>
 nb::object extracted_numerators(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
-    const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
-    const In<int64_t>& src_ptr, const std::optional<In<int64_t>>& shifts, int power, int column_power) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const Rule rule = make_rule(shifts, power, column_power, Q.num_batches);
-    const StackedView<Index> rows = stacked_view<Index>(batch_ptr, entry_ptr, stacked_indptr, columns, positions);
-    require_positions(rows, data.has_value(), A.num_entries);
-    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RowsIn<Index>& stacked,
+    const In<int64_t>& src_ptr, const RuleIn& quantisation) {
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    const Rule rule = make_rule(quantisation, Q.num_batches);
+    const StackedView<Index> rows = stacked_view(selector.batch_ptr, stacked);
+    require_positions(rows, matrix.data.has_value(), A.num_entries);
+    require(src_ptr.size() == selector.batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
     require_pointers(src_ptr, src_ptr.data()[Q.num_batches], "src_ptr");
     Buffer<uint64_t> numerators(src_ptr.data()[Q.num_batches]);
-    with_weights(data, row_normalized, A.num_entries, [&](auto weights) {
+    with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
         sum_extracted(A, weights, Q, rows, src_ptr.data(), rule, numerators);
     });
@@ -139,18 +137,16 @@ Buffer<Real> compute_values(const ValueArguments<Index>& in, const Weights& weig
 
 template <class Index>
 nb::object entry_values(
-    const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool row_normalized,
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& batch_ids, const In<int64_t>& entry_ptr,
-    const In<int64_t>& stacked_indptr, const In<Index>& columns, const std::optional<In<int64_t>>& positions,
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RowsIn<Index>& stacked,
     const In<int64_t>& src_ptr, const In<double>& factors, bool normalize) {
-    const CsrView<Index> A = csr_view<Index>(indptr, indices);
-    const SelectorView<Index> Q = selector_view<Index>(batch_ptr, vertices, batch_ids, A.num_rows);
-    const StackedView<Index> rows = stacked_view<Index>(batch_ptr, entry_ptr, stacked_indptr, columns, positions);
-    require_positions(rows, data.has_value(), A.num_entries);
-    require(src_ptr.size() == batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
+    const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
+    const SelectorView<Index> Q = selector_view(selector, A.num_rows);
+    const StackedView<Index> rows = stacked_view(selector.batch_ptr, stacked);
+    require_positions(rows, matrix.data.has_value(), A.num_entries);
+    require(src_ptr.size() == selector.batch_ptr.size(), "src_ptr", "needs one element per batch and one more");
     require_pointers(src_ptr, static_cast<int64_t>(factors.size()), "src_ptr");
     const ValueArguments<Index> in{A, Q, rows, src_ptr.data(), factors.data(), normalize};
-    return with_weights(data, row_normalized, A.num_entries, [&](auto weights) -> nb::object {
+    return with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) -> nb::object {
         using Real = std::conditional_t<std::is_same_v<decltype(weights), ArrayWeights<double>>, double, float>;
         Buffer<Real> values;
         int64_t overflowed = -1;
@@ -166,23 +162,8 @@ nb::object entry_values(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr");
-    const auto indices = nb::arg("indices").noconvert();
-    const auto data = nb::arg("data").noconvert().none();
-    const auto batch_ptr = nb::arg("batch_ptr");
-    const auto vertices = nb::arg("vertices");
-    const auto batch_ids = nb::arg("batch_ids");
-    const auto shifts = nb::arg("shifts").none();
-    const auto src_ptr = nb::arg("src_ptr");
-    m.def("extracted_numerators", &extracted_numerators<Index>, indptr, indices, data, nb::arg("row_normalized"),
-          batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"), nb::arg("stacked_indptr"),
-          nb::arg("columns"), nb::arg("positions").none(), src_ptr,
-          shifts, nb::arg("power"), nb::arg("column_power"), "Numerator of every src column, from an extraction.");
-    m.def("entry_values", &entry_values<Index>, indptr, indices, data,
-          nb::arg("row_normalized"), batch_ptr, vertices, batch_ids, nb::arg("entry_ptr"),
-          nb::arg("stacked_indptr"), nb::arg("columns"),
-          nb::arg("positions").none(), src_ptr, nb::arg("weights"), nb::arg("normalize"),
-          "(values of the extracted entries, the first entry whose value is not finite or -1).");
+    m.def("extracted_numerators", &extracted_numerators<Index>, "Numerator of every src column, from an extraction.");
+    m.def("entry_values", &entry_values<Index>, "(values of the extracted entries, the first entry whose value is not finite or -1).");
 }
 
 }  // namespace

@@ -35,8 +35,10 @@ struct DrawnColumns {
 
 template <class Index>
 DrawnColumns<Index> drawn_columns(
-    const In<int64_t>& indptr, const In<Index>& local, const In<uint64_t>& totals, const In<int64_t>& src_ptr,
-    const In<uint64_t>& numerators) {
+    const SampleIn& sample, const CompactionIn<Index>& sources, const In<uint64_t>& numerators) {
+    const auto& [src_ptr, local] = sources;
+    const auto& indptr = sample.indptr;
+    const auto& totals = sample.totals;
     require(indptr.size() == totals.size() + 1 && src_ptr.size() == indptr.size(), "indptr", "needs one element per batch and one more");
     require_pointers(indptr, static_cast<int64_t>(local.size()), "indptr");
     require_pointers(src_ptr, static_cast<int64_t>(numerators.size()), "src_ptr");
@@ -64,12 +66,11 @@ nb::object weighed(const DrawnColumns<Index>& drawn, Weigh&& weigh) {
 // `num_targets` src columns of a batch, and all where the support was taken whole, weigh 1.
 template <class Index>
 nb::object des_raj_weights(
-    const In<int64_t>& indptr, const In<Index>& local, const In<uint64_t>& totals, const In<bool>& whole,
-    const In<int64_t>& src_ptr, const In<int64_t>& num_targets, const In<uint64_t>& numerators) {
-    const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
-    require(whole.size() == totals.size() && num_targets.size() == totals.size(), "num_targets", "needs one element per batch");
+    const SampleIn& sample, const CompactionIn<Index>& sources, const In<int64_t>& num_targets, const In<uint64_t>& numerators) {
+    const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
+    require(sample.whole.size() == sample.totals.size() && num_targets.size() == sample.totals.size(), "num_targets", "needs one element per batch");
     return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
-        if (whole.data()[batch]) return;
+        if (sample.whole.data()[batch]) return;
         const int64_t size = drawn.count(batch);
         uint64_t remaining = drawn.totals[batch];
         for (int64_t j = 0; j < size; ++j) {
@@ -86,14 +87,14 @@ nb::object des_raj_weights(
 // `num_targets` src columns of a batch weigh 1.
 template <class Index>
 nb::object replacement_weights(
-    const In<int64_t>& indptr, const In<Index>& local, const In<int64_t>& counts, const In<uint64_t>& totals,
-    const In<int64_t>& src_ptr, const In<int64_t>& num_targets, const In<uint64_t>& numerators, int64_t size) {
-    const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
-    require(counts.size() == local.size(), "counts", "needs one element per drawn column");
-    require(num_targets.size() == totals.size(), "num_targets", "needs one element per batch");
+    const SampleIn& sample, const CompactionIn<Index>& sources, const In<int64_t>& num_targets, const In<uint64_t>& numerators,
+    int64_t size) {
+    const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
+    require(sample.counts.size() == sources.local.size(), "counts", "needs one element per drawn column");
+    require(num_targets.size() == sample.totals.size(), "num_targets", "needs one element per batch");
     return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
         const double total = static_cast<double>(drawn.totals[batch]);
-        const int64_t* times = counts.data() + drawn.indptr[batch];
+        const int64_t* times = sample.counts.data() + drawn.indptr[batch];
         for (int64_t j = 0; j < drawn.count(batch); ++j) {
             const int64_t column = drawn.at(batch, j);
             if (column < num_targets.data()[batch]) continue;
@@ -104,10 +105,8 @@ nb::object replacement_weights(
 
 // As the authors of LADIES compute them: T / (s' N) for every src column, 0 where s' or N is 0.
 template <class Index>
-nb::object reference_weights(
-    const In<int64_t>& indptr, const In<Index>& local, const In<uint64_t>& totals, const In<int64_t>& src_ptr,
-    const In<uint64_t>& numerators) {
-    const DrawnColumns<Index> drawn = drawn_columns(indptr, local, totals, src_ptr, numerators);
+nb::object reference_weights(const SampleIn& sample, const CompactionIn<Index>& sources, const In<uint64_t>& numerators) {
+    const DrawnColumns<Index> drawn = drawn_columns(sample, sources, numerators);
     return weighed(drawn, [&](int64_t batch, const uint64_t* N, double* weights) {
         const double total = static_cast<double>(drawn.totals[batch]), size = static_cast<double>(drawn.count(batch));
         for (int64_t v = 0; v < drawn.num_src(batch); ++v) {
@@ -119,18 +118,9 @@ nb::object reference_weights(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    const auto indptr = nb::arg("indptr");
-    const auto local = nb::arg("local").noconvert();
-    const auto totals = nb::arg("totals");
-    const auto src_ptr = nb::arg("src_ptr");
-    const auto num_targets = nb::arg("num_targets");
-    const auto numerators = nb::arg("numerators");
-    m.def("des_raj_weights", &des_raj_weights<Index>, indptr, local, totals, nb::arg("whole"), src_ptr, num_targets,
-          numerators, "Weight of every src column of a draw without replacement.");
-    m.def("replacement_weights", &replacement_weights<Index>, indptr, local, nb::arg("counts"), totals, src_ptr,
-          num_targets, numerators, nb::arg("size"), "Weight of every src column of a draw with replacement.");
-    m.def("reference_weights", &reference_weights<Index>, indptr, local, totals, src_ptr, numerators,
-          "Weight of every src column as the authors of LADIES compute it.");
+    m.def("des_raj_weights", &des_raj_weights<Index>, "Weight of every src column of a draw without replacement.");
+    m.def("replacement_weights", &replacement_weights<Index>, "Weight of every src column of a draw with replacement.");
+    m.def("reference_weights", &reference_weights<Index>, "Weight of every src column as the authors of LADIES compute it.");
 }
 
 }  // namespace

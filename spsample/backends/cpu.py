@@ -1,8 +1,8 @@
 """The `cpu` backend: the compiled kernels of `spsample._core` (C++17, threads) behind the backend protocol.
 
-The methods only unpack and pack tuples; the core itself brings pointers, vertices and numbers of another type or layout
-into the form that it works on. What is drawn is said in `docs/law.md`; the kernels' source, under `kernels/`, states
-sizes, order and complexity above each one.
+The core takes the protocol's tuples; the methods only pack what it returns. It brings pointers, vertices and numbers of
+another type or layout into the form that it works on. What is drawn is said in `docs/law.md`; the kernels' source,
+under `kernels/`, states sizes, order and complexity above each one.
 """
 
 from __future__ import annotations
@@ -36,26 +36,6 @@ from spsample.backends.protocol import (
 from spsample.backends.reference import quantisation, values
 
 __all__ = ["CpuBackend"]
-
-
-def _weighted(A: Matrix) -> tuple[Int64Array, IntArray, FloatArray | None, bool]:
-    """A as the kernels take it that look at its weights."""
-    return A.indptr, A.indices, A.data, bool(A.row_normalized)
-
-
-def _excluded(exclude: ColumnSample | None) -> tuple[Int64Array | None, IntArray | None]:
-    """Pointers and columns of the columns left out of account, or None twice."""
-    return (None, None) if exclude is None else (exclude.indptr, exclude.columns)
-
-
-def _extracted(rows: StackedRows) -> tuple[Int64Array, Int64Array, IntArray, Int64Array | None]:
-    """(entry_ptr, indptr, columns, positions) of stacked rows."""
-    return rows.entry_ptr, rows.indptr, rows.columns, rows.positions
-
-
-def _draw(draw: Draw) -> tuple[int, int, int, int, bool]:
-    """(key word 0, key word 1, hop, size, replace)."""
-    return *draw.key, draw.hop, draw.size, bool(draw.replace)
 
 
 def _drawn(kernel: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
@@ -111,9 +91,7 @@ class CpuBackend(OnHost):
     # --- row_law -----------------------------------------------------------------------------------------------------
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
         """Row law, uniform: the drawn entries' columns (global ids) of each selected row."""
-        return StackedRows(
-            Q.batch_ptr, *_core.sample_rows_uniform(A.indptr, A.indices, *Q, *_draw(draw), bool(positions), A.ids)
-        )
+        return StackedRows(Q.batch_ptr, *_core.sample_rows_uniform(A, Q, draw, bool(positions)))
 
     def sample_rows_weighted(
         self,
@@ -125,8 +103,9 @@ class CpuBackend(OnHost):
         rules: NDArray[np.int16] | None = None,
     ) -> StackedRows:
         """Row law, weighted by `A.data` (not None) under the row rule."""
-        arguments = (A.indptr, A.indices, A.data, *Q, *_draw(draw), bool(positions), bool(weights), rules, A.ids)
-        return StackedRows(Q.batch_ptr, *_drawn(_core.sample_rows_weighted, *arguments))
+        return StackedRows(
+            Q.batch_ptr, *_drawn(_core.sample_rows_weighted, A, Q, draw, bool(positions), bool(weights), rules)
+        )
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""
@@ -136,15 +115,16 @@ class CpuBackend(OnHost):
         self, A: Matrix, Q: StackedSelector, known: StackedSelector, positions: bool, include_targets: bool
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows` and `compact` in one: the columns are never written out as vertices."""
-        selected = (A.indptr, A.indices, *Q, known.batch_ptr, known.vertices)
-        taken, src_ptr, src = _core.take_rows_numbered(*selected, bool(positions), bool(include_targets))
+        taken, src_ptr, src = _core.take_rows_numbered(
+            A, Q, known.batch_ptr, known.vertices, positions, include_targets
+        )
         rows = StackedRows(Q.batch_ptr, *taken)
         return rows, Compaction(src_ptr, src, rows.columns)
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
     def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
-        totals: Int64Array = _core.row_totals(A.indptr, A.indices, *Q, *_excluded(exclude))
+        totals: Int64Array = _core.row_totals(A, Q, exclude)
         return totals
 
     def locate(
@@ -156,30 +136,30 @@ class CpuBackend(OnHost):
         exclude: ColumnSample | None,
     ) -> IntArray:
         """Column of the `offsets[j]`-th entry outside the excluded columns of the stacked row `rows[j]`."""
-        columns: IntArray = _core.locate(A.indptr, A.indices, *Q, rows, offsets, *_excluded(exclude))
+        columns: IntArray = _core.locate(A, Q, rows, offsets, exclude)
         return columns
 
     def draw_entries(self, A: Matrix, Q: StackedSelector, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
         """Entry law; `numerators` (m,) uint64 is q of each selected row, None for 1."""
-        return ColumnSample(*_drawn(_core.draw_entries, A.indptr, A.indices, *Q, numerators, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_entries, A, Q, numerators, draw))
 
     # --- column_law --------------------------------------------------------------------------------------------------
     def column_totals(self, A: Matrix, rule: QuantisationRule) -> UInt64Array:
         """(n,) numerators of the graph rule: column sums over all rows of A."""
-        totals: UInt64Array = _core.column_totals(*_weighted(A), *rule, A.num_columns)
+        totals: UInt64Array = _core.column_totals(A, rule)
         return totals
 
     def merge_columns(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule) -> ColumnMatrix:
         """Q A with one row per batch: numerators summed by column, to `column_power`; zeros left out."""
-        return ColumnMatrix(*_core.merge_columns(*_weighted(A), *Q, *rule, A.num_columns))
+        return ColumnMatrix(*_core.merge_columns(A, Q, rule))
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P."""
-        return ColumnSample(*_drawn(_core.draw_columns, P.indptr, P.columns, P.numerators, batch_ids, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_columns, P, batch_ids, draw))
 
     def draw_merged(self, A: Matrix, Q: StackedSelector, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         """Column law on Q A, merged and drawn from batch by batch."""
-        return ColumnSample(*_drawn(_core.draw_merged, *_weighted(A), *Q, *rule, *_draw(draw), A.num_columns))
+        return ColumnSample(*_drawn(_core.draw_merged, A, Q, rule, draw))
 
     def shared_guide(self, cumulative: UInt64Array) -> IntArray:
         """Guide table of inclusive prefix sums."""
@@ -191,7 +171,7 @@ class CpuBackend(OnHost):
     ) -> ColumnSample:
         """Column law where every batch draws from one row over all n columns, given its prefix sums."""
         table = self.shared_guide(cumulative) if guide is None else guide
-        return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *_draw(draw)))
+        return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *draw.key, *draw[1:]))
 
     # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
@@ -220,64 +200,35 @@ class CpuBackend(OnHost):
         self, A: Matrix, Q: StackedSelector, src_ptr: Int64Array, src: IntArray, positions: bool = True
     ) -> StackedRows:
         """Rows Q of A restricted to each batch's src columns: local ids, A's order, positions where asked for."""
-        return StackedRows(Q.batch_ptr, *_core.extract(A.indptr, A.indices, *Q, src_ptr, src, bool(positions)))
+        return StackedRows(Q.batch_ptr, *_core.extract(A, Q, src_ptr, src, bool(positions)))
 
     # --- values ------------------------------------------------------------------------------------------------------
     def extracted_numerators(
         self, A: Matrix, Q: StackedSelector, rows: StackedRows, src_ptr: Int64Array, rule: QuantisationRule
     ) -> UInt64Array:
         """N_v of every src column: column sums of the extracted entries' numerators, to `column_power`."""
-        numerators: UInt64Array = _core.extracted_numerators(
-            *_weighted(A),
-            *Q,
-            *_extracted(rows),
-            src_ptr,
-            *rule,
-        )
+        numerators: UInt64Array = _core.extracted_numerators(A, Q, rows, src_ptr, rule)
         return numerators
 
     def des_raj_weights(
         self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array
     ) -> NDArray[np.float64]:
         """(len(src),) c of every src column for a draw without replacement."""
-        weights: NDArray[np.float64] = _core.des_raj_weights(
-            sample.indptr,
-            sources.local,
-            sample.totals,
-            sample.whole,
-            sources.src_ptr,
-            num_targets,
-            numerators,
-        )
+        weights: NDArray[np.float64] = _core.des_raj_weights(sample, sources, num_targets, numerators)
         return weights
 
     def replacement_weights(
         self, sample: ColumnSample, sources: Compaction, num_targets: Int64Array, numerators: UInt64Array, size: int
     ) -> NDArray[np.float64]:
         """(len(src),) c of every src column for `size` draws with replacement."""
-        weights: NDArray[np.float64] = _core.replacement_weights(
-            sample.indptr,
-            sources.local,
-            sample.counts,
-            sample.totals,
-            sources.src_ptr,
-            num_targets,
-            numerators,
-            size,
-        )
+        weights: NDArray[np.float64] = _core.replacement_weights(sample, sources, num_targets, numerators, size)
         return weights
 
     def reference_weights(
         self, sample: ColumnSample, sources: Compaction, numerators: UInt64Array
     ) -> NDArray[np.float64]:
         """(len(src),) `T / (s' N)` of every src column, 0 where N is 0 or nothing was drawn."""
-        weights: NDArray[np.float64] = _core.reference_weights(
-            sample.indptr,
-            sources.local,
-            sample.totals,
-            sources.src_ptr,
-            numerators,
-        )
+        weights: NDArray[np.float64] = _core.reference_weights(sample, sources, numerators)
         return weights
 
     own_weights = staticmethod(values.own_weights)
@@ -293,14 +244,7 @@ class CpuBackend(OnHost):
     ) -> FloatArray:
         """`A_iv weights[v]` per extracted entry: binary64, optionally row-normalised, then rounded once."""
         values: FloatArray
-        values, overflowed = _core.entry_values(
-            *_weighted(A),
-            *Q,
-            *_extracted(rows),
-            src_ptr,
-            weights,
-            bool(normalize),
-        )
+        values, overflowed = _core.entry_values(A, Q, rows, src_ptr, weights, bool(normalize))
         if overflowed >= 0:
             raise overflow_error(A, rows, values, overflowed)
         return values
