@@ -21,7 +21,7 @@ constexpr int kShortSize = 128, kShortProducts = 512;  // most columns and produ
 constexpr int kMediumSize = 1024;                      // most columns of a medium row
 constexpr int kShortSlots = 2 * kShortSize, kMediumSlots = 2 * kMediumSize;
 
-// Classes of rows; kLongest differs from kLong in the size of tables only. spsample/backends/cuda/hashed_product.py numbers them
+// Classes of rows; kLongest differs from kLong in the size of tables only. spsample/backends/cuda/spgemm_hashed.py numbers them
 // alike.
 enum RowClass { kNone, kShort, kMedium, kLong, kLongest, kHub, kClasses };
 
