@@ -67,8 +67,8 @@ int64_t first_round(const Row& row, int64_t size, DrawStream& draws, Chosen& cho
     constexpr int64_t kBlock = 64, kLeast = 8;
     uint64_t units[kBlock];
     int64_t draw = 0;
-    while (chosen.count < size && draw < 4 * size) {
-        const int64_t count = std::min({kBlock, std::max(kLeast, size - chosen.count), 4 * size - draw});
+    while (chosen.count < size && draw < kRoundDraws * size) {
+        const int64_t count = std::min({kBlock, std::max(kLeast, size - chosen.count), kRoundDraws * size - draw});
         for (int64_t j = 0; j < count; ++j) {
             units[j] = draws.below(draw + j, row.total());
             row.fetch_guide(units[j]);

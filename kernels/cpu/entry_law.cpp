@@ -120,7 +120,7 @@ template <class Index>
 void entries_distinct(
     const Frontier<Index>& frontier, const PrefixRow& totals, int64_t size, DrawStream& draws, Chosen& chosen,
     EntryScratch<Index>& scratch) {
-    const int64_t round = 4 * size;
+    const int64_t round = kRoundDraws * size;
     int64_t draw = 0;
     for (; chosen.count < size && draw < round; ++draw) {
         chosen.add(frontier_column(frontier, totals, draws.below(draw, totals.total())));

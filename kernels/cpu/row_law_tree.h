@@ -20,7 +20,7 @@ namespace spsample {
 
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
-constexpr int kMostLaneDraws = 4 * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
+constexpr int kMostLaneDraws = kRoundDraws * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
 constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 

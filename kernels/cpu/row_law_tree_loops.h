@@ -250,7 +250,7 @@ SPSAMPLE_LOOP void more_units(const TreeDraw& how, const TreeLanes& lanes, int b
         alignas(64) LaneWords words[4];
         std::fill_n(drawn.counters.words[2], kTreeLanes, static_cast<uint32_t>(drawn.draws / in_block));
         kernel::philox(drawn.counters, how, lanes.count, words);
-        const int stop = std::min(drawn.draws + in_block, 4 * how.size);
+        const int stop = std::min(drawn.draws + in_block, kRoundDraws * how.size);
         for (int word = 0; drawn.draws < stop; ++drawn.draws, word += 4 / in_block) {
             drawn.rejected[drawn.draws] = Units::template write<Wide>(words + word, drawn.all, drawn.units[drawn.draws]);
         }
@@ -341,7 +341,7 @@ SPSAMPLE_LOOP void draw_on_loop(
     kernel::Distinct distinct(&lanes.positions[0][lane]);
     for (int draw = 0; draw < how.size; ++draw) distinct.add_known(positions[draw * kTreeLanes], repeated[draw] >> lane & 1);
     int next = how.size;
-    for (; distinct.count < how.size && next < 4 * how.size; ++next) {
+    for (; distinct.count < how.size && next < kRoundDraws * how.size; ++next) {
         if (next == drawn.draws) more_units<Wide, Units>(how, lanes, 2, drawn);
         uint32_t unit = drawn.units[next][lane];
         if (drawn.rejected[next] >> lane & 1) unit = later_unit<Wide>(how, lanes, lane, next, 1);

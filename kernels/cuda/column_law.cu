@@ -90,7 +90,7 @@ struct FindPosition {
 
 // The first `size` distinct positions: rounds of 4 size draws. False where a round would pass the last draw number.
 __device__ inline bool block_distinct(const ColumnRow& row, DrawStream& draws, TakenOut& taken, Drawn& drawn) {
-    const int64_t round = 4 * drawn.size;
+    const int64_t round = kRoundDraws * drawn.size;
     for (int64_t first = 0; drawn.count < drawn.size; first += round) {
         if (first > 0) {
             if (first + round > draws.count()) return false;

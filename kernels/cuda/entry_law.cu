@@ -190,7 +190,7 @@ struct FindColumn {
 };
 
 // One round of draws, one block a batch, for the batches that have neither taken the whole support nor drawn `size` columns:
-// draws round * 4 size and on, or all `size` draws with replacement. prefix (rows): inclusive sums of the rows' totals in this
+// draws round * kRoundDraws size and on, or all `size` draws with replacement. prefix (rows): inclusive sums of the rows' totals in this
 // round, which wrap; left: which entries count in it. Later rounds go on from what is in `stage`, found(batch) columns of each
 // batch.
 extern "C" __global__ void draw_round(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
@@ -210,7 +210,7 @@ extern "C" __global__ void draw_round(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTO
         const uint64_t total = state.total(batch);
         if (state.whole(batch) != 0 || total == 0 || known >= rule.size) continue;
         DrawStream draws(rule.key, 0, rule.hop, Q.batch_ids[batch], total);
-        const int64_t length = rule.replace ? rule.size : 4 * rule.size, first = round * length;
+        const int64_t length = rule.replace ? rule.size : kRoundDraws * rule.size, first = round * length;
         if (round > 0 && first + length > draws.count()) {
             if (threadIdx.x == 0) state.refuse(kNoDrawNumbers);
             continue;

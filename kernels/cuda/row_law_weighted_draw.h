@@ -223,7 +223,7 @@ __device__ bool give_entries(const Team& team, RowSections<Team>& sections, cons
     using Number = typename Chosen::Number;
     const bool whole = row.plan == kWhole;
     RowNumerators<Chosen> numerators = {row.weights, whole ? Quantizer::ones() : Quantizer(row.plan), chosen, 0};
-    const int64_t round = rule.replace ? row.length : 4 * row.length;
+    const int64_t round = rule.replace ? row.length : kRoundDraws * row.length;
     uint64_t initial_total = 0, total = 0;
     Number count = 0;
     int64_t draw = 0, round_end = 0;

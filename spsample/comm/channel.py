@@ -1,6 +1,6 @@
-"""Exchanges that carry a status word: where one rank fails, all of them raise, in the same call (design, contract 5).
+"""Exchanges that carry a status word: where one rank fails, all of them raise, in the same call.
 
-A *collective call* is a block of work that every rank runs (`together`), with exchanges in it that go over a `Channel`.
+A *collective call* is a block of work that every rank runs (`collective`); its exchanges go over a `Channel`.
 Each exchange begins with the header of counts that an all-to-allv needs anyway, and the first word of the header says
 what the sender does and whether it has failed (`spsample.comm.headers`). A rank that fails between two exchanges joins
 the next header with that word set and then goes to the end of the call; so do all who read it. At the end all ranks

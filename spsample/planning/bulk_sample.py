@@ -20,7 +20,7 @@ from spsample.store.base_graph import BaseGraph
 
 
 @default_float_environment()
-def bulk_sample(  # the public face: design, section 5
+def bulk_sample(  # the public face
     graph: BaseGraph,
     seeds: Any,
     sampler: Sampler,

@@ -51,7 +51,7 @@ class SamplingCall:
     backend: str | None
 
     @classmethod
-    def checked(  # the public face of bulk_sample: design, section 5
+    def checked(  # the public face of bulk_sample
         cls,
         graph: BaseGraph,
         seeds: Any,

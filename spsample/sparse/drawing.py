@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spsample.backends import ColumnSample, Draw
 from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, ROUND, WIDE_DRAWS, Stream
+from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, ROUND_DRAWS, WIDE_DRAWS, Stream
 
 AT_A_TIME = 32
 """Batches that draw together: their arrays stay in the cache."""
@@ -106,10 +106,10 @@ class _Draws:
             pending = self._pending(chosen, whole)
             if not source.any_reduce(bool(pending)):
                 break
-            if pending and first + ROUND * size > limits[pending].min():
+            if pending and first + ROUND_DRAWS * size > limits[pending].min():
                 raise draw_limit_error()
             self._draw_round(chosen, whole, first)
-            first += ROUND * size
+            first += ROUND_DRAWS * size
             unsure = [i for i in pending if len(chosen[i]) < size + source.margin]
             source.take_out(unsure, chosen)
             whole[unsure] = source.totals[unsure] == 0
@@ -121,7 +121,7 @@ class _Draws:
 
     def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> None:
         """4s draws of every batch that needs some, in pieces of a little more than s: most often one is enough."""
-        size, end = self.draw.size, first + ROUND * self.draw.size
+        size, end = self.draw.size, first + ROUND_DRAWS * self.draw.size
         piece = size + size // 8 + 16
         for begin in range(first, end, piece):
             pending = self._pending(chosen, whole)

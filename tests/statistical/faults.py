@@ -267,14 +267,14 @@ DUPLICATES = [
     Fault(
         "a later round makes the same draws again",
         "row_law",
-        "first += ROUND * size",
+        "first += ROUND_DRAWS * size",
         "first += 0",
         lambda backend, draws: checks.weighted_row(backend, 4 * draws, [90.0, 9.0, 1.0], 2),
     ),
     Fault(
         "a later round makes the same draws again (entry law)",
         "entry_law",
-        "first += ROUND * size",
+        "first += ROUND_DRAWS * size",
         "first += 0",
         lambda backend, draws: checks.dominated_frontier(backend, 4 * draws),
     ),

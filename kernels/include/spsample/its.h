@@ -80,12 +80,12 @@ SPSAMPLE_HD inline int64_t its_draw(const Row& row, DrawStream& draws, int64_t d
 }
 
 // The first `size` distinct positions of draws 0, 1, 2, ..., into `chosen`, which holds those of the draws before `first` (in the
-// first round: first <= 4 size). The row must have more than `size` positions of positive numerator; taken must be empty, and both
+// first round: first <= kRoundDraws size). The row must have more than `size` positions of positive numerator; taken must be empty, and both
 // have room for `size`. False where a further round would pass the last draw number (`DrawStream::count`). Expected O(size) finds.
 template <class Row>
 SPSAMPLE_HD inline bool its_distinct(
     const Row& row, int64_t size, DrawStream& draws, Chosen& chosen, TakenOut& taken, int64_t first = 0) {
-    const int64_t round = 4 * size;
+    const int64_t round = kRoundDraws * size;
     uint64_t rest = row.total();
     for (int64_t draw = first; chosen.count < size; ++draw) {
         if (draw > 0 && draw % round == 0) {

@@ -72,6 +72,9 @@ SPSAMPLE_HD inline uint64_t multiply_high(uint64_t a, uint64_t b) {
 constexpr uint64_t kNarrowLimit = uint64_t(1) << 32;
 constexpr uint32_t kLastAttempt = 255;
 
+// Draws of a round for each outcome that is wanted, before the chosen ones are taken out (law, section 3); ROUND_DRAWS in Python.
+constexpr int kRoundDraws = 4;
+
 // The draws 0, 1, 2, ... of one row, or of one batch and layer (vertex 0). Draws may be asked for in any order; asked
 // for in ascending order, one block of bits is computed for 4 narrow or 2 wide draws.
 class DrawStream {

@@ -10,6 +10,7 @@ from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.cuda.calls import Calls, StackedPointers, variant_of
 from spsample.backends.cuda.device import WARP, Device, DeviceArray, Kernel
 from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector
+from spsample.backends.reference.random import ROUND_DRAWS
 
 LONG_BLOCK = 512
 PLAN = Kernel("row_law_weighted_plan", "plan_weighted", lanes=WARP)
@@ -104,7 +105,7 @@ def may_run_out(draw: Draw) -> bool:
     >>> may_run_out(Draw((0, 0), 0, 1 << 15)), may_run_out(Draw((0, 0), 0, 1 << 20))
     (False, True)
     """
-    return not draw.replace and 4 * draw.size * draw.size > 1 << 33
+    return not draw.replace and ROUND_DRAWS * draw.size * draw.size > 1 << 33
 
 
 def long_list(device: Device, rows: int) -> tuple[DeviceArray, DeviceArray]:

@@ -14,7 +14,7 @@ from spsample.backends.protocol import (
     UInt64Array,
 )
 from spsample.backends.reference.column_law import stack_samples
-from spsample.backends.reference.random import NARROW_LIMIT, ROUND, Stream
+from spsample.backends.reference.random import NARROW_LIMIT, ROUND_DRAWS, Stream
 from spsample.backends.reference.row_law import its, its_with_replacement
 
 
@@ -72,9 +72,9 @@ def _first_distinct_columns(stream: Stream, columns: IntArray, numerators: UInt6
     chosen: dict[int, None] = {}
     first = 0
     while len(chosen) < size:
-        j = np.arange(first, first + ROUND * size)
+        j = np.arange(first, first + ROUND_DRAWS * size)
         x = stream.integers(j, int(remaining.sum(dtype=np.uint64)), wide)
         chosen.update(dict.fromkeys(columns[its(remaining, x)].tolist()))
         remaining[np.isin(columns, list(chosen))] = 0
-        first += ROUND * size
+        first += ROUND_DRAWS * size
     return np.array(list(chosen)[:size], columns.dtype)

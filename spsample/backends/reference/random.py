@@ -19,10 +19,10 @@ HALF = np.uint64(32)
 NARROW_LIMIT = 2**32
 LAST_ATTEMPT = 255
 NARROW_DRAWS, WIDE_DRAWS = 2**34, 2**33
-ROUND = 4
+ROUND_DRAWS = 4
 """Draws of a round, for each that is wanted, before the chosen are taken out (law, section 3).
 
-Kernels have it in `kernels/include/spsample/its.h`.
+Kernels have it as `kRoundDraws`, in `kernels/include/spsample/philox.h`.
 """
 
 

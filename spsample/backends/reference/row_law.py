@@ -20,7 +20,7 @@ from spsample.backends.protocol import (
 )
 from spsample.backends.reference.compaction import compact
 from spsample.backends.reference.quantisation import row_rule_numerators
-from spsample.backends.reference.random import NARROW_LIMIT, ROUND, Stream
+from spsample.backends.reference.random import NARROW_LIMIT, ROUND_DRAWS, Stream
 from spsample.backends.reference.stacking import stack_rows
 
 
@@ -119,11 +119,11 @@ def first_distinct(stream: Stream, numerators: UInt64Array, size: int) -> Int64A
     chosen: dict[int, None] = {}
     first = 0
     while len(chosen) < size:
-        j = np.arange(first, first + ROUND * size)
+        j = np.arange(first, first + ROUND_DRAWS * size)
         x = stream.integers(j, int(remaining.sum(dtype=np.uint64)), wide)
         chosen.update(dict.fromkeys(its(remaining, x).tolist()))
         remaining[list(chosen)] = 0
-        first += ROUND * size
+        first += ROUND_DRAWS * size
     return np.array(list(chosen)[:size], np.int64)
 
 

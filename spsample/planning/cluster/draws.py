@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.backends.reference.random import ROUND_DRAWS
 from spsample.planning.cluster.block_rows import equal_starts
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.layer_rows import SPARSE, LayerRows, columns_of
@@ -87,7 +88,7 @@ def _draws_of(columns: Int64Array, weights: FloatArray | None, num_nodes: int, s
     shares = _sums_by_column(columns, weights, num_nodes)
     shares /= shares.sum()
     piece = piece_of_draws(s, spare)
-    for count in np.arange(piece, 4 * s, piece).tolist():
+    for count in np.arange(piece, ROUND_DRAWS * s, piece).tolist():
         if float(-np.expm1(count * np.log1p(-np.minimum(shares, 1 - 1e-12))).sum()) >= s:
             return float(count)
     return 4.0 * s
