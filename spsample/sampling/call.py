@@ -25,7 +25,7 @@ from spsample.sparse.operand import EntryLimit
 from spsample.store.base_graph import BaseGraph, require_graph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class SamplingCall:
     """The arguments of `bulk_sample`, checked.
 
