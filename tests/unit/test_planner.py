@@ -19,6 +19,7 @@ import pytest
 import spsample as sp
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
+from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
@@ -76,6 +77,18 @@ def test_the_largest_bulk_is_the_largest() -> None:
     k = most.bulk_size
     assert 1 <= k < most.num_batches
     assert most.peak(k) <= 16 << 20 < most.peak(k + 1)
+
+
+def test_the_search_leaves_none_out() -> None:
+    for most in range(9):
+        for end in range(11):
+            assert largest_fitting(most, range(1, end + 1).__contains__) == min(most, end)
+
+
+def test_a_bulk_of_the_whole_budget_fits() -> None:
+    made = plan()
+    assert replace(made, memory_budget=made.peak(5)).fits(5)
+    assert not replace(made, memory_budget=made.peak(5) - 1).fits(5)
 
 
 def test_equal_calls_give_equal_plans() -> None:
