@@ -32,6 +32,13 @@ def test_local(case):
     getattr(CommunicatorContract(), case)(LocalCommunicator())
 
 
+def test_what_a_rank_that_is_alone_raises_is_left_as_it_is():
+    error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError) as raised, collective(LocalCommunicator()):
+        raise error
+    assert raised.value is error
+
+
 def test_groups_that_nobody_uses_are_forgotten():
     def body(comm):
         room = weakref.ref(comm.duplicate()._room)

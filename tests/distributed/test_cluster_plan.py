@@ -43,6 +43,11 @@ def test_parts_of_the_graph_by_hand():
     assert buffer_bytes([ring.scaled(5)], steps=5) == 2000
 
 
+@pytest.mark.parametrize(("vertices", "rows"), [(9, 3), (10, 4), (2, 1)])
+def test_features_of_the_largest_block_are_counted(vertices, rows):
+    assert feature_block_bytes(GraphProfile(vertices, 0, feature_bytes=100), GridShape(3)) == 100 * rows
+
+
 def test_every_divisor_is_planned():
     plan = plan_cluster(PILOT, CLUSTER)
     assert [one.shape.replication for one in plan.grids] == [1, 2, 4, 8]

@@ -109,6 +109,14 @@ def test_bad_arguments(make):
         same_batches(gathered(bulks), want("plain"))
 
 
+def test_two_ranks_compare_their_arguments():
+    def body(comm):
+        return caught(partial(sample, MAKES["replicated"](comm), random_seed=comm.rank))
+
+    for error in run_threads(2, body, TIMEOUT):
+        assert "random_seed: got something else on rank 1 than on rank 0" in str(error)
+
+
 @pytest.mark.parametrize("make", MAKES)
 def test_all_ranks_give_the_same_bad_argument(make):
     def body(comm):

@@ -161,3 +161,24 @@ def test_no_more_hubs_than_ids_can_count():
         assert every == 66
         assert few == list(range(6))  # seven places are left, and the next hub rows would be 60
         assert places == list(range(120, 126))
+
+
+def lopsided():
+    """Half of the rows name column 40 nearly always, the others 16 columns evenly: only batches of the first redraw."""
+    often = [[40] * 3000 + [v, v + 8, v + 30, v + 50] for v in range(6)]
+    evenly = [[(v + 3 * k) % 64 for k in range(16)] for v in range(6)]
+    rows = [*often, *evenly, *([[]] * 52)]
+    return sp.Graph(np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("sampler", [sp.LADIES([6]), sp.LADIES([6], law="squared_count"), sp.FastGCN([7])], ids=repr)
+@pytest.mark.parametrize("p", [2, 4])
+def test_ranks_that_redraw_more_often_than_others(algorithm, sampler, p):
+    A = lopsided()
+    batches = [range(6), range(6, 12)] * 8  # on two ranks, one has all that redraw
+    seeds, arguments = np.concatenate(batches), {"batch_size": 6, "random_seed": 5}
+    want = batches_of(sp.bulk_sample(A, seeds, sampler, **arguments))
+    body = partial(sampled, A, sampler, seeds, arguments, algorithm=algorithm)
+    for c in divisors(p):
+        same_batches(gathered(run_threads(p, partial(body, c=c), TIMEOUT)), want)

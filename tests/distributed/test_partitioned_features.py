@@ -43,6 +43,17 @@ def test_equal_to_the_local_store_bit_for_bit(p, c, n, dim, seed):
     assert sum(rows) == n * c
 
 
+def test_a_duplicate_exchanges_over_communicators_of_its_own():
+    def body(comm):
+        features = PartitionedFeatures.of(np.ones((8, 2), np.float32), ProcessGrid(comm))
+        twin = features.duplicate()
+        channels = [one.blocks.channel for one in (features, twin)]
+        mine, its = ({id(channel.scope), id(channel.group)} for channel in channels)
+        return mine.isdisjoint(its) and twin.gather(np.array([7, 0])).tolist() == [[1.0, 1.0]] * 2
+
+    assert run_threads(2, body, TIMEOUT) == [True, True]
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int8, np.int32, np.bool_])
 def test_other_stored_dtypes_come_out_as_from_the_local_store(dtype):
     x = (np.random.default_rng(0).standard_normal((23, 4)) * 50).astype(dtype)

@@ -19,12 +19,14 @@ import pytest
 import spsample as sp
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
+from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
 from spsample.planning.bulk_sample import sample_within
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
 from spsample.sampling.call import sample_batches
 from spsample.sparse import get_num_threads, set_num_threads
+from spsample.sparse.local import LocalFrontier
 
 GRAPH = sp.load_dataset("rmat:12,8").graph
 SEEDS = np.flatnonzero(GRAPH.in_degrees())
@@ -75,6 +77,18 @@ def test_the_largest_bulk_is_the_largest() -> None:
     k = most.bulk_size
     assert 1 <= k < most.num_batches
     assert most.peak(k) <= 16 << 20 < most.peak(k + 1)
+
+
+def test_the_search_leaves_none_out() -> None:
+    for most in range(9):
+        for end in range(11):
+            assert largest_fitting(most, range(1, end + 1).__contains__) == min(most, end)
+
+
+def test_a_bulk_of_the_whole_budget_fits() -> None:
+    made = plan()
+    assert replace(made, memory_budget=made.peak(5)).fits(5)
+    assert not replace(made, memory_budget=made.peak(5) - 1).fits(5)
 
 
 def test_equal_calls_give_equal_plans() -> None:
@@ -146,6 +160,16 @@ def test_entries_that_a_bulk_may_have() -> None:
     assert entries == [made.counts.scaled(k, made._margin(k)).entries for k in (steady, steady, 184, steady)]
 
 
+def test_arrays_are_planned_a_quarter_larger_than_the_pilots_promise() -> None:
+    """And larger still where batches differ."""
+    made = plan()
+    alike = replace(made, counts=replace(made.counts, spread=0.0))
+    for k in (1, 10, 100):
+        promised = made.counts.scaled(k).result_bytes(made.id_bytes)
+        assert alike.result_bytes(k) == pytest.approx(1.25 * promised, rel=0.02)
+        assert alike.result_bytes(k) < made.result_bytes(k)
+
+
 def test_a_batch_that_cannot_fit_is_refused() -> None:
     with pytest.raises(CapacityError, match=r"^memory_budget: got 1\.00 MiB for batches"):
         plan(memory_budget="1MiB")
@@ -184,6 +208,17 @@ def test_exactly_enough_entries_are_enough(sampler: sp.Sampler) -> None:
     entries = BulkCounts.of(sp.bulk_sample(GRAPH, SEEDS[:200], sampler, batch_size=32)).entries
     bulk = sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries))
     assert BulkCounts.of(bulk).entries == entries
+    with pytest.raises(TooManyEntriesError):
+        sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([5]), sp.GraphSAGE([5], replace=True), sp.GraphSAGE([-1])], ids=repr)
+def test_too_many_entries_are_refused_before_they_are_drawn(
+    sampler: sp.Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = BulkCounts.of(sp.bulk_sample(GRAPH, SEEDS[:200], sampler, batch_size=32)).entries
+    for name in ("sample_rows", "take_rows", "take_numbered"):
+        monkeypatch.setattr(LocalFrontier, name, None)
     with pytest.raises(TooManyEntriesError):
         sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))
 

@@ -25,6 +25,7 @@ from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.store import Graph, GraphStore, StoreWriter, folder, layout, writer
 from spsample.store.mapped_store import MappedStore
+from spsample.store.mapping import check_file
 
 GRAPH = Graph([0, 2, 3, 3, 6], [3, 1, 0, 2, 0, 3], data=[1, 2, 3, 4, 5, 6])
 
@@ -639,6 +640,24 @@ def test_opening_while_the_store_is_replaced(tmp_path):
         seen += 1
     thread.join()
     assert seen
+
+
+def test_facts_and_arrays_are_of_one_store(tmp_path, monkeypatch):
+    """Another one of the same shapes takes its place once ``meta.json`` is read."""
+    new, calls = Graph([0, 1, 2], [1, 0]), []
+    Graph([0, 1, 2], [0, 1]).save(tmp_path / "s")
+    new.save(tmp_path / "t")
+
+    def replaced(path, spec):
+        calls.append(path)
+        if len(calls) == 1:
+            new.save(tmp_path / "s", overwrite=True)
+        return check_file(path, spec)
+
+    monkeypatch.setattr("spsample.store.mapped_store.check_file", replaced)
+    opened = GraphStore.open(tmp_path / "s")
+    assert opened.digest == GraphStore.open(tmp_path / "t").digest
+    assert_same(opened.graph(), new)
 
 
 @pytest.mark.parametrize("form", ["graph", "features", "dataset", "conversion"])
