@@ -16,6 +16,8 @@ class Options(griffe.Extension):
         if not isinstance(annotation, griffe.ExprSubscript) or annotation.canonical_name != "Annotated":
             return
         kind, declared = annotation.slice.elements
+        if not isinstance(declared, griffe.ExprCall) or declared.canonical_path.rpartition(".")[2] != "Option":
+            return
         attr.annotation = kind
         attr.docstring = griffe.Docstring(description(declared), parent=attr)
 
@@ -23,10 +25,17 @@ class Options(griffe.Extension):
 def description(declared: griffe.ExprCall) -> str:
     """The help text; choices and the meaning of None where they are written out."""
     text, *others = declared.arguments
-    said = {one.name: str(one.value) for one in others if isinstance(one, griffe.ExprKeyword)}
-    sentences = [ast.literal_eval(str(text))]
-    if said.get("choices", "").startswith("("):
-        sentences.append(f"One of {', '.join(map(repr, ast.literal_eval(said['choices'])))}.")
+    said = {one.name: one.value for one in others if isinstance(one, griffe.ExprKeyword)}
+    sentences = [quoted(text)]
+    choices = said.get("choices")
+    if isinstance(choices, griffe.ExprTuple):
+        sentences.append(f"One of {', '.join(repr(quoted(choice)) for choice in choices.elements)}.")
     if "unset" in said:
-        sentences.append(f"None: {ast.literal_eval(said['unset'])}.")
+        sentences.append(f"None: {quoted(said['unset'])}.")
     return " ".join(sentences)
+
+
+def quoted(expression: griffe.Expr | str) -> str:
+    """A string of a declaration; griffe reads one that could be an expression as such, without its quotes."""
+    text = str(expression)
+    return str(ast.literal_eval(text)) if text[0] in "'\"" else text

@@ -23,7 +23,7 @@ HEADER_WORDS = 8
 
 _STATUS = "status"
 _FAILED = 1  # in the first word: the sender is in a channel, and goes to the end of its call
-_REPORTS = 2  # the sender is at the end of its call, and tells an error of so many bytes
+_REPORTS = 2  # the sender is at the end of its call, and reports an error, of these bytes
 _STATUS_BITS = 2
 _HASH_BYTES = 7
 _DESCRIPTION_BYTES = 256

@@ -20,7 +20,7 @@ from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
 
 _GATHERED = 1 << 18
-"""An all-reduce whose arrays have together at most so many bytes is one all-gather; a larger one goes in two steps."""
+"""An all-reduce whose arrays have together at most these bytes is one all-gather; a larger one goes in two steps."""
 
 _SIGN_OF_LIFE = 5.0
 """Seconds of waiting after which a rank tells the others that it waits."""
@@ -40,11 +40,11 @@ class Part(NamedTuple):
     """A group that a communicator is split into, as each of its ranks knows it."""
 
     number: int
-    """Of the groups in ascending order of their colors."""
+    """Place of the group in ascending order of the colors."""
     members: list[int]
     """Ranks of the communicator that is split, in the order of the part."""
     rank: int
-    """Of this process in the part."""
+    """Rank of this process in the part."""
 
 
 class MessageCommunicator(Communicator):

@@ -56,7 +56,8 @@ def all_gather_object(comm: Communicator, mine: T) -> list[T]:
     >>> run_threads(2, lambda comm: all_gather_object(comm, {"rank": comm.rank}))[0]
     [{'rank': 0}, {'rank': 1}]
     """
-    pickled = np.frombuffer(pickle.dumps(mine), np.uint8)
+    with collective(comm, call="a gather of objects"):
+        pickled = np.frombuffer(pickle.dumps(mine), np.uint8)
     sizes = comm.all_gather(np.array([len(pickled)], np.int64), phase="set-up")[:, 0]
     everyone, ends = comm.all_gather_v(pickled, sizes, phase="set-up"), np.cumsum(sizes)
     return [pickle.loads(everyone[end - size : end].tobytes()) for size, end in zip(sizes, ends, strict=True)]

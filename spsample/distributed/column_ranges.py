@@ -18,7 +18,7 @@ from spsample.sparse.probability import FrontierTotals, frontier_rule
 PHASE = "columns"
 
 ENTRIES_AT_A_TIME = 1 << 23
-"""Of a block row, while columns are added up."""
+"""Entries of a block row that are added up at a time."""
 
 
 class Found(NamedTuple):

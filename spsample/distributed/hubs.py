@@ -15,7 +15,7 @@ from spsample.sparse import LocalOperand
 PHASE = "hubs"
 
 ROW_BYTES = 8 + 8 + 8
-"""Of a hub row besides its entries: its pointer, its id and where its entries were."""
+"""What a hub row takes besides its entries: its pointer, its id and where its entries were."""
 
 
 def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget: int) -> IntArray:

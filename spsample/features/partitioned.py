@@ -238,6 +238,12 @@ class PartitionedFeatures:
             return int(self.block.data.nbytes + self.block.indices.nbytes + self.block.indptr.nbytes)
         return int(self.block.nbytes)
 
+    def block_features(self) -> NDArray[np.float32]:
+        """Return the features of this rank's rows: float32, C order; the block itself where it is that."""
+        if not sparse.issparse(self.block) and self.block.dtype == np.float32:
+            return np.ascontiguousarray(self.block)
+        return self._format.decode(self._encoded(np.arange(self.block_rows)))
+
     def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
 

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from spsample.backends import StackedSelector, get_backend
 from spsample.comm import collective
@@ -35,7 +34,7 @@ class PartitionedDeviceFeatures:
     Parameters
     ----------
     source : PartitionedFeatures
-        Kept as given (without `dtype`): rows on devices are float32. Its rows are copied, it is not held.
+        Of any `dtype`: rows on devices are float32. Its rows are copied, it is not held.
 
     Raises
     ------
@@ -53,8 +52,8 @@ class PartitionedDeviceFeatures:
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
         with collective(self.comm), self._kernels.session():
             device = self._kernels.device
-            rows = source.block.toarray() if sparse.issparse(source.block) else source.block
-            self._rows: Any = device.to_device(np.ascontiguousarray(rows, np.float32))
+            rows = source.block_features()
+            self._rows: Any = device.to_device(rows)
             begins = np.arange(rows.shape[0], dtype=np.uint64) * np.uint64(4 * self.dim)
             self._row_places = device.to_device(begins + np.uint64(device.address(self._rows)))
             position = source.blocks.placement.position

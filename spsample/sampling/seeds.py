@@ -17,7 +17,7 @@ from spsample.sparse import RowSelector
 T = TypeVar("T", bound=np.generic)
 
 WORD_BITS = 63
-"""Of a signed word: those of an id and of its position in a batch."""
+"""Bits of a signed word: those of an id and of its position in a batch."""
 
 
 @dataclass(eq=False)

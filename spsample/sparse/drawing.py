@@ -18,7 +18,7 @@ AT_A_TIME = 32
 """Batches that draw together: their arrays stay in the cache."""
 
 Counts = dict[int, int]
-"""Of a batch: each column drawn so far, in the order first drawn, and how often."""
+"""What a batch has: each column drawn so far, in the order first drawn, and how often."""
 
 
 class ColumnSource(ABC):

@@ -165,6 +165,8 @@ class LocalColumnNorms(NamedTuple):
         """Columns for every batch."""
         kept = self.A.kept
         sample = self.A.backend.draw_shared(kept.cumulative[1:], batch_ids, draw, kept.guide)
+        if sample.columns.dtype == self.A.index_dtype:
+            return sample
         return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
 
     def numerators(self, columns: IntArray) -> UInt64Array:

@@ -72,7 +72,7 @@ class RowSample:
                 argument="sample",
                 given="a sample that EXTRACT has consumed",
                 expected="one that it has not",
-                hint="Look at S before extract_rows, or call its_sample again, which gives the same bits.",
+                hint="Copy what you keep of S before extract_rows, or call its_sample again: it gives the same bits.",
             )
         return self._entries
 

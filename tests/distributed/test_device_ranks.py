@@ -9,7 +9,7 @@ from emulated_backend import emulated, needs_compiler
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.errors import InputError
-from spsample.features import PartitionedDeviceFeatures
+from spsample.features import PartitionedDeviceFeatures, PartitionedFeatures
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]
@@ -89,6 +89,19 @@ def test_loaders_with_features_on_devices(emulated, prefetch):
         return count
 
     assert sum(run_threads(3, body)) == len(expected)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "int8"])
+def test_a_source_of_any_form_is_decoded(emulated, dtype):
+    x = np.random.default_rng(1).normal(size=(21, 3)).astype(np.float32)
+    ids = np.array([20, 0, 7, 7, 13])
+
+    def body(comm):
+        source = PartitionedFeatures.of(x, sp.ProcessGrid(comm), dtype=dtype)
+        device = PartitionedDeviceFeatures(source)
+        np.testing.assert_array_equal(emulated.to_host(device.gather(ids)), source.gather(ids))
+
+    run_threads(2, body)
 
 
 def test_a_dtype_is_refused(emulated):

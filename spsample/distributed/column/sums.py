@@ -25,7 +25,7 @@ SUMS, ROWS = 0, 1
 """What an owner sends."""
 
 STEPS = 8
-"""In so many steps a rank's batches are merged at most, until it is clear what to send."""
+"""Steps, at most, in which a rank's batches are merged until it is clear what to send."""
 
 
 class Answered(NamedTuple):
