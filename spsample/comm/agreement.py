@@ -21,8 +21,6 @@ def require_same(comm: Communicator, /, **arguments: Any) -> None:
     InputError
         On every rank, naming the first argument that differs and the ranks that gave another one than most.
     """
-    if comm.size == 1:
-        return
     for argument, where in differing(comm, **arguments).items():
         expected = "the same on every rank: this call is collective"
         raise InputError(argument=argument, given=f"something else on {where}", expected=expected)

@@ -25,8 +25,9 @@ from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import Self
 
-__all__ = ["PartitionedFeatures", "RowBlocks", "even_placement", "id_dtype"]
+__all__ = ["BlockFeatures", "PartitionedFeatures", "RowBlocks", "even_placement", "id_dtype"]
 
 _CHUNK_BYTES = 64 << 20
 
@@ -92,7 +93,54 @@ class RowBlocks:
             self.grid.close()
 
 
-class PartitionedFeatures:
+class BlockFeatures:
+    """What features in block rows have in common, wherever a rank keeps its block.
+
+    Attributes
+    ----------
+    blocks : RowBlocks
+        Which ranks have which rows.
+    """
+
+    blocks: RowBlocks
+    dim: int
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The ranks."""
+        return self.blocks.grid
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self.blocks.comm
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return self.blocks.num_rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    def duplicate(self) -> Self:
+        """Return these features over duplicated communicators, for another thread; collective."""
+        twin = copy.copy(self)
+        twin.blocks = self.blocks.duplicate()
+        return twin
+
+    def close(self) -> None:
+        """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
+        self.blocks.close()
+
+    def _described(self, form: str) -> str:
+        blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
+        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {form}, {blocks})"
+
+
+class PartitionedFeatures(BlockFeatures):
     """Features in 1.5D block rows: block i of p/c lies on the c ranks of row i of a process grid.
 
     A rank gets rows from the ranks of its column group, which together hold all of them. Every method that says so is
@@ -148,6 +196,7 @@ class PartitionedFeatures:
         self._format = _format(rows, dtype, grid)
         with collective(grid.comm):
             self.block: Any = rows if dtype is None else _converted(rows, self._format)
+        self.dim = int(self.block.shape[1])
 
     @classmethod
     def open(
@@ -195,31 +244,6 @@ class PartitionedFeatures:
             contents = _contents(rows, grid.comm)
         _require_same_rows(grid.comm, "x", contents, grid.comm.size)
         return cls(block, grid, placement, dtype=dtype)
-
-    @property
-    def grid(self) -> ProcessGrid:
-        """The ranks."""
-        return self.blocks.grid
-
-    @property
-    def comm(self) -> Communicator:
-        """All ranks of the grid."""
-        return self.blocks.comm
-
-    @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return self.blocks.num_rows
-
-    @property
-    def dim(self) -> int:
-        """Number of features per vertex."""
-        return int(self.block.shape[1])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
 
     @property
     def block_rows(self) -> int:
@@ -270,16 +294,6 @@ class PartitionedFeatures:
             places, inverse = np.unique(wanted, return_inverse=True)
             return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
 
-    def duplicate(self) -> PartitionedFeatures:
-        """Return these features over duplicated communicators, for another thread; collective."""
-        twin = copy.copy(self)
-        twin.blocks = self.blocks.duplicate()
-        return twin
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid; that of other features is their caller's. Collective."""
-        self.blocks.close()
-
     def _distinct(self, places: NDArray[Any]) -> NDArray[np.float32]:
         """Rows at distinct, ascending places."""
         cuts = np.searchsorted(places, self.blocks.placement.bounds)
@@ -318,8 +332,7 @@ class PartitionedFeatures:
             )
 
     def __repr__(self) -> str:
-        blocks = f"block {self.grid.row} of {self.grid.num_blocks}"
-        return f"{type(self).__name__}({self.num_rows:,} x {self.dim:,}, {self._format.name}, {blocks})"
+        return self._described(self._format.name)
 
 
 def _checked(blocks: RowBlocks, rows: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +11,17 @@ from spsample.backends import StackedSelector, get_backend
 from spsample.comm import collective
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.features.partitioned import PartitionedFeatures, id_dtype
+from spsample.features.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
-    from spsample.comm import Communicator
     from spsample.distributed import ProcessGrid
 
 __all__ = ["PartitionedDeviceFeatures"]
 
 
-class PartitionedDeviceFeatures:
+class PartitionedDeviceFeatures(BlockFeatures):
     """Features in block rows, each copied to its rank's GPU; rows come out there.
 
     Ids are sorted by the rank that has them, sent there, and answered by one gather kernel: one all-to-allv of ids and
@@ -80,21 +78,6 @@ class PartitionedDeviceFeatures:
         return cls(PartitionedFeatures.of(x, grid, partition=partition))
 
     @property
-    def comm(self) -> Communicator:
-        """All ranks of the grid."""
-        return self.blocks.comm
-
-    @property
-    def num_rows(self) -> int:
-        """Number of vertices."""
-        return self.blocks.num_rows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of vertices and of features per vertex."""
-        return self.num_rows, self.dim
-
-    @property
     def block_rows(self) -> int:
         """Number of rows on this rank."""
         return int(self._rows.shape[0])
@@ -135,16 +118,6 @@ class PartitionedDeviceFeatures:
             rows: Any = self._kernels.to_device(received.rows)
             return rows[self._kernels.to_device(routed.places)]
 
-    def duplicate(self) -> PartitionedDeviceFeatures:
-        """Return these features over duplicated communicators, for another thread; collective."""
-        twin = copy.copy(self)
-        twin.blocks = self.blocks.duplicate()
-        return twin
-
-    def close(self) -> None:
-        """Free the communicators of a duplicate's grid. Collective."""
-        self.blocks.close()
-
     def _rows_of(self, vertices: Any) -> Any:
         """Rows of this rank's block."""
         places = vertices if self._position is None else self._position[vertices]
@@ -157,9 +130,7 @@ class PartitionedDeviceFeatures:
         return self._kernels.on_host(rows)
 
     def __repr__(self) -> str:
-        grid = self.blocks.grid
-        blocks = f"block {grid.row} of {grid.num_blocks}"
-        return f"PartitionedDeviceFeatures({self.num_rows:,} x {self.dim:,}, float32, {blocks})"
+        return self._described("float32")
 
 
 def _refuse_dtype(grid: ProcessGrid, dtype: Any) -> None:

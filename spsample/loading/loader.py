@@ -22,7 +22,7 @@ from spsample.loading.lockstep import Lockstep
 from spsample.loading.prefetch import Pipeline, Stage
 from spsample.loading.ranks import Share, Threads
 from spsample.planning.bulk_plan import warm_up_divisor
-from spsample.planning.bulk_sample import sample_within
+from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
@@ -163,8 +163,7 @@ class BulkLoader:
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
             self.completion = Completion(features, labels, self.graph)
-            if not _is_auto(bulk_size):
-                require_int("bulk_size", bulk_size, minimum=1)
+            batches = None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
@@ -176,7 +175,7 @@ class BulkLoader:
         self.plan, self.bulk_size = plan_loader(
             self._workload,
             num_batches=self.num_batches,
-            bulk_size=None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1),
+            bulk_size=batches,
             memory_budget=memory_budget,
         )
         self._threads: Threads | None = None

@@ -9,7 +9,7 @@ whether a call fits; `loader_plan` and `rank_plan`, the bulks of a loader; `clus
 from __future__ import annotations
 
 from spsample.planning.bulk_plan import BulkPlan
-from spsample.planning.bulk_sample import bulk_sample
+from spsample.planning.bulk_sampling import bulk_sample
 from spsample.planning.loader_plan import plan_bulk
 from spsample.planning.scratch import scratch_bytes
 

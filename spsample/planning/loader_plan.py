@@ -13,7 +13,7 @@ from spsample.planning.budget import BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
 from spsample.planning.rank_plan import plan_ranks
-from spsample.planning.room import as_fits, available_for, default_budget, require_room
+from spsample.planning.room import as_fits, available_for, default_budget
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
@@ -117,7 +117,6 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
     start = time.perf_counter()
     full = len(work.seeds) // work.batch_size
     pilots = as_fits(work.pilots(min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS)))
-    require_room(pilots)
     counts = BulkCounts.of(pilots.sample()).with_edges()
     plan = plan_of(work, counts, memory_budget, time.perf_counter() - start)
     plan.require(min(1, work.num_batches))

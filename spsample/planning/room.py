@@ -62,9 +62,19 @@ def require_room(call: SamplingCall | Workload) -> None:
 
 
 def as_fits(work: Workload) -> Workload:
-    """The first batches of a call that fit in the memory that is available; one at least, which may be refused."""
+    """The first batches of a call that fit in the memory that is available.
+
+    Raises
+    ------
+    CapacityError
+        If not even one does.
+    """
     plan = _plan_beyond_memory(work)
-    return work if plan is None else work.first(max(plan.largest(plan.num_batches), 1))
+    if plan is None:
+        return work
+    fitting = work.first(max(plan.largest(plan.num_batches), 1))
+    require_room(fitting)
+    return fitting
 
 
 def _plan_beyond_memory(call: SamplingCall | Workload) -> BulkPlan | None:

@@ -12,7 +12,7 @@ from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.sparse.device import DeviceOperand
-from spsample.store.base_graph import BaseGraph
+from spsample.store.base_graph import BaseGraph, require_local
 from spsample.store.hot_rows import hottest_rows, split_rows
 from spsample.store.normalization import sums_of_alike
 
@@ -60,8 +60,6 @@ class DeviceGraph(BaseGraph):
     is_on_device = True
 
     def __init__(self, graph: Graph, entries: str | float = "auto") -> None:
-        from spsample.store.base_graph import require_local
-
         hint = "DeviceGraph.from_arrays takes arrays that lie on the device."
         require_local(graph, expected="a Graph", hint=hint)
         kernels = _kernels()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
+from spsample.sparse.probability import Weighting
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
@@ -88,9 +89,10 @@ class MappedStore:
         return copy.deepcopy(self._meta)
 
     @property
-    def weighting(self) -> Any:
+    def weighting(self) -> Weighting:
         """What the values of the graph are, as ``meta.json`` states it."""
-        return self._meta["weighting"]
+        weighting: Weighting = self._meta["weighting"]
+        return weighting
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer
 from spsample.sampling.empty import empty_minibatch
 from spsample.store import Graph
-from spsample.store.base_graph import require_local
+from spsample.store.base_graph import BaseGraph, require_graph, require_local
 from spsample.training.blocks import BlockMaker
 from spsample.training.models import GNN
 from spsample.training.tensors import as_tensor
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from spsample.sampling import Sampler
 
-__all__ = ["VerticesHere", "VerticesOnRanks", "full_logits", "layer_by_layer", "logits_of_seeds", "sampled_logits"]
+__all__ = ["VerticesHere", "VerticesOnRanks", "full_logits", "layer_by_layer", "sampled_logits"]
 
 EVALUATION_BYTES = 2**30
 """Memory for the part of the graph that is evaluated at once, unless told otherwise."""
@@ -94,7 +94,7 @@ def full_logits(
 
 def sampled_logits(
     model: GNN,
-    graph: Graph,
+    graph: BaseGraph,
     ids: ArrayLike,
     sampler: Sampler,
     features: FeatureSource,
@@ -105,6 +105,8 @@ def sampled_logits(
     backend: str | None = None,
 ) -> NDArray[np.float32]:
     """Return the logits of some vertices, computed with sampled neighbourhoods.
+
+    On a graph of several ranks each computes its batches, and all get all logits: the call is collective.
 
     Parameters
     ----------
@@ -130,27 +132,18 @@ def sampled_logits(
     """
     _check(model, features)
     require_type("blocks", blocks, BlockMaker, "a BlockMaker")
+    require_graph(graph)
     loader = BulkLoader(
         graph,
         ids,
         sampler,
         batch_size=batch_size,
+        prefetch=0 if graph.is_distributed else 1,
         features=features,
         shuffle=False,
         random_seed=random_seed,
         backend=backend,
     )
-    return logits_of_seeds(model, loader, blocks)
-
-
-def logits_of_seeds(model: GNN, loader: BulkLoader, blocks: BlockMaker) -> NDArray[np.float32]:
-    """Return the logits of a loader's seeds, in their order, on every rank; each rank computes its batches. Collective.
-
-    Raises
-    ------
-    InputError
-        If there are no seeds.
-    """
     if len(loader) == 0:
         raise InputError(argument="ids", given="none", expected="at least one vertex")
     comm = loader.comm
@@ -232,17 +225,20 @@ def layer_by_layer(
             encoder = model.encoder if number == 0 else torch.nn.Identity()
             decoder = model.decoder if number == last else torch.nn.Identity()
             limit = budget // bytes_per_edge(source.dim, model.encoder, conv, decoder)
-
-            def computed(source: FeatureSource = source, modules: Any = (encoder, conv, decoder)) -> Iterator[Any]:
-                for layer in vertices.chunks(limit):  # noqa: B023  (used up before the next layer)
-                    h = source.gather(layer.src_nodes)
-                    with collective(vertices.comm, call="full evaluation"):
-                        before, convolution, after = modules
-                        part = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
-                    yield part
-
-            source = vertices.kept(computed())
+            source = vertices.kept(_computed(vertices, limit, source, blocks, (encoder, conv, decoder)))
     return source
+
+
+def _computed(
+    vertices: Vertices, limit: int, source: FeatureSource, blocks: BlockMaker, modules: tuple[torch.nn.Module, ...]
+) -> Iterator[NDArray[np.float32]]:
+    """The activations of one layer, chunk by chunk; its sources are gathered by all ranks."""
+    before, convolution, after = modules
+    for layer in vertices.chunks(limit):
+        h = source.gather(layer.src_nodes)
+        with collective(vertices.comm, call="full evaluation"):
+            part: NDArray[np.float32] = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
+        yield part
 
 
 def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:

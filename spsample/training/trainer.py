@@ -33,7 +33,7 @@ from spsample.store.base_graph import require_graph
 from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
-from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, logits_of_seeds
+from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import SharedGenerator
 from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
 from spsample.training.metrics import METRICS
@@ -369,18 +369,17 @@ class Trainer:
             vertices = VerticesHere(graph) if self._rows is None else VerticesOnRanks(graph, self._rows)
             blocks = self.blocks.whole_rows()
             return layer_by_layer(self._model_on_host(), vertices, self.features, blocks, budget).gather(ids)
-        loader = BulkLoader(
+        return sampled_logits(
+            self.model,
             self.graph,
             ids,
             self.test_sampler,
+            self._placed_features,
+            blocks=self.blocks,
             batch_size=self.config.batch_size,
-            prefetch=1 if self._rows is None else 0,
-            features=self._placed_features,
-            shuffle=False,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
         )
-        return logits_of_seeds(self.model, loader, self.blocks)
 
     def _model_on_host(self) -> GNN:
         """Where all neighbours of a vertex are aggregated."""

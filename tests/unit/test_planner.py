@@ -22,7 +22,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, bulk_ranges, warm_up_divisor
-from spsample.planning.bulk_sample import sample_within
+from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
 from spsample.sampling.call import sample_batches
 from spsample.sparse import get_num_threads, set_num_threads
