@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from own_samplers import NearUniform, SumSampler
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
@@ -60,8 +61,7 @@ from spsample.planning.cluster.stages_traffic import (
 from spsample.planning.cluster.traffic import bulk_traffic, by_phase, features, gradients
 from spsample.planning.cluster.visits import BlockVisits, Visits, seen
 from spsample.planning.cluster.wire_format import WireFormat, widths
-from spsample.sampling import LayerwiseSampler
-from spsample.sparse import extract_columns, extract_rows, its_sample, keys, normalize_rows
+from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
 SEEDS = np.arange(GRAPH.num_nodes)
@@ -403,25 +403,7 @@ def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting)
             assert expected.max() == pytest.approx(found.max(), rel=0.1), phase
 
 
-class OwnNodeWise(sp.Sampler):
-    """Node-wise, stating nothing."""
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q @ A)
-        return extract_rows(P, its_sample(P, draw, edge_ids=want.edge_ids), want)
-
-
-class OwnSums(LayerwiseSampler):
-    """In proportion to sums, where `LADIES` takes sums of squares."""
-
-    power = 1
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q.per_batch() @ A)
-        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
-
-
-@pytest.mark.parametrize("own", [OwnNodeWise([6, 4]), OwnSums([48, 48])], ids=repr)
+@pytest.mark.parametrize("own", [NearUniform([6, 4]), SumSampler([48, 48])], ids=repr)
 @pytest.mark.parametrize("weighting", ["unweighted", "row"])
 def test_the_model_knows_samplers_of_ones_own_by_what_they_state(own, weighting):
     test_the_model_of_a_given_bulk_is_what_is_recorded(own, (8, 2), weighting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulated_backend import emulated, needs_compiler
+from own_samplers import NearUniform, OwnLayerwise, SumSampler
 from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, divisors, gathered, same_batches
 
 import spsample as sp
@@ -12,44 +13,13 @@ from spsample.comm import run_threads
 from spsample.errors import CapacityError, InputError
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import (
-    UnbiasedWeights,
     extract_columns,
-    extract_rows,
     its_sample,
     normalize_rows,
-    pattern,
     square,
 )
 
 __all__ = ["emulated"]
-
-
-class NearUniform(sp.Sampler):
-    """Node-wise: it has nothing to state."""
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q @ (pattern(A) if draw.hop == 0 else A))
-        return extract_rows(P, its_sample(P, draw, edge_ids=want.edge_ids), want)
-
-
-class SumSampler(LayerwiseSampler):
-    """Layer-wise: in proportion to sums, not to sums of squares."""
-
-    power = 1
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q.per_batch() @ A)
-        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
-
-
-class OwnLayerwise(sp.Sampler):
-    """Layer-wise without the base of layer-wise samplers."""
-
-    aggregation = "values"
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q.per_batch() @ square(A))
-        return extract_columns(P, draw, its_sample(P, draw), want, UnbiasedWeights())
 
 
 class SquaredSums(LayerwiseSampler):

@@ -7,48 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from own_samplers import NearUniform, OwnLayerwise, SumSampler  # noqa: E402
+
 import spsample as sp  # noqa: E402
 from spsample.data import Dataset, planted  # noqa: E402
 from spsample.errors import DTypeError, InputError  # noqa: E402
-from spsample.sampling import LayerwiseSampler  # noqa: E402
-from spsample.sparse import (  # noqa: E402
-    UnbiasedWeights,
-    extract_columns,
-    extract_rows,
-    its_sample,
-    normalize_rows,
-    pattern,
-    square,
-)
 from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
 
 NODES, DEGREE = 60, 10
-
-
-class NearUniform(sp.Sampler):
-    """Node-wise, as in docs/own-sampler.md: it states nothing."""
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q @ (pattern(A) if draw.hop == 0 else A))
-        return extract_rows(P, its_sample(P, draw, edge_ids=want.edge_ids), want)
-
-
-class SumSampler(LayerwiseSampler):
-    """Layer-wise, as in docs/own-sampler.md: its base states the values."""
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q.per_batch() @ A)
-        return extract_columns(P, draw, its_sample(P, draw), want, self.weights)
-
-
-class OwnLayerwise(sp.Sampler):
-    """Layer-wise without the base of layer-wise samplers: it states the values itself."""
-
-    aggregation = "values"
-
-    def layer(self, A, Q, draw, want):
-        P = normalize_rows(Q.per_batch() @ square(A))
-        return extract_columns(P, draw, its_sample(P, draw), want, UnbiasedWeights())
 
 
 def ring(weight=None):
