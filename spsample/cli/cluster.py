@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.common.options import Option, settings_of
 from spsample.errors import InputError
+from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from spsample.store import Graph
 
 __all__ = [
-    "PANEL",
     "ClusterOptions",
     "GraphSize",
     "cluster_facts",
@@ -30,7 +30,7 @@ __all__ = [
     "write_facts",
 ]
 
-PANEL, _SIZE_PANEL = "On a cluster", "A graph that is not here"
+_SIZE_PANEL = "A graph that is not here"
 MOST_SMALL_ENTRIES, MOST_SMALL_SCALE, LEAST_SMALL_SCALE = 1 << 22, 18, 10
 KINDS = ("rmat", "planted")
 
@@ -39,7 +39,11 @@ KINDS = ("rmat", "planted")
 class ClusterOptions:
     """What is typed about the cluster and the job."""
 
-    replication: Annotated[str, Option("c, a divisor of the ranks, or all of them.", PANEL, common=True)] = "all"
+    ranks: Annotated[
+        int | None,
+        Option("Plan for this number of ranks, p, instead of this machine.", PANEL, common=True),
+    ] = None
+    replication: Annotated[str, REPLICATION] = "all"
     memory_per_rank: Annotated[str, Option("Memory of a GPU or a process.", PANEL, common=True)] = "40GB"
     links: Annotated[
         str, Option("Network.", PANEL, choices=("perlmutter", "ethernet", "shared-memory"), common=True)
@@ -52,10 +56,8 @@ class ClusterOptions:
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
-    algorithm: Annotated[str, Option("column, stages or oblivious.", PANEL)] = "column"
-    replicate_hubs: Annotated[str | None, Option("Memory for hub rows that every rank holds, as in 256MiB.", PANEL)] = (
-        None
-    )
+    algorithm: Annotated[str, replace(ALGORITHM, choices=(*ALGORITHM.choices, "oblivious"))] = "column"
+    replicate_hubs: ReplicateHubs = None
     model_size: Annotated[
         str | None, Option("Bytes of the gradients, as in 4MB; by default none are averaged.", PANEL, common=True)
     ] = None

@@ -1,4 +1,8 @@
-"""``spsample convert``: an edge list, a matrix or a data set to a graph store."""
+"""``spsample convert``: an edge list, a matrix or a data set to a graph store.
+
+Parameters of the command are what it converts, the form of its output, and ``--renumber``: a flag here, a word in
+`ConvertOptions`. All else is a field of that dataclass.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spsample.cli.options import overridden, with_options
+from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work, print_note
 from spsample.cli.screen import print_line
 from spsample.common.units import format_bytes
@@ -34,7 +38,7 @@ def convert(
     renumber: Annotated[
         bool, typer.Option("--renumber", help="Number the ids that occur 0, 1, ... in ascending order.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print sizes and seconds as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert a graph once, to a store that every command opens at once, whatever its size.
 

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from spsample.cli.options import AsJson
 from spsample.cli.screen import print_line, print_text
 from spsample.errors import BackendError, require_module
 
@@ -23,7 +24,7 @@ _STYLES = {"ok": "green", "missing": "dim", "warning": "yellow", "broken": "bold
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a table.")] = False,
+    as_json: AsJson = False,
     comm: Annotated[
         bool, typer.Option("--comm", help="Instead, check that all ranks of this launch exchange what they should.")
     ] = False,

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from spsample.cli.options import AsJson
 from spsample.cli.progress import Work
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, print_text, table, unit_for
 from spsample.common.units import format_bytes
@@ -28,7 +29,7 @@ def info(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all of a store: checksums, and what graphs must satisfy.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what is in a store, an .npz file or a data set: sizes, degrees, arrays, labels, splits, where it is from.
 

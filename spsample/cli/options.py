@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
 
@@ -15,7 +15,7 @@ from spsample.cli.config import CONFIG, SET, check_given_once
 from spsample.common.options import Setting, own_settings, settings_of
 from spsample.errors import InputError
 
-__all__ = ["default_text", "listed", "overridden", "parse_sizes", "with_options", "written"]
+__all__ = ["AsJson", "default_text", "listed", "overridden", "parse_sizes", "with_options", "written"]
 
 _Settings = TypeVar("_Settings")
 _TYPED = (bool, int, float, Path)
@@ -30,10 +30,15 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+"""For ``as_json: AsJson = False`` in any command."""
+
 _ALL: Any = typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options, and exit.")
 
 
-def with_options(*classes: Any, preset: Iterable[str] = ()) -> Callable[[Callable[..., None]], Any]:
+def with_options(
+    *classes: Any, preset: Iterable[str] = (), common: Iterable[str] = ()
+) -> Callable[[Callable[..., None]], Any]:
     """Give a command the options of dataclasses, and ``--config``, ``--set`` and ``--help-all``.
 
     Parameters
@@ -42,6 +47,8 @@ def with_options(*classes: Any, preset: Iterable[str] = ()) -> Callable[[Callabl
         Dataclasses with options.
     preset
         Settings whose defaults depend on the data set.
+    common
+        Settings that are changed daily in this command, beside those that are in every one.
 
     Returns
     -------
@@ -60,7 +67,7 @@ def with_options(*classes: Any, preset: Iterable[str] = ()) -> Callable[[Callabl
             given = {setting.name: typed[setting.name] for setting in settings}
             command(given=given | {"config": typed["config"]}, **{one.name: typed[one.name] for one in own})
 
-        added = [_parameter(setting, preset) for setting in settings]
+        added = [_parameter(setting, preset, common) for setting in settings]
         context = _keyword("ctx", typer.Context, inspect.Parameter.empty)
         own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
         every = [
@@ -81,7 +88,7 @@ def listed(*classes: Any) -> list[Setting]:
     return sorted(found, key=lambda setting: (panels.index(setting.option.panel), not setting.option.common))
 
 
-def _parameter(setting: Setting, preset: Iterable[str]) -> inspect.Parameter:
+def _parameter(setting: Setting, preset: Iterable[str], common: Iterable[str]) -> inspect.Parameter:
     option = setting.option
     words = option.help if not option.choices else f"{option.help} One of {', '.join(option.choices)}."
     default = default_text(setting, preset)
@@ -89,7 +96,7 @@ def _parameter(setting: Setting, preset: Iterable[str]) -> inspect.Parameter:
         *setting.flags.split(),
         help=f"{words} [default: {default}]" if default else words,
         rich_help_panel=option.panel,
-        hidden=not option.common,
+        hidden=not option.common and setting.name not in common,
     )
     kind: Any = setting.type if setting.type in _TYPED else str
     return _keyword(setting.name, Annotated[kind | None, shown], None)

@@ -11,6 +11,7 @@ from typing import Annotated, BinaryIO
 import numpy as np
 import typer
 
+from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
 from spsample.errors import InputError
 from spsample.store.files import whole_file
@@ -24,7 +25,7 @@ def partition(
     out: Annotated[Path, typer.Option(help="File for the parts, one number per vertex (.npy).")],
     random_seed: Annotated[int, typer.Option(help="Random seed of METIS.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a sentence.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Partition a graph by METIS, for `spsample train --partition FILE` on many ranks.
 

@@ -1,9 +1,13 @@
-"""``spsample plan``: what bulks of a sampler take, how many batches fit, and what a job takes on a cluster."""
+"""``spsample plan``: what bulks of a sampler take, how many batches fit, and what a job takes on a cluster.
+
+Parameters of the command are what it plans for and where its output goes; all else is a field of a dataclass.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import cluster, sampling
-from spsample.cli.options import overridden, with_options
+from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
+from spsample.settings.sampling import Prefetch
 
 if TYPE_CHECKING:
     from spsample.planning import BulkPlan
@@ -34,17 +39,18 @@ Examples:
 _SIZES = (1, 8, 64, 512)
 
 
-@with_options(sampling.SamplingOptions, cluster.ClusterOptions, cluster.GraphSize)
+@dataclass(frozen=True)
+class PlanOptions(sampling.SamplingOptions):
+    """What is sampled, and how far ahead."""
+
+    prefetch: Prefetch = 1
+
+
+@with_options(PlanOptions, cluster.ClusterOptions, cluster.GraphSize, common=("bulk_size", "memory_budget"))
 def plan(
     given: dict[str, Any],
     source: Annotated[str | None, typer.Argument(help=sampling.SOURCE)] = None,
-    bulk_size: Annotated[int | None, typer.Option(help="Also predict bulks of this many batches.")] = None,
-    prefetch: Annotated[int, typer.Option(help="Bulks sampled ahead, as of a BulkLoader.")] = 1,
-    ranks: Annotated[
-        int | None,
-        typer.Option(help="Plan for this number of ranks, p, instead of this machine.", rich_help_panel=cluster.PANEL),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
     output: Annotated[str | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
 ) -> None:
     """Predict the memory of bulks, and the largest number of batches that fits in a budget.
@@ -52,20 +58,20 @@ def plan(
     A few pilot batches are sampled for it. Features are counted where the source has some. With --ranks: memory of a
     rank, the largest bulk, bytes and time per phase on a cluster, for each replication.
     """
-    options = overridden(sampling.SamplingOptions(), given)
+    options = overridden(PlanOptions(), given)
+    job = overridden(cluster.ClusterOptions(), given)
     program = sampling.make_sampler(given)
-    if ranks is None:
+    if job.ranks is None:
         cluster.refuse_without_ranks(given)
-        facts = _local_facts(_require_source(source), program, options, bulk_size, prefetch)
+        facts = _local_facts(_require_source(source), program, options)
         show: Callable[[], None] = partial(_show, facts)
     else:
-        _refuse_local(options.memory_budget, bulk_size)
-        job = overridden(cluster.ClusterOptions(), given)
+        _refuse_local(given)
         size = overridden(cluster.GraphSize(), given)
         pilot = _pilot(source, size, program, options, job.feature_bytes)
         source = size.like if source is None else source
         made, facts = cluster.cluster_facts(
-            pilot, job, source, ranks=ranks, edge_ids=options.edge_ids, prefetch=prefetch
+            pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
         )
         show = partial(cluster.show_cluster, made, facts)
     if output is not None:
@@ -79,9 +85,7 @@ def plan(
 plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 
 
-def _local_facts(
-    source: str, sampler: Sampler, options: sampling.SamplingOptions, bulk_size: int | None, prefetch: int
-) -> dict[str, Any]:
+def _local_facts(source: str, sampler: Sampler, options: PlanOptions) -> dict[str, Any]:
     """A plan for this machine."""
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
@@ -93,9 +97,9 @@ def _local_facts(
         sampling.seeds_of(dataset, options.seeds),
         sampler,
         batch_size=options.batch_size,
-        bulk_size="auto" if bulk_size is None else bulk_size,
+        bulk_size=options.bulk_size,
         memory_budget=default_budget() if options.memory_budget is None else options.memory_budget,
-        prefetch=prefetch,
+        prefetch=options.prefetch,
         features=dataset.x,
         edge_ids=options.edge_ids,
     )
@@ -109,13 +113,12 @@ def _require_source(source: str | None) -> str:
     return source
 
 
-def _refuse_local(memory_budget: str | None, bulk_size: int | None) -> None:
-    if memory_budget is not None:
-        given = f"{memory_budget} with --ranks"
-        raise InputError(argument="memory_budget", given=given, expected="--memory-per-rank on a cluster")
-    if bulk_size is not None:
-        given = f"{bulk_size} with --ranks"
-        raise InputError(argument="bulk_size", given=given, expected="none: a plan for a cluster finds it")
+def _refuse_local(given: Mapping[str, Any]) -> None:
+    """Refuse options of this machine where there is --ranks."""
+    instead = {"memory_budget": "--memory-per-rank on a cluster", "bulk_size": "none: a plan for a cluster finds it"}
+    for name, expected in instead.items():
+        if given[name] is not None:
+            raise InputError(argument=name, given=f"{given[name]} with --ranks", expected=expected)
 
 
 def _pilot(

@@ -6,14 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.cli.progress import print_note
-from spsample.common.options import Option
 from spsample.errors import CommunicationError, DataError, InputError, SpSampleError
 
 if TYPE_CHECKING:
@@ -22,101 +21,15 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.data import Dataset
     from spsample.distributed import ProcessGrid
+    from spsample.settings import RankOptions
 
 __all__ = [
-    "RankOptions",
     "RanksData",
     "check_rank_options",
     "ending_together",
     "is_told_here",
     "note_ignored_options",
 ]
-
-_PANEL = "Ranks"
-
-
-@dataclass(frozen=True)
-class RankOptions:
-    """How a graph and its features lie on the ranks, and what connects them."""
-
-    partitioned: Annotated[
-        bool,
-        Option(
-            "On several ranks: each holds block rows of graph and features, or all of them.",
-            _PANEL,
-            flags="--partitioned/--replicated",
-            common=True,
-        ),
-    ] = True
-    replication: Annotated[
-        int, Option("Ranks that hold the same block row, a divisor of their number: c.", _PANEL, common=True)
-    ] = 1
-    algorithm: Annotated[
-        str,
-        Option(
-            "How rows of other ranks are reached; changes no sample.",
-            _PANEL,
-            choices=("column", "stages"),
-        ),
-    ] = "column"
-    replicate_hubs: Annotated[
-        str | None,
-        Option(
-            "Memory for rows of hubs that every rank holds; changes no sample.",
-            _PANEL,
-            values="bytes, or as in `256MiB`",
-            unset="none",
-        ),
-    ] = None
-    feature_dtype: Annotated[
-        str | None,
-        Option(
-            "Type of partitioned features, in memory and on their way.",
-            _PANEL,
-            choices=("float32", "float16", "bfloat16", "int8"),
-            unset="as stored",
-        ),
-    ] = None
-    partition: Annotated[
-        str | None,
-        Option(
-            "Block row of each vertex, of `spsample partition`; changes no sample.",
-            _PANEL,
-            values="file (`.npy`)",
-            unset="ranges of vertices",
-        ),
-    ] = None
-    backend_comm: Annotated[
-        str,
-        Option(
-            "What connects the ranks.",
-            _PANEL,
-            choices=("auto", "mpi", "gloo", "nccl", "local"),
-        ),
-    ] = "auto"
-
-    @property
-    def of_block_rows(self) -> list[str]:
-        """The options given that say how block rows lie."""
-        given = {
-            "--replication": self.replication != 1,
-            "--replicate-hubs": bool(self.replicate_hubs),
-            "--feature-dtype": self.feature_dtype is not None,
-            "--partition": self.partition is not None,
-            "--algorithm": self.algorithm != "column",
-        }
-        return [option for option, is_given in given.items() if is_given]
-
-    def describe(self, comm: Communicator) -> str:
-        """In words, for a header."""
-        where = f"{comm.size} ranks ({comm.name}), "
-        if not self.partitioned:
-            return where + "graph and features on each"
-        blocks = f"graph and features in {comm.size // self.replication} block rows"
-        copies = "" if self.replication == 1 else f", each on {self.replication} ranks"
-        hubs = f", {self.replicate_hubs} of hub rows on all" if self.replicate_hubs else ""
-        blocks += f" of {self.partition}" if self.partition else ""
-        return f"{where}{blocks}{copies}; algorithm {self.algorithm}{hubs}"
 
 
 class RanksData:

@@ -1,9 +1,13 @@
-"""``spsample sample``: the bulks of an epoch in files, for other programs."""
+"""``spsample sample``: the bulks of an epoch in files, for other programs.
+
+Parameters of the command are what it samples from and the form of its output; all else is a field of a dataclass.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import sampling
-from spsample.cli.options import overridden, with_options
+from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work
+from spsample.common.options import Option
 from spsample.errors import InputError
+from spsample.settings.sampling import RandomSeed
 
 if TYPE_CHECKING:
     from spsample.data import Dataset
@@ -31,19 +37,26 @@ Examples:
 """
 
 
-@with_options(sampling.SamplingOptions)
+@dataclass(frozen=True)
+class EpochOptions:
+    """Which epoch is sampled."""
+
+    epoch: Annotated[int, Option("Which epoch.", "Run", common=True)] = 0
+    shuffle: Annotated[
+        bool, Option("Draw an order for the seeds.", "Run", flags="--shuffle/--no-shuffle", common=True)
+    ] = True
+    random_seed: RandomSeed = 0
+
+
+@with_options(sampling.SamplingOptions, EpochOptions, common=("bulk_size", "memory_budget"))
 def sample(
     given: dict[str, Any],
     source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the bulks; made where it is missing.")],
-    bulk_size: Annotated[int | None, typer.Option(help="Batches in a file, at most; chosen by default.")] = None,
-    shuffle: Annotated[bool, typer.Option(help="Draw an order for the seeds.")] = True,
-    epoch: Annotated[int, typer.Option(help="Which epoch.")] = 0,
-    random_seed: Annotated[int, typer.Option(help="Decides generated data, order and samples.")] = 0,
     form: Annotated[str, typer.Option("--format", help="npz or arrow.")] = "npz",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Sample an epoch and write its bulks into a folder, with a manifest.
+    """Sample an epoch and write its bulks into a folder, one a file, with a manifest.
 
     A run that was stopped goes on after the last complete file when the same command is given again. That file is
     compared with its checksum first, and written again where it is damaged.
@@ -55,24 +68,25 @@ def sample(
     if form not in BULK_FORMATS:
         raise InputError(argument="format", given=repr(form), expected=" or ".join(BULK_FORMATS))
     options = overridden(sampling.SamplingOptions(), given)
-    dataset = load_dataset(source, random_seed=random_seed)
+    run = overridden(EpochOptions(), given)
+    dataset = load_dataset(source, random_seed=run.random_seed)
     loader = BulkLoader(
         dataset.graph,
         sampling.seeds_of(dataset, options.seeds),
         sampling.make_sampler(given),
         batch_size=options.batch_size,
-        bulk_size="auto" if bulk_size is None else bulk_size,
+        bulk_size=options.bulk_size,
         memory_budget=options.memory_budget,
-        prefetch=1 if bulk_size is None else 0,  # nothing is sampled ahead: this chooses smaller bulks
+        prefetch=1 if options.bulk_size == "auto" else 0,  # nothing is sampled ahead: this chooses smaller bulks
         edge_ids=options.edge_ids,
-        shuffle=shuffle,
-        random_seed=random_seed,
+        shuffle=run.shuffle,
+        random_seed=run.random_seed,
     )
-    files = BulkFiles(output, _facts(source, dataset, loader, epoch), form)
+    files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
     begun, damaged = files.resumption()
     if damaged is not None:
         print(f"spsample: written again: {damaged}", file=sys.stderr)
-    paths = _write(loader, files, epoch, begun, quiet=as_json)
+    paths = _write(loader, files, run.epoch, begun, quiet=as_json)
     if as_json:
         print(json.dumps({"folder": str(output), "batches": len(loader), "found": begun, "written": paths}, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""Options that `spsample train`, `plan` and `sample` share: what is sampled, and how."""
+"""What `spsample plan` and `sample` are told, and the sampler and seeds that options describe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spsample.cli.options import overridden
 from spsample.common.options import Option
 from spsample.errors import InputError
-from spsample.settings import SamplerSizes
+from spsample.settings import SAMPLERS, SamplerChoice, SamplerSizes
+from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
 
 __all__ = [
-    "SAMPLERS",
     "SOURCE",
-    "SamplerChoice",
     "SamplingOptions",
     "build_sampler",
     "make_sampler",
@@ -29,17 +28,9 @@ __all__ = [
     "seeds_of",
 ]
 
-SAMPLERS = ("graphsage", "ladies", "fastgcn")
 _PANEL = "Sampling"
 
 SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
-
-
-@dataclass(frozen=True)
-class SamplerChoice:
-    """Which sampler."""
-
-    sampler: Annotated[str, Option("Sampler.", _PANEL, choices=SAMPLERS, common=True)] = "graphsage"
 
 
 @dataclass(frozen=True)
@@ -47,16 +38,14 @@ class SamplingOptions(SamplerSizes, SamplerChoice):
     """What is sampled, and how."""
 
     layout: Annotated[str, Option("GraphSAGE: blocks or subgraph.", _PANEL, common=True)] = "blocks"
-    batch_size: Annotated[int, Option("Seeds per minibatch.", _PANEL, common=True)] = 1024
+    batch_size: BatchSize = 1024
+    bulk_size: BulkSize = "auto"
+    memory_budget: MemoryBudget = None
     seeds: Annotated[
         str,
         Option("train, val, test or all vertices; auto: train where there is a split, else all.", _PANEL, common=True),
     ] = "auto"
     edge_ids: Annotated[bool, Option("Also each entry's position in the input.", _PANEL, flags="--edge-ids")] = False
-    memory_budget: Annotated[
-        str | None,
-        Option("Memory for bulks, as 2GiB.", _PANEL, unset="half of what is available", common=True),
-    ] = None
 
 
 def make_sampler(given: Mapping[str, Any]) -> Sampler:

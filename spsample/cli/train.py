@@ -1,4 +1,7 @@
-"""``spsample train``: data set, sampler and settings from the command line to a trained model."""
+"""``spsample train``: data set, sampler and settings from the command line to a trained model.
+
+Parameters of the command are what it trains on and where its output goes; all else is a field of a dataclass.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,9 @@ import typer
 from spsample.backends import get_backend
 from spsample.cli import sampling
 from spsample.cli.config import set_defaults, write_config
-from spsample.cli.options import listed, overridden, with_options, written
+from spsample.cli.options import AsJson, listed, overridden, with_options, written
 from spsample.cli.progress import print_progress
 from spsample.cli.ranks import (
-    RankOptions,
     RanksData,
     check_rank_options,
     ending_together,
@@ -31,7 +33,7 @@ from spsample.cli.resuming import resume_hint_on_exit
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, check_settings, values_of
 from spsample.errors import DataError, InputError
-from spsample.settings import Preset, Recording, differing, preset_for
+from spsample.settings import Preset, RankOptions, Recording, SamplerChoice, differing, preset_for
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -99,7 +101,7 @@ class Runs:
     ] = 1
 
 
-SETTINGS = (sampling.SamplerChoice, Preset, Runs, Recording, RankOptions)
+SETTINGS = (SamplerChoice, Preset, Runs, Recording, RankOptions)
 """What declares the options of `train`."""
 
 
@@ -120,7 +122,7 @@ def train(
             rich_help_panel="Run",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a graph neural network on bulk-sampled minibatches.
 
@@ -211,7 +213,7 @@ class _Job:
         chosen = overridden(Runs(), given)
         random_seed = overridden(Preset(), given).train.random_seed
         first = _load(ranks, given["dataset"], chosen.split or 0, random_seed)
-        sampler = overridden(sampling.SamplerChoice(), given).sampler
+        sampler = overridden(SamplerChoice(), given).sampler
         return cls(given, sampler, chosen, first, overridden(preset_for(first.dataset.name), given), comm, ranks)
 
     @property
@@ -327,7 +329,7 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
 
     theirs = read_config(folder.config, "train")
     mine = {name: value for name, value in job.settings.items() if value is not None}
-    decisive = {one.key for one in listed(sampling.SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
+    decisive = {one.key for one in listed(SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
         "dataset"
     }
     names = [n for n in sorted({*theirs, *mine} & decisive) if theirs.get(n) != mine.get(n)]
@@ -345,7 +347,7 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
 def _check_options(given: dict[str, Any]) -> None:
     """Refuse what cannot be used, and options that would have no effect."""
     chosen = overridden(Runs(), given)
-    sampler = overridden(sampling.SamplerChoice(), given).sampler
+    sampler = overridden(SamplerChoice(), given).sampler
     sampling.require_sampler_options(sampler, given["fanouts"], given["layer_sizes"])
     if chosen.all_splits and chosen.split is not None:
         raise InputError(argument="split", given=f"{chosen.split} with --all-splits", expected="one of the two")

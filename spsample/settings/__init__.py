@@ -1,19 +1,25 @@
-"""What a training is told: settings with their defaults, checks and descriptions, and presets by data set.
+"""What runs are told: settings with their defaults, checks and descriptions, and presets by data set.
 
-Commands and the documentation take their options from here; nothing here needs torch.
+Commands and the documentation take their options from here; nothing here needs torch. An option that several commands
+have is declared once, in `sampling` or `ranks`.
 """
 
 from __future__ import annotations
 
-from spsample.settings.presets import PRESETS, Preset, SamplerSizes, differing, preset_for
+from spsample.settings.presets import PRESETS, Preset, differing, preset_for
+from spsample.settings.ranks import RankOptions
+from spsample.settings.sampling import SAMPLERS, SamplerChoice, SamplerSizes
 from spsample.settings.training import ARCHITECTURES, ModelConfig, Recording, TrainConfig
 
 __all__ = [
     "ARCHITECTURES",
     "PRESETS",
+    "SAMPLERS",
     "ModelConfig",
     "Preset",
+    "RankOptions",
     "Recording",
+    "SamplerChoice",
     "SamplerSizes",
     "TrainConfig",
     "differing",

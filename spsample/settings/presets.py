@@ -5,23 +5,10 @@ from typing import Annotated
 
 from spsample.common.checks import require_type
 from spsample.common.options import Option, values_of
+from spsample.settings.sampling import SamplerSizes
 from spsample.settings.training import ModelConfig, TrainConfig
 
-__all__ = ["PRESETS", "Preset", "SamplerSizes", "differing", "preset_for"]
-
-
-@dataclass(frozen=True)
-class SamplerSizes:
-    """How much is sampled per layer."""
-
-    fanouts: Annotated[
-        tuple[int, ...],
-        Option("GraphSAGE: in-neighbours per layer, nearest the seeds first; -1 = all.", "Sampling", common=True),
-    ] = (15, 10)
-    layer_sizes: Annotated[
-        tuple[int, ...],
-        Option("LADIES, FastGCN: vertices per layer, nearest the seeds first.", "Sampling", common=True),
-    ] = (512, 512)
+__all__ = ["PRESETS", "Preset", "differing", "preset_for"]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.checks import require_choice, require_number, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
+from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
 
 __all__ = ["ARCHITECTURES", "ModelConfig", "Recording", "TrainConfig"]
 
@@ -28,15 +29,6 @@ _sizes = partial(require_sizes, whole_rows=True)
 
 def _architecture(argument: str, value: Any) -> None:
     require_choice(argument, value, sorted(ARCHITECTURES))
-
-
-def _bulk_size(argument: str, value: Any) -> None:
-    if not (isinstance(value, str) and value == "auto"):
-        require_int(argument, value, minimum=1)
-
-
-def _number_or_word(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 @dataclass(frozen=True)
@@ -99,35 +91,10 @@ class TrainConfig:
     epochs: Annotated[
         int, Option("Passes over the training vertices, at most.", _OPTIMISATION, check=at_least(1), common=True)
     ] = 30
-    batch_size: Annotated[int, Option("Seeds per minibatch.", _SAMPLING, check=at_least(1), common=True)] = 512
-    bulk_size: Annotated[
-        int | str,
-        Option(
-            "Minibatches sampled at once, at most; changes no sample.",
-            _SAMPLING,
-            values="integer, `auto`",
-            check=_bulk_size,
-            parse=_number_or_word,
-            decisive=False,
-        ),
-    ] = 64
-    memory_budget: Annotated[
-        int | str | None,
-        Option(
-            "Memory for bulks; changes no sample.",
-            _SAMPLING,
-            values="bytes, or as in `2GiB`",
-            unset="no limit",
-            check=require_bytes,
-            decisive=False,
-        ),
-    ] = None
-    prefetch: Annotated[
-        int,
-        Option(
-            "Bulks sampled ahead, beside the training; changes no sample.", _SAMPLING, check=at_least(0), decisive=False
-        ),
-    ] = 1
+    batch_size: BatchSize = 512
+    bulk_size: BulkSize = 64
+    memory_budget: MemoryBudget = None
+    prefetch: Prefetch = 1
     optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
@@ -210,15 +177,7 @@ class TrainConfig:
             check=require_bytes,
         ),
     ] = "1GiB"
-    random_seed: Annotated[
-        int,
-        Option(
-            "Decides generated data, rewiring, initial weights, dropout, orders and samples.",
-            _RUN,
-            check=at_least(0, 2**64 - 1),
-            common=True,
-        ),
-    ] = 0
+    random_seed: RandomSeed = 0
     backend: Annotated[
         str | None,
         Option(

@@ -18,9 +18,10 @@ import pytest
 pytest.importorskip("torch")
 
 from spsample.cli.launch import ranks_environment, with_launcher
-from spsample.cli.ranks import RankOptions, RanksData
+from spsample.cli.ranks import RanksData
 from spsample.comm import LocalCommunicator
 from spsample.errors import DataError, MissingDependencyError
+from spsample.settings import RankOptions
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -49,6 +49,18 @@ def test_each_option_is_declared_once():
         assert set(names.values()) == {1}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["batch_size", "bulk_size", "memory_budget", "prefetch", "fanouts", "sampler", "random_seed", "replicate_hubs"],
+)
+def test_commands_share_what_is_said_of_an_option(name):
+    """But for the default, which is a command's own."""
+    commands = ("train", "plan", "sample")
+    told = [param.help.partition(" [default")[0] for one in commands for param in params(one) if param.name == name]
+    assert len(told) >= 2
+    assert len(set(told)) == 1
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_lists_few_and_help_all_every_option(command):
     short, whole = run(command, "--help"), run(command, "--help-all")

@@ -1,0 +1,93 @@
+"""How a graph lies on ranks: options of `spsample train`, and those that `spsample plan --ranks` shares with it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from spsample.common.options import Option
+
+if TYPE_CHECKING:
+    from spsample.comm import Communicator
+
+__all__ = ["ALGORITHM", "PANEL", "REPLICATION", "RankOptions", "ReplicateHubs"]
+
+PANEL = "Ranks"
+
+REPLICATION = Option("Ranks that hold the same block row, a divisor of their number: c.", PANEL, common=True)
+ALGORITHM = Option("How rows of other ranks are reached; changes no sample.", PANEL, choices=("column", "stages"))
+
+ReplicateHubs = Annotated[
+    str | None,
+    Option(
+        "Memory for rows of hubs that every rank holds; changes no sample.",
+        PANEL,
+        values="bytes, or as in `256MiB`",
+        unset="none",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """How a graph and its features lie on the ranks, and what connects them."""
+
+    partitioned: Annotated[
+        bool,
+        Option(
+            "On several ranks: each holds block rows of graph and features, or all of them.",
+            PANEL,
+            flags="--partitioned/--replicated",
+            common=True,
+        ),
+    ] = True
+    replication: Annotated[int, REPLICATION] = 1
+    algorithm: Annotated[str, ALGORITHM] = "column"
+    replicate_hubs: ReplicateHubs = None
+    feature_dtype: Annotated[
+        str | None,
+        Option(
+            "Type of partitioned features, in memory and on their way.",
+            PANEL,
+            choices=("float32", "float16", "bfloat16", "int8"),
+            unset="as stored",
+        ),
+    ] = None
+    partition: Annotated[
+        str | None,
+        Option(
+            "Block row of each vertex, of `spsample partition`; changes no sample.",
+            PANEL,
+            values="file (`.npy`)",
+            unset="ranges of vertices",
+        ),
+    ] = None
+    backend_comm: Annotated[
+        str,
+        Option(
+            "What connects the ranks.",
+            PANEL,
+            choices=("auto", "mpi", "gloo", "nccl", "local"),
+        ),
+    ] = "auto"
+
+    @property
+    def of_block_rows(self) -> list[str]:
+        """The options given that say how block rows lie."""
+        given = {
+            "--replication": self.replication != 1,
+            "--replicate-hubs": bool(self.replicate_hubs),
+            "--feature-dtype": self.feature_dtype is not None,
+            "--partition": self.partition is not None,
+            "--algorithm": self.algorithm != "column",
+        }
+        return [option for option, is_given in given.items() if is_given]
+
+    def describe(self, comm: "Communicator") -> str:
+        """In words, for a header."""
+        where = f"{comm.size} ranks ({comm.name}), "
+        if not self.partitioned:
+            return where + "graph and features on each"
+        blocks = f"graph and features in {comm.size // self.replication} block rows"
+        copies = "" if self.replication == 1 else f", each on {self.replication} ranks"
+        hubs = f", {self.replicate_hubs} of hub rows on all" if self.replicate_hubs else ""
+        blocks += f" of {self.partition}" if self.partition else ""
+        return f"{where}{blocks}{copies}; algorithm {self.algorithm}{hubs}"

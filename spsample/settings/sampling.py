@@ -1,0 +1,94 @@
+"""What is sampled and how much at once: options that several commands have.
+
+Each is declared here, at a field or as an annotated type. A dataclass that has a field of that type gives the default.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from spsample.common.checks import require_int
+from spsample.common.options import Option, at_least
+from spsample.common.units import require_bytes
+
+__all__ = [
+    "SAMPLERS",
+    "BatchSize",
+    "BulkSize",
+    "MemoryBudget",
+    "Prefetch",
+    "RandomSeed",
+    "SamplerChoice",
+    "SamplerSizes",
+]
+
+SAMPLERS = ("graphsage", "ladies", "fastgcn")
+_PANEL = "Sampling"
+
+
+def _bulk_size(argument: str, value: Any) -> None:
+    if not (isinstance(value, str) and value == "auto"):
+        require_int(argument, value, minimum=1)
+
+
+def _number_or_word(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+BatchSize = Annotated[int, Option("Seeds per minibatch.", _PANEL, check=at_least(1), common=True)]
+
+BulkSize = Annotated[
+    int | str,
+    Option(
+        "Minibatches sampled at once, at most; changes no sample.",
+        _PANEL,
+        values="integer, `auto`",
+        check=_bulk_size,
+        parse=_number_or_word,
+        decisive=False,
+    ),
+]
+
+MemoryBudget = Annotated[
+    int | str | None,
+    Option(
+        "Memory for bulks; changes no sample.",
+        _PANEL,
+        values="bytes, or as in `2GiB`",
+        unset="half of what is available where it decides the bulk size, else no limit",
+        check=require_bytes,
+        decisive=False,
+    ),
+]
+
+Prefetch = Annotated[int, Option("Bulks sampled ahead; changes no sample.", _PANEL, check=at_least(0), decisive=False)]
+
+RandomSeed = Annotated[
+    int,
+    Option(
+        "Decides generated data, orders and samples; in training also rewiring, initial weights and dropout.",
+        "Run",
+        check=at_least(0, 2**64 - 1),
+        common=True,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SamplerChoice:
+    """Which sampler."""
+
+    sampler: Annotated[str, Option("Sampler.", _PANEL, choices=SAMPLERS, common=True)] = "graphsage"
+
+
+@dataclass(frozen=True)
+class SamplerSizes:
+    """How much is sampled per layer."""
+
+    fanouts: Annotated[
+        tuple[int, ...],
+        Option("GraphSAGE: in-neighbours per layer, nearest the seeds first; -1 = all.", _PANEL, common=True),
+    ] = (15, 10)
+    layer_sizes: Annotated[
+        tuple[int, ...],
+        Option("LADIES, FastGCN: vertices per layer, nearest the seeds first.", _PANEL, common=True),
+    ] = (512, 512)
