@@ -18,7 +18,7 @@ import difflib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import tomli_w
 import typer
@@ -33,7 +33,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = ["CONFIG", "SET", "check_given_once", "read_config", "set_defaults", "write_config"]
 
@@ -108,22 +108,15 @@ def check_given_once(ctx: typer.Context) -> None:
 
 def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """A table of settings, by the names of the command's parameters."""
-    command = ctx.command.name or ""
-    names = _names(ctx.command.params, lambda param: param.opts)
-    negated = _names(ctx.command.params, lambda param: param.secondary_opts)
-    flags = {param.name for param in ctx.command.params if getattr(param, "is_flag", False)}
+    keys = _keys(ctx.command.params)
     found: dict[str, Any] = {}
     for key, value in table.items():
-        name = key.replace("-", "_")
-        if name in negated and isinstance(value, bool):
-            found[negated[name]] = not value
-            continue
-        if name not in names:
-            raise _unknown(source, command, key, names)
-        if isinstance(value, bool) != (names[name] in flags):
-            expected = "true or false" if names[name] in flags else "a number or a text"
+        param, negates = keys.get(_plain(key)) or _refuse_unknown(source, ctx.command, key, keys)
+        is_flag = _is_flag(param)
+        if isinstance(value, bool) != is_flag:
+            expected = "true or false" if is_flag else "a number or a text"
             raise InputError(argument=source, given=f"{key} = {value!r}", expected=expected)
-        found[names[name]] = _as_words(source, key, value)
+        found[param.name] = value != negates if is_flag else _as_words(source, key, value)
     return found
 
 
@@ -135,14 +128,14 @@ def _load(ctx: typer.Context, value: str | None) -> str | None:
 
 def _set(ctx: typer.Context, texts: list[str] | None) -> None:
     """Take "name=value" for an option."""
+    keys = _keys(ctx.command.params)
     table: dict[str, Any] = {}
-    flags = _names([one for one in ctx.command.params if getattr(one, "is_flag", False)], _all_names)
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(argument="--set", given=repr(text), expected="NAME=VALUE, as in lr=0.01")
-        is_flag = name.replace("-", "_") in flags
-        table[name] = {"true": True, "false": False}.get(value, value) if is_flag else value
+        key = keys.get(_plain(name))
+        table[name] = _truth(value) if key is not None and _is_flag(key.param) else value
     found = _by_parameter(ctx, "--set", table)
     ctx.meta[_SET] = list(found)
     ctx.default_map = {**(ctx.default_map or {}), **found}
@@ -170,20 +163,38 @@ SET: Any = typer.Option(
 """For ``set_: Annotated[list[str] | None, SET] = None`` in any command."""
 
 _NO_SETTINGS = ("config", "help", "help_all", "set")
+_TRUTHS = {True: ("true", "yes", "1"), False: ("false", "no", "0")}
 
 
-def _all_names(param: Any) -> list[str]:
-    return [*param.opts, *param.secondary_opts]
+class _Key(NamedTuple):
+    """What a key of a table sets: a parameter of the command; or takes back, where that is a flag."""
+
+    param: Any
+    negates: bool = False
 
 
-def _names(params: Iterable[Any], options_of: Callable[[Any], list[str]]) -> dict[str, str]:
-    """From the key in a file to the parameter's name."""
-    names: dict[str, str] = {}
+def _keys(params: Iterable[Any]) -> dict[str, _Key]:
+    """The keys that a table can have."""
+    keys: dict[str, _Key] = {}
     for param in params:
-        options = options_of(param)
-        for option in [one for one in options if one.startswith("--")] or ([param.name] if options else []):
-            names[option.removeprefix("--").replace("-", "_")] = param.name
-    return {key: name for key, name in names.items() if key not in _NO_SETTINGS}
+        keys |= {
+            _plain(option): _Key(param) for option in param.opts if option.startswith("--") or len(param.opts) == 1
+        }
+        keys |= {_plain(option): _Key(param, negates=True) for option in param.secondary_opts}
+    return {key: one for key, one in keys.items() if key not in _NO_SETTINGS}
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_")
+
+
+def _is_flag(param: Any) -> bool:
+    return getattr(param, "is_flag", False)
+
+
+def _truth(text: str) -> bool | str:
+    """What a text says of a flag; the text where it says nothing."""
+    return {word: is_on for is_on, words in _TRUTHS.items() for word in words}.get(text.lower(), text)
 
 
 def _as_words(source: str, key: str, value: Any) -> Any:
@@ -196,8 +207,10 @@ def _as_words(source: str, key: str, value: Any) -> Any:
     raise InputError(argument=source, given=given, expected="a number, a text, true, false or a list")
 
 
-def _unknown(source: str, command: str, key: str, names: Iterable[str]) -> InputError:
-    near = difflib.get_close_matches(key.replace("-", "_"), list(names), n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"See spsample {command} --help-all."
-    given = repr(key) if source == "--set" else f"the key {key!r} in [{command}]"
-    return InputError(argument=source, given=given, expected=f"options of {command}", hint=hint)
+def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key]) -> NoReturn:
+    """Name the key that was meant: near in spelling, to it or to the name of its field."""
+    words = {one.param.name: _plain(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
+    near = difflib.get_close_matches(_plain(key), words, n=1)
+    hint = f"Did you mean {words[near[0]]!r}?" if near else f"See spsample {command.name} --help-all."
+    given = repr(key) if source == "--set" else f"the key {key!r} in [{command.name}]"
+    raise InputError(argument=source, given=given, expected=f"options of {command.name}", hint=hint)

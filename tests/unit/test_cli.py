@@ -213,6 +213,10 @@ def test_a_file_of_settings(tmp_path):
     ("text", "words"),
     [
         ("[train]\nepoch = 1", "the key 'epoch' in [train]; expected options of train. Did you mean 'epochs'?"),
+        (
+            "[train]\nlearning_rate = 1",
+            "the key 'learning_rate' in [train]; expected options of train. Did you mean 'lr'?",
+        ),
         ("[train]\nzzz = 1", "the key 'zzz' in [train]; expected options of train. See spsample train --help"),
         ("[train]\nconfig = 'a'", "the key 'config' in [train]"),
         ("[train]\nepochs = true", "epochs = True; expected a number or a text"),
