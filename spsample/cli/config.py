@@ -111,7 +111,7 @@ def _by_parameter(ctx: typer.Context, source: str, table: Mapping[str, Any]) -> 
     keys = _keys(ctx.command.params)
     found: dict[str, Any] = {}
     for key, value in table.items():
-        param, negates = keys.get(_plain(key)) or _refuse_unknown(source, ctx.command, key, keys)
+        param, negates = keys.get(_underscored(key)) or _refuse_unknown(source, ctx.command, key, keys)
         is_flag = _is_flag(param)
         if isinstance(value, bool) != is_flag:
             expected = "true or false" if is_flag else "a number or a text"
@@ -134,8 +134,8 @@ def _set(ctx: typer.Context, texts: list[str] | None) -> None:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(argument="--set", given=repr(text), expected="NAME=VALUE, as in lr=0.01")
-        key = keys.get(_plain(name))
-        table[name] = _truth(value) if key is not None and _is_flag(key.param) else value
+        key = keys.get(_underscored(name))
+        table[name] = _TRUTHS.get(value.lower(), value) if key is not None and _is_flag(key.param) else value
     found = _by_parameter(ctx, "--set", table)
     ctx.meta[_SET] = list(found)
     ctx.default_map = {**(ctx.default_map or {}), **found}
@@ -163,7 +163,7 @@ SET: Any = typer.Option(
 """For ``set_: Annotated[list[str] | None, SET] = None`` in any command."""
 
 _NO_SETTINGS = ("config", "help", "help_all", "set")
-_TRUTHS = {True: ("true", "yes", "1"), False: ("false", "no", "0")}
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class _Key(NamedTuple):
@@ -177,24 +177,22 @@ def _keys(params: Iterable[Any]) -> dict[str, _Key]:
     """The keys that a table can have."""
     keys: dict[str, _Key] = {}
     for param in params:
-        keys |= {
-            _plain(option): _Key(param) for option in param.opts if option.startswith("--") or len(param.opts) == 1
-        }
-        keys |= {_plain(option): _Key(param, negates=True) for option in param.secondary_opts}
+        names = [option for option in param.opts if option.startswith("--")] or [param.name]
+        keys |= {_key_of(name): _Key(param) for name in names}
+        keys |= {_key_of(option): _Key(param, negates=True) for option in param.secondary_opts}
     return {key: one for key, one in keys.items() if key not in _NO_SETTINGS}
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix("--").replace("-", "_")
+def _key_of(option: str) -> str:
+    return _underscored(option.removeprefix("--"))
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _is_flag(param: Any) -> bool:
     return getattr(param, "is_flag", False)
-
-
-def _truth(text: str) -> bool | str:
-    """What a text says of a flag; the text where it says nothing."""
-    return {word: is_on for is_on, words in _TRUTHS.items() for word in words}.get(text.lower(), text)
 
 
 def _as_words(source: str, key: str, value: Any) -> Any:
@@ -209,8 +207,8 @@ def _as_words(source: str, key: str, value: Any) -> Any:
 
 def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key]) -> NoReturn:
     """Name the key that was meant: near in spelling, to it or to the name of its field."""
-    words = {one.param.name: _plain(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
-    near = difflib.get_close_matches(_plain(key), words, n=1)
+    words = {one.param.name: _key_of(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
+    near = difflib.get_close_matches(_underscored(key), words, n=1)
     hint = f"Did you mean {words[near[0]]!r}?" if near else f"See spsample {command.name} --help-all."
     given = repr(key) if source == "--set" else f"the key {key!r} in [{command.name}]"
     raise InputError(argument=source, given=given, expected=f"options of {command.name}", hint=hint)

@@ -6,7 +6,6 @@ Parameters of the command are what it converts, the form of its output, and ``--
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,7 @@ import typer
 
 from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work, print_note
-from spsample.cli.screen import print_line
+from spsample.cli.screen import print_json, print_line
 from spsample.common.units import format_bytes
 from spsample.convert.options import ConvertOptions
 
@@ -62,7 +61,7 @@ def convert(
     if result.not_read:
         print_note(_not_read(source, result, takes_weights=options.weights is None))
     if as_json:
-        print(json.dumps(asdict(result), indent=2))
+        print_json(asdict(result))
     else:
         _print(result)
 

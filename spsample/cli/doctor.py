@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spsample.cli.options import AsJson
-from spsample.cli.screen import print_line, print_text
+from spsample.cli.screen import print_json, print_line, print_text
 from spsample.errors import BackendError, require_module
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def doctor(
     findings = survey()
     broken = [finding.name for finding in findings if finding.status == "broken"]
     if as_json:
-        print(json.dumps({"broken": broken, "findings": [finding.as_dict() for finding in findings]}, indent=2))
+        print_json({"broken": broken, "findings": [asdict(finding) for finding in findings]})
     else:
         _print(findings)
     if broken:
@@ -83,7 +83,10 @@ def _check_ranks(backend: str, as_json: bool) -> None:
     ranks = init(backend)
     found = check_ranks(ranks)
     if ranks.rank == 0:
-        print(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()), flush=True)
+        if as_json:
+            print_json(found.as_dict())
+        else:
+            print("\n".join(found.lines()), flush=True)
     ranks.close()
 
 

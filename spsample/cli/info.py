@@ -12,7 +12,16 @@ from rich.text import Text
 
 from spsample.cli.options import AsJson
 from spsample.cli.progress import Work
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, print_text, table, unit_for
+from spsample.cli.screen import (
+    bytes_column,
+    print_json,
+    print_line,
+    print_sentence,
+    print_table,
+    print_text,
+    table,
+    unit_for,
+)
 from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
 
@@ -59,7 +68,7 @@ def info(
     else:
         facts = describe_dataset(load_dataset(dataset))
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         _print(facts)
     if facts.get("verified") is False:

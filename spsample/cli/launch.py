@@ -17,6 +17,7 @@ import typer
 
 from spsample.cli.machine.finding import find_program
 from spsample.cli.resuming import launched_variables, resume_command, resume_hint
+from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
 __all__ = ["launch", "ranks_environment", "run_ranks", "with_launcher"]
@@ -134,14 +135,10 @@ def ranks_environment(ranks: int, environment: Mapping[str, str] = os.environ) -
     >>> ranks_environment(1, {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"]
     '3'
     """
-    added = {"OMP_NUM_THREADS": str(max(1, _cores() // ranks)), **_SHARED_CORES}
+    added = {"OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)), **_SHARED_CORES}
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI refuses root, which containers often run as
         added |= dict.fromkeys(_AS_ROOT, "1")
     return {**added, **environment}
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_ranks(line: list[str], environment: dict[str, str]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,6 @@ from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
 from spsample.cli.launch import launch
-from spsample.cli.naming import as_typed
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import is_told_here
@@ -28,9 +28,9 @@ from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.train import train
 from spsample.comm.launch import detect
-from spsample.errors import SpSampleError
+from spsample.errors import CapacityError, InputError, SpSampleError
 
-__all__ = ["app"]
+__all__ = ["app", "as_typed"]
 
 
 class _Group(TyperGroup):
@@ -62,6 +62,36 @@ class _Group(TyperGroup):
             name = ctx.invoked_subcommand
             _print_error(error, as_typed(error, commands[name].params if name in commands else ()))
             raise typer.Exit(2) from None
+
+
+def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
+    """Return an error about an argument as one about the option of a command that it came from.
+
+    Parameters
+    ----------
+    error
+        Any error.
+    params
+        Those of the command.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> rate = SimpleNamespace(name="learning_rate", opts=["--lr"])
+    >>> error = InputError(argument="learning_rate", given="-1.0", expected="a positive number")
+    >>> print(as_typed(error, [rate]))
+    --lr: got -1.0; expected a positive number
+    """
+    if not isinstance(error, (InputError, CapacityError)):
+        return error
+    flags = {param.name: param.opts[0] for param in params}
+    flags |= {flag.removeprefix("--").replace("-", "_"): flag for flag in flags.values()}
+    name, bracket, position = error.argument.partition("[")
+    flag = flags.get(name, "")
+    if not flag.startswith("--"):
+        return error
+    argument = flag + bracket + position
+    return type(error)(argument=argument, given=error.given, expected=error.expected, hint=error.hint)
 
 
 def _print_error(error: BaseException, typed: BaseException) -> None:

@@ -5,7 +5,6 @@ Parameters of the command are what it plans for and where its output goes; all e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ import typer
 
 from spsample.cli import cluster, sampling
 from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
+from spsample.cli.screen import bytes_column, print_json, print_line, print_sentence, print_table, table, unit_for
 from spsample.errors import InputError
 from spsample.settings.sampling import Prefetch
 
@@ -77,7 +76,7 @@ def plan(
     if output is not None:
         cluster.write_facts(output, facts)
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         show()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -15,7 +15,7 @@ from spsample.cli.screen import console, has_bars
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Display", "Heartbeat", "Work", "elapsed", "print_note", "print_progress"]
+__all__ = ["Display", "Work", "elapsed", "heartbeat", "print_note", "print_progress"]
 
 MINUTE = 60.0
 
@@ -44,34 +44,30 @@ def elapsed(seconds: float) -> str:
     return f"{minutes} min {int(seconds) % 60} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-class Heartbeat:
-    """Around long work: a thread that prints a line every minute.
+@contextmanager
+def heartbeat(status: Callable[[], str]) -> Iterator[None]:
+    """Around long work: a thread prints a line every minute.
 
     Parameters
     ----------
     status
-        How far the work is; empty for no line.
+        Says how far the work is; empty for no line.
     """
+    begin, is_over = time.monotonic(), threading.Event()
 
-    def __init__(self, status: Callable[[], str]) -> None:
-        self._status = status
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="spsample-progress", daemon=True)
-
-    def __enter__(self) -> Heartbeat:
-        self._begin = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._over.wait(MINUTE):
-            text = self._status()
+    def beat() -> None:
+        while not is_over.wait(MINUTE):
+            text = status()
             if text:
-                print_progress(f"{text}; {elapsed(time.monotonic() - self._begin)} so far")
+                print_progress(f"{text}; {elapsed(time.monotonic() - begin)} so far")
+
+    thread = threading.Thread(target=beat, name="spsample-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 class Display:
@@ -102,7 +98,7 @@ class Display:
     def __enter__(self) -> Self:
         self._shown.enter_context(self.bars)
         if self.prints_lines:
-            self._shown.enter_context(Heartbeat(self.status))
+            self._shown.enter_context(heartbeat(self.status))
         return self
 
     def __exit__(self, *raised: object) -> None:

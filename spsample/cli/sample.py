@@ -5,7 +5,6 @@ Parameters of the command are what it samples from and the form of its output; a
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from inspect import getdoc
@@ -17,6 +16,7 @@ import typer
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work
+from spsample.cli.screen import print_json
 from spsample.common.options import Option
 from spsample.errors import InputError
 from spsample.settings.sampling import RandomSeed
@@ -88,7 +88,7 @@ def sample(
         print(f"spsample: written again: {damaged}", file=sys.stderr)
     paths = _write(loader, files, run.epoch, begun, quiet=as_json)
     if as_json:
-        print(json.dumps({"folder": str(output), "batches": len(loader), "found": begun, "written": paths}, indent=2))
+        print_json({"folder": str(output), "batches": len(loader), "found": begun, "written": paths})
     else:
         print(f"{output}: {len(loader):,} minibatches; {begun:,} were there, {len(paths):,} files written")
 

@@ -63,10 +63,11 @@ def require_sampler_options(name: str, fanouts: str | None, layer_sizes: str | N
     """Refuse an unknown sampler, and sizes that it has no use for."""
     if name not in SAMPLERS:
         raise InputError(argument="sampler", given=repr(name), expected="one of " + ", ".join(SAMPLERS))
-    if name == "graphsage":
-        _refuse("layer_sizes", layer_sizes, name, "--fanouts")
-    else:
-        _refuse("fanouts", fanouts, name, "--layer-sizes")
+    sizes = {"fanouts": fanouts, "layer_sizes": layer_sizes}
+    unused, used = ("layer_sizes", "--fanouts") if name == "graphsage" else ("fanouts", "--layer-sizes")
+    if sizes[unused] is not None:
+        given = f"{sizes[unused]!r} with --sampler {name}"
+        raise InputError(argument=unused, given=given, expected=f"{used} with that sampler")
 
 
 def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int], layout: Any = "blocks") -> Sampler:
@@ -93,10 +94,3 @@ def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:
     if len(parts[which]) == 0:
         raise InputError(argument="seeds", given=f"{which!r} of {dataset.name!r}, which has none", expected="all")
     return parts[which]
-
-
-def _refuse(argument: str, text: str | None, sampler: str, instead: str) -> None:
-    if text is not None:
-        raise InputError(
-            argument=argument, given=f"{text!r} with --sampler {sampler}", expected=f"{instead} with that sampler"
-        )

@@ -6,10 +6,12 @@ it is broken or shortened. Where a table is wider than the screen, its lines are
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -20,6 +22,7 @@ __all__ = [
     "bytes_column",
     "console",
     "has_bars",
+    "print_json",
     "print_line",
     "print_sentence",
     "print_table",
@@ -40,6 +43,11 @@ def console(*, stderr: bool = False, width: int | None = None) -> Console:
 def has_bars(where: Console) -> bool:
     """Whether bars can move there: on a terminal that can do more than print line after line."""
     return where.is_terminal and not where.is_dumb_terminal
+
+
+def print_json(facts: Any) -> None:
+    """Print facts for programs, on standard output."""
+    print(json.dumps(facts, indent=2), flush=True)
 
 
 def print_line(text: str) -> None:

@@ -5,7 +5,6 @@ Parameters of the command are what it trains on and where its output goes; all e
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -30,6 +29,7 @@ from spsample.cli.ranks import (
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import resume_hint_on_exit
+from spsample.cli.screen import print_json
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, check_settings, values_of
 from spsample.errors import DataError, InputError
@@ -187,7 +187,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
         print("spsample: no figures without matplotlib: pip install matplotlib", file=sys.stderr)
     if job.given["as_json"]:
         told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
-        print(json.dumps(told, indent=2))
+        print_json(told)
         return
     if ranks is None:
         print_phases(results)

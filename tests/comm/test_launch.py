@@ -148,7 +148,7 @@ def test_what_cannot_be_launched(words, said):
 
 
 def test_the_environment_of_ranks(monkeypatch):
-    monkeypatch.setattr(launching, "_cores", lambda: 8)
+    monkeypatch.setattr(launching, "usable_cores", lambda: 8)
     monkeypatch.setattr(launching.os, "geteuid", lambda: 1000)
     found = launching.ranks_environment(3, {"PATH": "x"})
     assert found["OMP_NUM_THREADS"] == "2"

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from spsample.cli.machine import core, hardware, packages, surroundings
 from spsample.cli.machine.finding import Finding
-from spsample.cli.machine.survey import survey
+from spsample.data.named import data_root
 
 __all__ = ["Finding", "survey"]
+
+_AREAS = ("software", "processor", "memory", "MPI", "GPU", "training", "data")
+
+
+def survey() -> list[Finding]:
+    """Look at everything; what goes wrong while looking is a finding too."""
+    looks: tuple[Callable[[], list[Finding]], ...] = (
+        core.python,
+        core.core,
+        core.compilers,
+        hardware.processor,
+        core.threads,
+        hardware.memory,
+        surroundings.mpi,
+        surroundings.slurm,
+        surroundings.gpus,
+        packages.packages,
+        lambda: surroundings.data_folder(data_root()),
+    )
+    findings = [finding for look in looks for finding in _looked(look)]
+    return sorted(findings, key=lambda finding: _AREAS.index(finding.area))
+
+
+def _looked(look: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return look()
+    except Exception as error:  # a machine of a kind nobody thought of
+        name = getattr(look, "__name__", "look")
+        return [Finding("software", name, "warning", f"could not be looked at: {type(error).__name__}: {error}")]

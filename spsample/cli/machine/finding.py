@@ -6,9 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 __all__ = ["Finding", "Status", "ask", "find_program", "finished", "read_text"]
 
@@ -39,10 +39,6 @@ class Finding:
     status: Status
     detail: str
     advice: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields, for JSON."""
-        return asdict(self)
 
 
 def ask(command: list[str], seconds: float = 10.0) -> str | None:
