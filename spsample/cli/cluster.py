@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from spsample.cli.screen import bytes_column, print_line, print_sentence, print_table, table, unit_for
-from spsample.common.options import Option, settings_of
+from spsample.cli.screen import bytes_column, count, print_line, print_sentence, print_table, table, unit_for
+from spsample.common.options import Option
 from spsample.errors import InputError
 from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 
@@ -25,7 +24,6 @@ __all__ = [
     "ClusterOptions",
     "GraphSize",
     "cluster_facts",
-    "refuse_without_ranks",
     "show_cluster",
     "write_facts",
 ]
@@ -77,13 +75,6 @@ class GraphSize:
     num_seeds: Annotated[int | None, Option("Seeds of an epoch.", _SIZE_PANEL, unset="all vertices", common=True)] = (
         None
     )
-
-    def require_unused(self) -> None:
-        """Refuse sizes where a data set is given."""
-        for name, value in vars(self).items():
-            if value is not None:
-                option = "--" + name.replace("_", "-")
-                raise InputError(argument=option, given=f"{value} with a data set", expected="--like, and no data set")
 
     def pilot(self, sampler: Sampler, batch_size: int, feature_bytes: int) -> Pilot:
         """Sampled on a smaller graph of the kind."""
@@ -156,7 +147,7 @@ def cluster_facts(
         ranks_per_node=require_ranks_per_node(network, options.ranks_per_node),
         threads=require_int("threads_per_rank", options.threads_per_rank, minimum=1),
     )
-    made = plan_cluster(
+    plan = plan_cluster(
         pilot, cluster, _job(options, edge_ids, prefetch), replication=_replication(options.replication)
     )
     profile = pilot.profile
@@ -171,9 +162,9 @@ def cluster_facts(
         "pilot_batches": len(pilot.bulk),
         "pilot_seconds": pilot.seconds,
         "pilot_scale": pilot.scale,
-        **as_dict(made),
+        **as_dict(plan),
     }
-    return made, facts
+    return plan, facts
 
 
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
@@ -207,70 +198,70 @@ def write_facts(path: str, facts: dict[str, Any]) -> None:
         file.write((json.dumps(facts, indent=2) + "\n").encode())
 
 
-def show_cluster(made: ClusterPlan, facts: dict[str, Any]) -> None:
+def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     """Print the plan: a line per replication, memory, phases of those that fit, and what to take."""
-    for line in _heading(made, facts):
+    for line in _heading(plan, facts):
         print_line(line)
     print_line("")
     print_sentence("For each replication c: the memory of a rank, batches in a bulk, communication of an epoch.")
-    print_table(_grids(made))
-    for grid in made.grids:
+    print_table(_grids(plan))
+    for grid in plan.grids:
         if not grid.fits:
             print_sentence(f"c = {grid.shape.replication} does not fit: {grid.refusal}")
-    if made.left_out:
-        print_sentence(f"not planned, too large a table: c = {', '.join(map(str, made.left_out))}")
-    if made.left_out or not all(grid.fits for grid in made.grids):
+    if plan.left_out:
+        print_sentence(f"not planned, too large a table: c = {', '.join(map(str, plan.left_out))}")
+    if plan.left_out or not all(grid.fits for grid in plan.grids):
         print_line("")
-    _show_memory(made)
-    if any(grid.phases for grid in made.grids):
-        _show_phases(made)
-    best = made.recommended  # raises where none fits, which is the last word then
+    _show_memory(plan)
+    if any(grid.phases for grid in plan.grids):
+        _show_phases(plan)
+    best = plan.recommended  # raises where none fits, which is the last word then
     print_line(
         f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
         f"{_seconds(best.seconds)} of communication an epoch"
     )
 
 
-def _heading(made: ClusterPlan, facts: dict[str, Any]) -> list[str]:
+def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
     from spsample.common.units import format_bytes
 
-    cluster = made.cluster
+    cluster = plan.cluster
     scaled = f", each standing for 1/{facts['pilot_scale']:.0f} of one" if facts["pilot_scale"] != 1 else ""
-    nodes = -(-cluster.ranks // cluster.ranks_per_node)
+    nodes = count(-(-cluster.ranks // cluster.ranks_per_node), "node", "nodes")
     return [
         f"{facts['source']}: {facts['num_nodes']:,} vertices, {facts['num_edges']:,} edges, "
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
-        f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes:,} "
-        f"{'node' if nodes == 1 else 'nodes'}, {cluster.network.name} links, algorithm {made.job.algorithm}",
+        f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
+        f"{cluster.network.name} links, algorithm {plan.job.algorithm}",
         f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
     ]
 
 
-def _grids(made: ClusterPlan) -> Table:
-    unit = unit_for(grid.memory_bytes for grid in made.grids)
+def _grids(plan: ClusterPlan) -> Table:
+    unit = unit_for(grid.memory_bytes for grid in plan.grids)
     shown = table("c", "grid", f"memory, {unit}", "best bulk", "largest bulk", "epoch, ms")
-    sizes = bytes_column([grid.memory_bytes for grid in made.grids], unit)
-    for grid, size in zip(made.grids, sizes, strict=True):
+    sizes = bytes_column([grid.memory_bytes for grid in plan.grids], unit)
+    for grid, size in zip(plan.grids, sizes, strict=True):
         fitting = [f"{grid.bulk_size:,}", f"{grid.largest_bulk_size:,}", _milliseconds(grid.seconds)]
         shown.add_row(_c(grid), _grid(grid), size, *(fitting if grid.fits else ["-"] * 3))
     return shown
 
 
-def _show_memory(made: ClusterPlan) -> None:
+def _show_memory(plan: ClusterPlan) -> None:
     """What the memory of a rank is for; hub rows only where some are kept."""
-    names = [name for name in made.grids[0].memory if any(grid.memory[name] for grid in made.grids)]
-    unit = unit_for(grid.memory_bytes for grid in made.grids)
+    names = [name for name in plan.grids[0].memory if any(grid.memory[name] for grid in plan.grids)]
+    unit = unit_for(grid.memory_bytes for grid in plan.grids)
     print_sentence(f"What it is for: memory of a rank, in {unit}. The more replication, the larger.")
     shown = table("c", "total", *names)
-    for grid in made.grids:
+    for grid in plan.grids:
         shown.add_row(_c(grid), *bytes_column([grid.memory_bytes, *(grid.memory[name] for name in names)], unit))
     print_table(shown)
 
 
-def _show_phases(made: ClusterPlan) -> None:
+def _show_phases(plan: ClusterPlan) -> None:
     """Print the phases of each replication that fits, those that take longest first."""
-    fitting = [grid for grid in made.grids if grid.phases]
+    fitting = [grid for grid in plan.grids if grid.phases]
     unit = unit_for(size for grid in fitting for one in grid.phases for size in (one.received_max, one.sent_max))
     print_sentence(
         f"Where the time of an epoch goes, and a rank's bytes, in {unit}, of the rank that has most: the first phases "
@@ -311,12 +302,3 @@ def _seconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2f} ms"
-
-
-def refuse_without_ranks(given: Mapping[str, Any]) -> None:
-    """Refuse options of a cluster where there is no --ranks."""
-    for setting in (*settings_of(ClusterOptions), *settings_of(GraphSize)):
-        value = given[setting.name]
-        if value is not None:
-            expected = "--ranks, for a cluster"
-            raise InputError(argument=setting.flags, given=f"{value} without --ranks", expected=expected)

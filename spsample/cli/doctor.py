@@ -59,10 +59,14 @@ def doctor(
     """
     if selftest is not None:
         _self_test(selftest, ranks)
-        return
-    if comm:
+    elif comm:
         _check_ranks(backend, as_json)
-        return
+    else:
+        _survey(as_json)
+
+
+def _survey(as_json: bool) -> None:
+    """Look at this machine; print what was found."""
     from spsample.cli.machine import survey
 
     findings = survey()
@@ -106,7 +110,7 @@ def _self_test(backend: str, ranks: int | None) -> None:
         launcher = with_launcher(line, count, "mpi" if backend == "mpi" else "gloo")
         raise typer.Exit(run_ranks(launcher, ranks_environment(count)))
     comm = init(backend)
-    count = selftest(comm, lambda told: print(told, flush=True), needs_device=backend == "nccl")
+    count = selftest(comm, lambda line: print(line, flush=True), needs_device=backend == "nccl")
     if comm.rank == 0:
         print(f"{comm.size} ranks over {comm.name}: all {count} comparisons are right", flush=True)
     comm.close()

@@ -145,11 +145,11 @@ def _summary(facts: dict[str, Any]) -> Table:
 
 def _features(facts: dict[str, Any]) -> str | None:
     """As in "7 features per vertex", and the names of those that are not x."""
-    told = [
+    widths = [
         f"{width:,} features per {of}" + ("" if name == "x" else f" in {name}")
         for name, (width, of) in facts["feature_widths"].items()
     ]
-    return "; ".join(told) or None
+    return "; ".join(widths) or None
 
 
 def _as_text(value: Any) -> str:

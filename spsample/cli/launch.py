@@ -57,22 +57,22 @@ def launch(
     """
     group: Any = ctx.find_root().command
     line = with_launcher(_program(command, set(group.commands)), ranks, _backend(backend))
-    begun = time.time()
+    start = time.time()
     status = run_ranks(line, ranks_environment(ranks) | launched_variables())
     if status not in (0, 2):
-        _print_resume_hint(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, begun)
+        _print_resume_hint(command, ["launch", "-n", str(ranks), "--backend", backend], ranks, start)
     raise typer.Exit(status)
 
 
-def _print_resume_hint(command: list[str], words: list[str], ranks: int, begun: float) -> None:
-    """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
+def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: float) -> None:
+    """Where the ranks were those of a training that keeps checkpoints, and it had start."""
     found = resume_command(command)
     if found is None:
         return
     settings = found[0] / "config.toml"
-    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= begun):
-        told = resume_hint(found[0], [*words, *found[1]], ranks=ranks)
-        print(f"spsample: {told}", file=sys.stderr)
+    if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
+        hint = resume_hint(found[0], [*words, *found[1]], ranks=ranks)
+        print(f"spsample: {hint}", file=sys.stderr)
 
 
 def _program(command: list[str], names: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ from spsample.cli.info import info
 from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
-from spsample.cli.ranks import is_told_here
+from spsample.cli.ranks import is_reported_here
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.train import train
@@ -99,7 +99,7 @@ def _print_error(error: BaseException, typed: BaseException) -> None:
     launch = detect()
     if launch.size == 1:
         print(f"spsample: error: {typed}", file=sys.stderr)
-    elif is_told_here(error, launch.rank):
+    elif is_reported_here(error, launch.rank):
         print(f"spsample: rank {launch.rank}: error: {typed}", file=sys.stderr)
 
 

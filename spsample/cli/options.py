@@ -15,7 +15,7 @@ from spsample.cli.config import CONFIG, SET, check_given_once
 from spsample.common.options import Setting, own_settings, settings_of
 from spsample.errors import InputError
 
-__all__ = ["AsJson", "default_text", "listed", "overridden", "parse_sizes", "with_options", "written"]
+__all__ = ["AsJson", "default_text", "listed", "overridden", "parse_sizes", "refuse_given", "with_options", "written"]
 
 _Settings = TypeVar("_Settings")
 _TYPED = (bool, int, float, Path)
@@ -57,28 +57,34 @@ def with_options(
         fields: None where one was not given.
     """
     settings = listed(*classes)
+    added = [_parameter(setting, preset, common) for setting in settings]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [one for name, one in inspect.signature(command, eval_str=True).parameters.items() if name != "given"]
+        declared = inspect.signature(command, eval_str=True).parameters.values()
+        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in declared if one.name != "given"]
 
         @wraps(command)
         def run(ctx: typer.Context, **typed: Any) -> None:
             check_given_once(ctx)
-            given = {setting.name: typed[setting.name] for setting in settings}
-            command(given=given | {"config": typed["config"]}, **{one.name: typed[one.name] for one in own})
+            given = {name: typed[name] for name in (*(setting.name for setting in settings), "config")}
+            command(given=given, **{one.name: typed[one.name] for one in own})
 
-        added = [_parameter(setting, preset, common) for setting in settings]
-        context = _keyword("ctx", typer.Context, inspect.Parameter.empty)
-        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
-        every = [
-            _keyword("config", Annotated[str | None, CONFIG], None),
-            _keyword("set_", Annotated[list[str] | None, SET], None),
-            _keyword("help_all", Annotated[bool, _ALL], False),
-        ]
-        run.__signature__ = inspect.Signature([context, *added, *own, *every])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([_CONTEXT, *added, *own, *_EVERYWHERE])  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_CONTEXT = _keyword("ctx", typer.Context, inspect.Parameter.empty)
+_EVERYWHERE = (
+    _keyword("config", Annotated[str | None, CONFIG], None),
+    _keyword("set_", Annotated[list[str] | None, SET], None),
+    _keyword("help_all", Annotated[bool, _ALL], False),
+)
 
 
 def listed(*classes: Any) -> list[Setting]:
@@ -100,10 +106,6 @@ def _parameter(setting: Setting, preset: Iterable[str], common: Iterable[str]) -
     )
     kind: Any = setting.type if setting.type in _TYPED else str
     return _keyword(setting.name, Annotated[kind | None, shown], None)
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def default_text(setting: Setting, preset: Iterable[str] = ()) -> str:
@@ -134,6 +136,26 @@ def overridden(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
     held = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     changes |= {name: overridden(value, given) for name, value in held.items() if is_dataclass(value)}
     return replace(settings, **changes)  # type: ignore[type-var]
+
+
+def refuse_given(given: Mapping[str, Any], names: Iterable[str], where: str, expected: str) -> None:
+    """Refuse options that have no effect.
+
+    Raises
+    ------
+    InputError
+        For the first one that is given; ``where`` says where it has no effect.
+
+    Examples
+    --------
+    >>> refuse_given({"alpha": "2us"}, ["alpha"], "without --ranks", "--ranks")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: alpha: got 2us without --ranks; expected --ranks
+    """
+    for name in names:
+        if given[name] is not None:
+            raise InputError(argument=name, given=f"{given[name]} {where}", expected=expected)
 
 
 def _is_given(setting: Setting, given: Mapping[str, Any]) -> bool:

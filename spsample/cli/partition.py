@@ -62,7 +62,7 @@ def partition(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """`whole_file`, which is there before the work is done, so that a path that cannot be written is told at once."""
+    """`whole_file`, opened before the work is done: a path that cannot be written is an error at once."""
     try:
         with whole_file(path) as file:
             yield file

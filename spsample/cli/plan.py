@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spsample.cli import cluster, sampling
-from spsample.cli.options import AsJson, overridden, with_options
-from spsample.cli.screen import bytes_column, print_json, print_line, print_sentence, print_table, table, unit_for
+from spsample.cli.options import AsJson, overridden, refuse_given, with_options
+from spsample.cli.screen import (
+    bytes_column,
+    count,
+    print_json,
+    print_line,
+    print_sentence,
+    print_table,
+    table,
+    unit_for,
+)
+from spsample.common.options import settings_of
 from spsample.errors import InputError
 from spsample.settings.sampling import Prefetch
 
@@ -59,20 +69,21 @@ def plan(
     """
     options = overridden(PlanOptions(), given)
     job = overridden(cluster.ClusterOptions(), given)
-    program = sampling.make_sampler(given)
+    sampler = sampling.make_sampler(given)
     if job.ranks is None:
-        cluster.refuse_without_ranks(given)
-        facts = _local_facts(_require_source(source), program, options)
+        names = [one.name for cls in (cluster.ClusterOptions, cluster.GraphSize) for one in settings_of(cls)]
+        refuse_given(given, names, "without --ranks", "--ranks, for a cluster")
+        facts = _local_facts(_require_source(source), sampler, options)
         show: Callable[[], None] = partial(_show, facts)
     else:
-        _refuse_local(given)
-        size = overridden(cluster.GraphSize(), given)
-        pilot = _pilot(source, size, program, options, job.feature_bytes)
-        source = size.like if source is None else source
-        made, facts = cluster.cluster_facts(
+        refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
+        refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
+        pilot = _pilot(source, sampler, given)
+        source = given["like"] if source is None else source
+        cluster_plan, facts = cluster.cluster_facts(
             pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
         )
-        show = partial(cluster.show_cluster, made, facts)
+        show = partial(cluster.show_cluster, cluster_plan, facts)
     if output is not None:
         cluster.write_facts(output, facts)
     if as_json:
@@ -87,23 +98,15 @@ plan.__doc__ = f"{getdoc(plan)}\n{_EXAMPLES}"
 def _local_facts(source: str, sampler: Sampler, options: PlanOptions) -> dict[str, Any]:
     """A plan for this machine."""
     from spsample.data import load_dataset
-    from spsample.loading import BulkLoader
     from spsample.planning.room import default_budget
 
     dataset = load_dataset(source)
-    loader = BulkLoader(
-        dataset.graph,
-        sampling.seeds_of(dataset, options.seeds),
-        sampler,
-        batch_size=options.batch_size,
-        bulk_size=options.bulk_size,
-        memory_budget=default_budget() if options.memory_budget is None else options.memory_budget,
-        prefetch=options.prefetch,
-        features=dataset.x,
-        edge_ids=options.edge_ids,
+    budget = default_budget() if options.memory_budget is None else options.memory_budget
+    loader = sampling.make_loader(
+        dataset, sampler, options, memory_budget=budget, prefetch=options.prefetch, features=dataset.x
     )
-    made = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
-    return {"source": source, "sampler": repr(loader.sampler), **made}
+    facts = _facts(loader.plan, min(loader.bulk_size, max(len(loader), 1)))  # type: ignore[arg-type]  # there is a budget, so there is a plan
+    return {"source": source, "sampler": repr(loader.sampler), **facts}
 
 
 def _require_source(source: str | None) -> str:
@@ -112,29 +115,17 @@ def _require_source(source: str | None) -> str:
     return source
 
 
-def _refuse_local(given: Mapping[str, Any]) -> None:
-    """Refuse options of this machine where there is --ranks."""
-    instead = {"memory_budget": "--memory-per-rank on a cluster", "bulk_size": "none: a plan for a cluster finds it"}
-    for name, expected in instead.items():
-        if given[name] is not None:
-            raise InputError(argument=name, given=f"{given[name]} with --ranks", expected=expected)
-
-
-def _pilot(
-    source: str | None,
-    size: cluster.GraphSize,
-    sampler: Sampler,
-    options: sampling.SamplingOptions,
-    feature_bytes: int | None,
-) -> Pilot:
+def _pilot(source: str | None, sampler: Sampler, given: Mapping[str, Any]) -> Pilot:
     """Sampled on the data set, or on a smaller graph of a kind."""
     from spsample.data import load_dataset
     from spsample.planning.cluster.pilot import sample_pilot
 
+    options, size = overridden(PlanOptions(), given), overridden(cluster.GraphSize(), given)
+    feature_bytes = overridden(cluster.ClusterOptions(), given).feature_bytes
     if source is None and size.like is not None:
         return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes)
     dataset = load_dataset(_require_source(source))
-    size.require_unused()
+    refuse_given(given, vars(size), "with a data set", "--like, and no data set")
     width = 0 if dataset.x is None else 4 * dataset.x.shape[1]
     return sample_pilot(
         dataset.graph,
@@ -145,21 +136,21 @@ def _pilot(
     )
 
 
-def _facts(made: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
-    sizes = sorted({*(k for k in _SIZES if k < made.num_batches), made.bulk_size, loader_bulk_size})
+def _facts(bulk_plan: BulkPlan, loader_bulk_size: int) -> dict[str, Any]:
+    sizes = sorted({*(k for k in _SIZES if k < bulk_plan.num_batches), bulk_plan.bulk_size, loader_bulk_size})
     return {
-        "num_batches": made.num_batches,
-        "batch_size": made.batch_size,
-        "memory_budget": made.memory_budget,
-        "bytes_per_batch": made.bytes_per_batch,
-        "fixed_bytes": made.fixed_bytes,
-        "feature_bytes": made.feature_bytes,
-        "kept_bytes": made.kept_bytes,
-        "largest_bulk_size": made.bulk_size,
+        "num_batches": bulk_plan.num_batches,
+        "batch_size": bulk_plan.batch_size,
+        "memory_budget": bulk_plan.memory_budget,
+        "bytes_per_batch": bulk_plan.bytes_per_batch,
+        "fixed_bytes": bulk_plan.fixed_bytes,
+        "feature_bytes": bulk_plan.feature_bytes,
+        "kept_bytes": bulk_plan.kept_bytes,
+        "largest_bulk_size": bulk_plan.bulk_size,
         "loader_bulk_size": loader_bulk_size,
-        "predicted_peak": {str(k): made.peak(k) for k in sizes},
-        "pilot_batches": made.counts.batches,
-        "pilot_seconds": made.pilot_seconds,
+        "predicted_peak": {str(k): bulk_plan.peak(k) for k in sizes},
+        "pilot_batches": bulk_plan.counts.batches,
+        "pilot_seconds": bulk_plan.pilot_seconds,
     }
 
 
@@ -174,8 +165,8 @@ def _show(facts: dict[str, Any]) -> None:
         f"a batch takes {format_bytes(facts['bytes_per_batch'])}, beside the {format_bytes(facts['fixed_bytes'])} "
         "that any number of them takes"
     )
-    pilots = facts["pilot_batches"]
-    print_line(f"{pilots} pilot {'batch' if pilots == 1 else 'batches'} took {facts['pilot_seconds']:.2f} s")
+    pilots = count(facts["pilot_batches"], "pilot batch", "pilot batches")
+    print_line(f"{pilots} took {facts['pilot_seconds']:.2f} s")
     print_line("")
     peaks = {int(k): peak for k, peak in facts["predicted_peak"].items()}
     unit = unit_for(peaks.values())

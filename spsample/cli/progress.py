@@ -76,7 +76,7 @@ class Display:
     Parameters
     ----------
     columns
-        Of the bars.
+        What the bars are made of.
     quiet
         Say nothing.
 

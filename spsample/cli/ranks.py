@@ -1,4 +1,4 @@
-"""Commands under mpirun, srun and torchrun: the ranks, what lies on which of them, and which one speaks."""
+"""Commands under mpirun, srun and torchrun: the ranks, what lies on which of them, and which one prints."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RanksData",
+    "abort_on_error",
     "check_rank_options",
-    "ending_together",
-    "is_told_here",
+    "is_reported_here",
     "note_ignored_options",
 ]
 
@@ -163,7 +163,7 @@ def _visible(path: str) -> str:
 
 
 @contextmanager
-def ending_together(comm: Communicator) -> Iterator[None]:
+def abort_on_error(comm: Communicator) -> Iterator[None]:
     """Around a command on several ranks: an error that is one rank's alone ends the others too."""
     try:
         yield
@@ -174,7 +174,7 @@ def ending_together(comm: Communicator) -> Iterator[None]:
         raise
 
 
-def is_told_here(error: BaseException, rank: int) -> bool:
+def is_reported_here(error: BaseException, rank: int) -> bool:
     """Whether this rank prints an error: the one that has it, or that others call by name."""
     raised_by = getattr(error, "raised_by", None)
     return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)

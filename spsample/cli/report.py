@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spsample.cli.screen import (
     bytes_column,
+    count,
     print_line,
     print_sentence,
     print_table,
     table,
     unit_for,
 )
+from spsample.common.threads import get_num_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,9 +44,9 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
     seeds = min(loader.batch_size, len(loader.seeds))
     lines = (
         f"{trainer.dataset.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges; "
-        f"{_count(loader.num_batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
+        f"{count(loader.num_batches, 'minibatch', 'minibatches')} of {seeds:,} seeds per epoch, "
         f"sampled up to {loader.bulk_size:,} at once ({where})",
-        *([] if ranks is None else [f"ranks: {ranks}; {_count(len(loader), 'step', 'steps')} per epoch"]),
+        *([] if ranks is None else [f"ranks: {ranks}; {count(len(loader), 'step', 'steps')} per epoch"]),
         f"sampler: {trainer.sampler}",
         "settings: " + " ".join(_typed(name, value) for name, value in settings.items() if _matters(name, value)),
     )
@@ -56,12 +57,7 @@ def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = N
 def _threads(backend: str) -> str:
     if backend != "cpu":
         return ""
-    count = import_module("spsample._core").get_num_threads()
-    return f", {_count(count, 'thread', 'threads')}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+    return f", {count(get_num_threads(), 'thread', 'threads')}"
 
 
 def _matters(name: str, value: Any) -> bool:

@@ -22,7 +22,7 @@ _LAUNCHED = "SPSAMPLE_LAUNCHED"
 
 
 def launched_variables() -> dict[str, str]:
-    """What tells ranks that `spsample launch` started them: environment variables."""
+    """Environment variables by which ranks know that `spsample launch` started them."""
     return {_LAUNCHED: "1"}
 
 
@@ -50,9 +50,9 @@ def resume_hint(folder: Path, words: Sequence[str], *, ranks: int, launcher: str
     Parameters
     ----------
     folder
-        Of the run, or of several.
+        The folder of a run, or of several.
     words
-        Of the command, after ``spsample``.
+        The command, after ``spsample``.
     ranks
         Their number.
     launcher
@@ -70,55 +70,55 @@ def _reached(folder: Path, ranks: int) -> str | None:
 
     try:
         return RunFolder(folder).reached(ranks)
-    except (SpSampleError, OSError):  # it is told when the run is resumed
+    except (SpSampleError, OSError):  # the error comes again when the run is resumed
         return None
 
 
 @contextmanager
-def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, speaks: bool) -> Iterator[None]:
+def resume_hint_on_exit(folder: str | None, *, ranks: int, launcher: str, prints: bool) -> Iterator[None]:
     """Around a training: where it is ended, by Ctrl-C, SIGTERM or another rank, the command that goes on is named.
 
     Parameters
     ----------
     folder
-        Of the run; None where nothing is kept.
+        The folder of the run; None where nothing is kept.
     ranks, launcher
-        As of `resume_hint`.
-    speaks
-        Whether this rank says it.
+        See `resume_hint`.
+    prints
+        Whether this rank prints it.
     """
-    speaks = speaks and _LAUNCHED not in os.environ
+    prints = prints and _LAUNCHED not in os.environ
 
-    def tell() -> None:
-        if not speaks:
+    def print_hint() -> None:
+        if not prints:
             return
-        told = "stopped; nothing of the run was kept: --out FOLDER keeps checkpoints to go on from"
+        hint = "stopped; nothing of the run was kept: --out FOLDER keeps checkpoints to go on from"
         if folder is not None:
-            told = resume_hint(Path(folder), ["train", "--resume", folder], ranks=ranks, launcher=launcher)
-        os.write(2, f"spsample: {told}\n".encode())  # a signal may have come in the middle of a print
+            hint = resume_hint(Path(folder), ["train", "--resume", folder], ranks=ranks, launcher=launcher)
+        os.write(2, f"spsample: {hint}\n".encode())  # a signal may have come in the middle of a print
 
-    with _before_sigterm(tell):
+    with _before_sigterm(print_hint):
         try:
             yield
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, CommunicationError, RankError)):
-                tell()
+                print_hint()
             raise
 
 
 @contextmanager
-def _before_sigterm(tell: Callable[[], None]) -> Iterator[None]:
+def _before_sigterm(print_hint: Callable[[], None]) -> Iterator[None]:
     """Say something when SIGTERM comes, before it does what it did."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def told(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         signal.signal(number, before)
-        tell()
+        print_hint()
         os.kill(os.getpid(), number)
 
-    before = signal.signal(signal.SIGTERM, told)
+    before = signal.signal(signal.SIGTERM, handle)
     try:
         yield
     finally:

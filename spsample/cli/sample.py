@@ -62,7 +62,6 @@ def sample(
     compared with its checksum first, and written again where it is damaged.
     """
     from spsample.data import load_dataset
-    from spsample.loading import BulkLoader
     from spsample.loading.bulk_files import BULK_FORMATS, BulkFiles
 
     if form not in BULK_FORMATS:
@@ -70,27 +69,23 @@ def sample(
     options = overridden(sampling.SamplingOptions(), given)
     run = overridden(EpochOptions(), given)
     dataset = load_dataset(source, random_seed=run.random_seed)
-    loader = BulkLoader(
-        dataset.graph,
-        sampling.seeds_of(dataset, options.seeds),
+    loader = sampling.make_loader(
+        dataset,
         sampling.make_sampler(given),
-        batch_size=options.batch_size,
-        bulk_size=options.bulk_size,
-        memory_budget=options.memory_budget,
+        options,
         prefetch=1 if options.bulk_size == "auto" else 0,  # nothing is sampled ahead: this chooses smaller bulks
-        edge_ids=options.edge_ids,
         shuffle=run.shuffle,
         random_seed=run.random_seed,
     )
     files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
-    begun, damaged = files.resumption()
+    found, damaged = files.resumption()
     if damaged is not None:
         print(f"spsample: written again: {damaged}", file=sys.stderr)
-    paths = _write(loader, files, run.epoch, begun, quiet=as_json)
+    paths = _write(loader, files, run.epoch, found, quiet=as_json)
     if as_json:
-        print_json({"folder": str(output), "batches": len(loader), "found": begun, "written": paths})
+        print_json({"folder": str(output), "batches": len(loader), "found": found, "written": paths})
     else:
-        print(f"{output}: {len(loader):,} minibatches; {begun:,} were there, {len(paths):,} files written")
+        print(f"{output}: {len(loader):,} minibatches; {found:,} were there, {len(paths):,} files written")
 
 
 sample.__doc__ = f"{getdoc(sample)}\n{_EXAMPLES}"

@@ -1,4 +1,4 @@
-"""What `spsample plan` and `sample` are told, and the sampler and seeds that options describe."""
+"""Options that `spsample plan` and `sample` share, and the sampler, seeds and loader that they describe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.data import Dataset
+    from spsample.loading import BulkLoader
     from spsample.sampling import Sampler
 
 __all__ = [
     "SOURCE",
     "SamplingOptions",
     "build_sampler",
+    "make_loader",
     "make_sampler",
     "require_sampler_options",
     "seeds_of",
@@ -77,6 +79,19 @@ def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int],
     if name == "graphsage":
         return GraphSAGE(list(fanouts), layout=layout)
     return (LADIES if name == "ladies" else FastGCN)(list(layer_sizes))
+
+
+def make_loader(dataset: Dataset, sampler: Sampler, options: SamplingOptions, **more: Any) -> BulkLoader:
+    """The loader that the options describe; ``more`` is passed on to it, and wins."""
+    from spsample.loading import BulkLoader
+
+    said = {
+        "batch_size": options.batch_size,
+        "bulk_size": options.bulk_size,
+        "memory_budget": options.memory_budget,
+        "edge_ids": options.edge_ids,
+    }
+    return BulkLoader(dataset.graph, seeds_of(dataset, options.seeds), sampler, **(said | more))
 
 
 def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:

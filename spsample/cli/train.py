@@ -23,8 +23,8 @@ from spsample.cli.options import AsJson, listed, overridden, with_options, writt
 from spsample.cli.progress import print_progress
 from spsample.cli.ranks import (
     RanksData,
+    abort_on_error,
     check_rank_options,
-    ending_together,
     note_ignored_options,
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
@@ -139,7 +139,7 @@ def train(
 
     given = {**given, "dataset": dataset, "out": out, "resume": resume, "as_json": as_json}
     comm = Recorder(init(overridden(RankOptions(), given).backend_comm))
-    with ending_together(comm):
+    with abort_on_error(comm):
         _train(comm, given)
     comm.close()
 
@@ -186,8 +186,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     if folder is not None and not folder.has_figures:
         print("spsample: no figures without matplotlib: pip install matplotlib", file=sys.stderr)
     if job.given["as_json"]:
-        told = summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()}
-        print_json(told)
+        print_json(summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()})
         return
     if ranks is None:
         print_phases(results)
@@ -202,7 +201,7 @@ class _Job:
 
     given: dict[str, Any]
     sampler: str
-    chosen: Runs
+    options: Runs
     first: _Loaded
     preset: Preset
     comm: Communicator
@@ -210,11 +209,11 @@ class _Job:
 
     @classmethod
     def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None) -> _Job:
-        chosen = overridden(Runs(), given)
+        options = overridden(Runs(), given)
         random_seed = overridden(Preset(), given).train.random_seed
-        first = _load(ranks, given["dataset"], chosen.split or 0, random_seed)
+        first = _load(ranks, given["dataset"], options.split or 0, random_seed)
         sampler = overridden(SamplerChoice(), given).sampler
-        return cls(given, sampler, chosen, first, overridden(preset_for(first.dataset.name), given), comm, ranks)
+        return cls(given, sampler, options, first, overridden(preset_for(first.dataset.name), given), comm, ranks)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -224,19 +223,19 @@ class _Job:
             "sampler": self.sampler,
             "backend": get_backend(self.preset.train.backend).name,
         }
-        values |= {name: value for name, value in vars(self.chosen).items() if value not in (None, False)}
+        values |= {name: value for name, value in vars(self.options).items() if value not in (None, False)}
         values.pop(unused)
         return {**written(SETTINGS, values), "dataset": self.given["dataset"]}
 
     def __len__(self) -> int:
-        return self.chosen.repeats * (self.first.dataset.num_splits if self.chosen.all_splits else 1)
+        return self.options.repeats * (self.first.dataset.num_splits if self.options.all_splits else 1)
 
     def runs(self) -> Iterator[tuple[str, _Loaded, int]]:
         """Name, data set and random seed of each run."""
         start, path, first = self.preset.train.random_seed, self.given["dataset"], self.first.dataset
-        splits = range(first.num_splits) if self.chosen.all_splits else [first.split]
+        splits = range(first.num_splits) if self.options.all_splits else [first.split]
         for split in splits:
-            for seed in range(start, start + self.chosen.repeats):
+            for seed in range(start, start + self.options.repeats):
                 same = split == first.split and seed == start
                 data = self.first if same else _load(self.ranks, path, split, seed)
                 yield f"split-{split}-seed-{seed}", data, seed
@@ -249,8 +248,8 @@ class _Job:
         prepare = partial(
             _prepare,
             scaling=self.preset.scaling,
-            metric=self.chosen.metric,
-            rewire_seed=seed if self.chosen.rewire else None,
+            metric=self.options.metric,
+            rewire_seed=seed if self.options.rewire else None,
         )
         ready = prepare(data.dataset) if self.ranks is None else self.ranks.spread(data.dataset, data.path, prepare)
         sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
@@ -278,18 +277,18 @@ def _one_run(job: _Job, data: _Loaded, seed: int, folder: RunFolder | None, befo
     from spsample.comm.objects import broadcast_object
 
     done = None if folder is None else broadcast_object(job.comm, folder.result)
-    quiet, speaks = job.given["as_json"], job.comm.rank == 0
+    quiet, prints = job.given["as_json"], job.comm.rank == 0
     if done is not None and done.settings.get("epochs") == job.preset.train.epochs:
-        if speaks and not quiet:
+        if prints and not quiet:
             print_progress(f"random seed {seed}: all {job.preset.train.epochs} epochs are trained")
         return done
     trainer = job.trainer(data, seed)
-    if not before and not quiet and speaks:
+    if not before and not quiet and prints:
         where = None if job.ranks is None else overridden(RankOptions(), job.given).describe(job.comm)
         print_plan(trainer, job.settings, where)
-    progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not speaks)
+    progress = EpochProgress(trainer.dataset, trainer.config.epochs, quiet=quiet or not prints)
     with _resume_hint(job), progress:
-        if speaks:
+        if prints:
             trainer.callbacks.append(progress)
         result = trainer.fit() if folder is None else folder.fit(trainer, overridden(Recording(), job.given))
     trainer.close()
@@ -300,7 +299,7 @@ def _resume_hint(job: _Job) -> AbstractContextManager[None]:
     """Around a run: where it is ended, rank 0 says how to go on."""
     folder = job.given["resume"] or job.given["out"]
     launcher = detect().launcher if job.comm.size > 1 else ""
-    return resume_hint_on_exit(folder, ranks=job.comm.size, launcher=launcher, speaks=job.comm.rank == 0)
+    return resume_hint_on_exit(folder, ranks=job.comm.size, launcher=launcher, prints=job.comm.rank == 0)
 
 
 def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | None:
@@ -308,10 +307,10 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     from spsample.training.runs import RunFolder
 
     if resume is not None:
-        theirs = _check_resumed(RunFolder(resume), job)
+        saved = _check_resumed(RunFolder(resume), job)
         epochs = job.preset.train.epochs
-        if job.comm.rank == 0 and theirs.get("epochs") != epochs:
-            write_config(RunFolder(resume).config, "train", {**theirs, "epochs": epochs})
+        if job.comm.rank == 0 and saved.get("epochs") != epochs:
+            write_config(RunFolder(resume).config, "train", {**saved, "epochs": epochs})
         return RunFolder(resume)
     if out is None:
         return None
@@ -327,30 +326,30 @@ def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
     from spsample.cli.config import read_config
     from spsample.training.optimisation import require_epochs
 
-    theirs = read_config(folder.config, "train")
-    mine = {name: value for name, value in job.settings.items() if value is not None}
+    saved = read_config(folder.config, "train")
+    wanted = {name: value for name, value in job.settings.items() if value is not None}
     decisive = {one.key for one in listed(SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
         "dataset"
     }
-    names = [n for n in sorted({*theirs, *mine} & decisive) if theirs.get(n) != mine.get(n)]
+    names = [n for n in sorted({*saved, *wanted} & decisive) if saved.get(n) != wanted.get(n)]
     if names:
-        told = ", ".join(f"--{n.replace('_', '-')} {mine.get(n)} (there {theirs.get(n)})" for n in names)
-        raise InputError(argument="--resume", given=f"other settings: {told}", expected="the settings of that run")
-    epochs, planned = mine["epochs"], theirs.get("epochs", mine["epochs"])
+        others = ", ".join(f"--{n.replace('_', '-')} {wanted.get(n)} (there {saved.get(n)})" for n in names)
+        raise InputError(argument="--resume", given=f"other settings: {others}", expected="the settings of that run")
+    epochs, planned = wanted["epochs"], saved.get("epochs", wanted["epochs"])
     if epochs < planned:
         given = f"{epochs} for a run of {planned}"
         raise InputError(argument="epochs", given=given, expected=f"at least {planned}")
-    require_epochs(epochs, planned, mine["schedule"])
-    return theirs
+    require_epochs(epochs, planned, wanted["schedule"])
+    return saved
 
 
 def _check_options(given: dict[str, Any]) -> None:
     """Refuse what cannot be used, and options that would have no effect."""
-    chosen = overridden(Runs(), given)
+    runs = overridden(Runs(), given)
     sampler = overridden(SamplerChoice(), given).sampler
     sampling.require_sampler_options(sampler, given["fanouts"], given["layer_sizes"])
-    if chosen.all_splits and chosen.split is not None:
-        raise InputError(argument="split", given=f"{chosen.split} with --all-splits", expected="one of the two")
+    if runs.all_splits and runs.split is not None:
+        raise InputError(argument="split", given=f"{runs.split} with --all-splits", expected="one of the two")
     if given["resume"] is not None and (given["out"] or given["config"]):
         raise InputError(argument="--resume", given="it with --out or --config", expected="the folder of a run alone")
     if given["tensorboard"] and not (given["out"] or given["resume"]):
@@ -359,7 +358,7 @@ def _check_options(given: dict[str, Any]) -> None:
         from spsample.training.journal import require_tensorboard
 
         require_tensorboard()  # before there is a folder
-    check_settings(chosen)
+    check_settings(runs)
 
 
 def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:

@@ -1,4 +1,4 @@
-"""What runs are told: settings with their defaults, checks and descriptions, and presets by data set.
+"""Settings of runs, with their defaults, checks and descriptions, and presets by data set.
 
 Commands and the documentation take their options from here; nothing here needs torch. An option that several commands
 have is declared once, in `sampling` or `ranks`.

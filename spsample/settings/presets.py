@@ -1,4 +1,4 @@
-"""What to train with unless told otherwise, by data set."""
+"""Settings that fit a data set, by its name."""
 
 from dataclasses import dataclass, field
 from typing import Annotated

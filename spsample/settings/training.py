@@ -1,4 +1,4 @@
-"""What a training run is told: its model, its optimisation and evaluation, and how often it writes."""
+"""Settings of a training run: its model, its optimisation and evaluation, and how often it writes."""
 
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -65,13 +65,13 @@ def memory() -> list[Finding]:
 
 
 def _huge_pages() -> Finding:
-    chosen = re.search(r"\[(\w+)\]", read_text(_HUGE))
-    if chosen is None:
+    mode = re.search(r"\[(\w+)\]", read_text(_HUGE))
+    if mode is None:
         return Finding("memory", "transparent huge pages", "missing", "unknown to this system")
-    if chosen[1] == "never":
+    if mode[1] == "never":
         advice = f"as root: echo madvise > {_HUGE}; random reads of large graphs are faster with them"
         return Finding("memory", "transparent huge pages", "warning", "never", advice)
-    return Finding("memory", "transparent huge pages", "ok", chosen[1])
+    return Finding("memory", "transparent huge pages", "ok", mode[1])
 
 
 def _cache(index: Path) -> str:
