@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from spsample.cli.progress import Display, elapsed, print_progress
-from spsample.cli.report import METRIC_NAMES, percent
+from spsample.cli.report import percent
+from spsample.settings import METRIC_NAMES
 from spsample.training import Callback
 
 if TYPE_CHECKING:

@@ -133,8 +133,8 @@ def overridden(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
         If a text is not of the form expected, or a value cannot be used.
     """
     changes = {one.name: _parsed(one, given[one.name]) for one in own_settings(settings) if _is_given(one, given)}
-    held = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
-    changes |= {name: overridden(value, given) for name, value in held.items() if is_dataclass(value)}
+    nested = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    changes |= {name: overridden(value, given) for name, value in nested.items() if is_dataclass(value)}
     return replace(settings, **changes)  # type: ignore[type-var]
 
 

@@ -16,6 +16,7 @@ from spsample.cli.screen import (
     unit_for,
 )
 from spsample.common.threads import get_num_threads
+from spsample.settings import METRIC_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +24,7 @@ if TYPE_CHECKING:
     from spsample.training import Trainer, TrainResult
     from spsample.training.rank_summary import RankSummary
 
-__all__ = ["METRIC_NAMES", "percent", "print_phases", "print_plan", "print_ranks", "print_results"]
-
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "average_precision": "average precision",
-    "f1_macro": "macro F1",
-    "f1_micro": "micro F1",
-    "roc_auc": "ROC AUC",
-}
+__all__ = ["percent", "print_phases", "print_plan", "print_ranks", "print_results"]
 
 
 def print_plan(trainer: Trainer, settings: dict[str, Any], ranks: str | None = None) -> None:

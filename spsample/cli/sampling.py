@@ -85,13 +85,13 @@ def make_loader(dataset: Dataset, sampler: Sampler, options: SamplingOptions, **
     """The loader that the options describe; ``more`` is passed on to it, and wins."""
     from spsample.loading import BulkLoader
 
-    said = {
+    settings = {
         "batch_size": options.batch_size,
         "bulk_size": options.bulk_size,
         "memory_budget": options.memory_budget,
         "edge_ids": options.edge_ids,
     }
-    return BulkLoader(dataset.graph, seeds_of(dataset, options.seeds), sampler, **(said | more))
+    return BulkLoader(dataset.graph, seeds_of(dataset, options.seeds), sampler, **(settings | more))
 
 
 def seeds_of(dataset: Dataset, which: str) -> NDArray[np.int64]:

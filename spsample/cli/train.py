@@ -33,7 +33,7 @@ from spsample.cli.screen import print_json
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, check_settings, values_of
 from spsample.errors import DataError, InputError
-from spsample.settings import Preset, RankOptions, Recording, SamplerChoice, differing, preset_for
+from spsample.settings import METRIC_NAMES, Preset, RankOptions, Recording, SamplerChoice, differing, preset_for
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -83,7 +83,7 @@ class Runs:
         Option(
             "Metric of the evaluation; auto: what the data set says.",
             "Data",
-            choices=("auto", "accuracy", "roc_auc", "average_precision", "f1_micro", "f1_macro"),
+            choices=("auto", *METRIC_NAMES),
         ),
     ] = "auto"
     split: Annotated[int | None, Option("Which published split, from 0 on.", "Data", unset="0")] = None

@@ -9,10 +9,11 @@ from __future__ import annotations
 from spsample.settings.presets import PRESETS, Preset, differing, preset_for
 from spsample.settings.ranks import RankOptions
 from spsample.settings.sampling import SAMPLERS, SamplerChoice, SamplerSizes
-from spsample.settings.training import ARCHITECTURES, ModelConfig, Recording, TrainConfig
+from spsample.settings.training import ARCHITECTURES, METRIC_NAMES, ModelConfig, Recording, TrainConfig
 
 __all__ = [
     "ARCHITECTURES",
+    "METRIC_NAMES",
     "PRESETS",
     "SAMPLERS",
     "ModelConfig",

@@ -54,7 +54,7 @@ MemoryBudget = Annotated[
         "Memory for bulks; changes no sample.",
         _PANEL,
         values="bytes, or as in `2GiB`",
-        unset="half of what is available where it decides the bulk size, else no limit",
+        unset="half of what is available where it decides the bulk size, else all of it",
         check=require_bytes,
         decisive=False,
     ),

@@ -10,11 +10,20 @@ from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
 from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
 
-__all__ = ["ARCHITECTURES", "ModelConfig", "Recording", "TrainConfig"]
+__all__ = ["ARCHITECTURES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
 
 _BUILT_IN = ("sage", "gcn", "gat", "residual")
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
+
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "f1_micro": "micro F1",
+    "f1_macro": "macro F1",
+}
+"""Metrics of an evaluation, and what they are called in texts."""
 
 _SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION, _RUN = "Sampling", "Model", "Optimisation", "Evaluation", "Run"
 

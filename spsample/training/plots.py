@@ -10,18 +10,11 @@ import numpy as np
 
 from spsample.common.checks import require_path, require_type
 from spsample.errors import InputError, require_module
+from spsample.settings import METRIC_NAMES
 from spsample.store.folder import system_errors
 from spsample.training.results import TrainResult
 
-__all__ = ["METRIC_NAMES", "plot_curves", "plot_phases"]
-
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "average_precision": "average precision",
-    "f1_macro": "macro F1",
-    "f1_micro": "micro F1",
-    "roc_auc": "ROC AUC",
-}
+__all__ = ["plot_curves", "plot_phases"]
 
 _BLUE, _ORANGE, _GREY = "#2b6cb0", "#c05621", "#4a5568"
 

