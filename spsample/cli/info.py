@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from spsample.cli.screen import (
     bytes_column,
     print_json,
     print_line,
+    print_message,
     print_sentence,
     print_table,
     print_text,
@@ -84,7 +84,7 @@ def _verified(store: GraphStore, *, quiet: bool) -> tuple[str, ...] | None:
         try:
             return store.verify(lambda done, total: work.show("verifying", done, total))
         except DataError as error:
-            print(f"spsample: damaged: {error}", file=sys.stderr)
+            print_message(f"damaged: {error}")
             return None
 
 

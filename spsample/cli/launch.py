@@ -17,6 +17,7 @@ import typer
 
 from spsample.cli.machine.finding import find_program
 from spsample.cli.resuming import launched_variables, resume_command, resume_hint
+from spsample.cli.screen import print_message
 from spsample.common.threads import usable_cores
 from spsample.errors import InputError, MissingDependencyError
 
@@ -72,7 +73,7 @@ def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: 
     settings = found[0] / "config.toml"
     if settings.is_file() and ("--resume" in command or settings.stat().st_mtime >= start):
         hint = resume_hint(found[0], [*words, *found[1]], ranks=ranks)
-        print(f"spsample: {hint}", file=sys.stderr)
+        print_message(hint)
 
 
 def _program(command: list[str], names: set[str]) -> list[str]:

@@ -9,7 +9,6 @@ use too would take processor time from whoever has work. The threads of the comp
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from spsample.cli.plan import plan
 from spsample.cli.ranks import is_reported_here
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
+from spsample.cli.screen import print_message
 from spsample.cli.train import train
 from spsample.comm.launch import detect
 from spsample.errors import CapacityError, InputError, SpSampleError
@@ -98,9 +98,9 @@ def _print_error(error: BaseException, typed: BaseException) -> None:
     """One line, in the words of the command line; of several ranks, from the one that has the error."""
     launch = detect()
     if launch.size == 1:
-        print(f"spsample: error: {typed}", file=sys.stderr)
+        print_message(f"error: {typed}")
     elif is_reported_here(error, launch.rank):
-        print(f"spsample: rank {launch.rank}: error: {typed}", file=sys.stderr)
+        print_message(f"rank {launch.rank}: error: {typed}")
 
 
 app = typer.Typer(

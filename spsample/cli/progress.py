@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from spsample.cli.screen import console, has_bars
+from spsample.cli.screen import console, has_bars, print_message
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -27,7 +27,7 @@ def print_progress(text: str) -> None:
 
 def print_note(text: str) -> None:
     """A line on standard error about what was given and has no effect."""
-    print_progress(f"spsample: note: {text}")
+    print_message(f"note: {text}")
 
 
 def elapsed(seconds: float) -> str:

@@ -5,7 +5,6 @@ Parameters of the command are what it samples from and the form of its output; a
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from inspect import getdoc
 from pathlib import Path
@@ -16,7 +15,7 @@ import typer
 from spsample.cli import sampling
 from spsample.cli.options import AsJson, overridden, with_options
 from spsample.cli.progress import Work
-from spsample.cli.screen import print_json
+from spsample.cli.screen import print_json, print_message
 from spsample.common.options import Option
 from spsample.errors import InputError
 from spsample.settings.sampling import RandomSeed
@@ -80,7 +79,7 @@ def sample(
     files = BulkFiles(output, _facts(source, dataset, loader, run.epoch), form)
     found, damaged = files.resumption()
     if damaged is not None:
-        print(f"spsample: written again: {damaged}", file=sys.stderr)
+        print_message(f"written again: {damaged}")
     paths = _write(loader, files, run.epoch, found, quiet=as_json)
     if as_json:
         print_json({"folder": str(output), "batches": len(loader), "found": found, "written": paths})
@@ -115,6 +114,6 @@ def _write(loader: BulkLoader, files: BulkFiles, epoch: int, first: int, *, quie
                 names.append(files.write(bulk).name)
                 work.show("bulks", len(names))
         except KeyboardInterrupt:
-            print(f"spsample: stopped after {len(names):,} files; the same command goes on", file=sys.stderr)
+            print_message(f"stopped after {len(names):,} files; the same command goes on")
             raise
     return names

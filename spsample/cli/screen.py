@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "has_bars",
     "print_json",
     "print_line",
+    "print_message",
     "print_sentence",
     "print_table",
     "print_text",
@@ -49,6 +51,11 @@ def has_bars(where: Console) -> bool:
 def print_json(facts: Any) -> None:
     """Print facts for programs, on standard output."""
     print(json.dumps(facts, indent=2), flush=True)
+
+
+def print_message(text: str) -> None:
+    """A line on standard error, with the name of the program."""
+    print(f"spsample: {text}", file=sys.stderr)
 
 
 def print_line(text: str) -> None:

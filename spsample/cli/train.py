@@ -5,7 +5,6 @@ Parameters of the command are what it trains on and where its output goes; all e
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from spsample.cli.ranks import (
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
 from spsample.cli.resuming import resume_hint_on_exit
-from spsample.cli.screen import print_json
+from spsample.cli.screen import print_json, print_message
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, check_settings, values_of
 from spsample.errors import DataError, InputError
@@ -184,7 +183,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     if folder is not None and len(results) > 1:
         folder.finish(results)
     if folder is not None and not folder.has_figures:
-        print("spsample: no figures without matplotlib: pip install matplotlib", file=sys.stderr)
+        print_message("no figures without matplotlib: pip install matplotlib")
     if job.given["as_json"]:
         print_json(summary(results) if ranks is None else {**summary(results), "ranks": ranks.as_dict()})
         return
