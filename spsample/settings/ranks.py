@@ -14,6 +14,7 @@ PANEL = "Ranks"
 
 REPLICATION = Option("Ranks that hold the same block row, a divisor of their number: c.", PANEL, common=True)
 ALGORITHM = Option("How rows of other ranks are reached; changes no sample.", PANEL, choices=("column", "stages"))
+"""In a plan the first can be ``all`` too, and the second has one more choice: each command gives its type."""
 
 ReplicateHubs = Annotated[
     str | None,
