@@ -177,7 +177,7 @@ def cluster_facts(
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
-    from spsample.planning.cluster.traffic import require_algorithm
+    from spsample.planning.cluster.plan import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)

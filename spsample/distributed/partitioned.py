@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from spsample.comm import Channel, collective
 from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS, CHOICES
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
@@ -63,6 +63,8 @@ class PartitionedGraph(DistributedGraph):
     >>> run_threads(2, body)
     [([0], [0, 1, 2]), ([1], [1, 0])]
     """
+
+    _algorithms: ClassVar[Mapping[str, type[PartitionedOperand]]] = ALGORITHMS
 
     def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
         self.grid = grid
@@ -111,7 +113,7 @@ class PartitionedGraph(DistributedGraph):
         """
         _require_grid(grid)
         with collective(grid.comm):
-            layout = Layout.checked(algorithm, replicate_hubs, partition)
+            layout = cls._checked(algorithm, replicate_hubs, partition)
             rows = GraphStore.read(path, StoredRows)
         return cls._made(rows, grid, layout)
 
@@ -132,8 +134,16 @@ class PartitionedGraph(DistributedGraph):
         _require_grid(grid)
         with collective(grid.comm):
             require_local(graph)
-            layout = Layout.checked(algorithm, replicate_hubs, partition)
+            layout = cls._checked(algorithm, replicate_hubs, partition)
         return cls._made(GraphRows(graph), grid, layout)
+
+    @classmethod
+    def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
+        """What the arguments of `open` ask for."""
+        require_choice("algorithm", algorithm, tuple(cls._algorithms))
+        parts = None if partition is None else np.asarray(partition)
+        budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+        return Layout(algorithm, budget, parts)
 
     @classmethod
     def _made(cls, rows: RowSource, grid: ProcessGrid, layout: Layout) -> PartitionedGraph:
@@ -231,7 +241,7 @@ class PartitionedGraph(DistributedGraph):
             with collective(self.comm, channel):
                 parts = self._read(channel, backend)
             self._parts[backend.name] = parts  # on all ranks or on none
-        return ALGORITHMS[self.algorithm](self.grid, self._parts[backend.name])
+        return self._algorithms[self.algorithm](self.grid, self._parts[backend.name])
 
     def _read(self, channel: Channel, backend: Backend) -> Parts:
         """The block row of this rank and the hub rows."""
@@ -244,7 +254,7 @@ class PartitionedGraph(DistributedGraph):
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
-        return ALGORITHMS[self.algorithm].sampled_batches(self.grid, num_batches)
+        return self._algorithms[self.algorithm].sampled_batches(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -270,15 +280,6 @@ class Layout(NamedTuple):
     algorithm: str
     hub_bytes: int
     parts: Any
-
-    @classmethod
-    def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
-        """The layout that the arguments of `PartitionedGraph.open` ask for."""
-        if not (isinstance(algorithm, str) and algorithm in ALGORITHMS):
-            require_choice("algorithm", algorithm, CHOICES)
-        parts = None if partition is None else np.asarray(partition)
-        budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
-        return cls(algorithm, budget, parts)
 
     def place(self, rows: RowSource, grid: ProcessGrid) -> Placement:
         """Where each row of A goes."""

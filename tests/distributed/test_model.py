@@ -14,8 +14,8 @@ from own_samplers import NearUniform, SumSampler
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.placement import balanced
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import InputError
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.column_traffic import (
@@ -416,7 +416,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
 
     def body(comm):
         recorder = Recorder(comm)
-        partitioned = PartitionedGraph.from_graph(graph, ProcessGrid(recorder, replication=c), algorithm=algorithm)
+        partitioned = ComparedGraph.from_graph(graph, ProcessGrid(recorder, replication=c), algorithm=algorithm)
         sp.bulk_sample(partitioned, seeds[:64], sampler, batch_size=64)  # makes what is made once
         recorder.traffic.clear()
         sp.bulk_sample(partitioned, seeds, sampler, **options)

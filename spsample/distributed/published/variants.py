@@ -6,7 +6,10 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.column.totals import equal_exponents
+from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
@@ -85,4 +88,30 @@ class StagesSplitFrontier(StagedFrontier):
         return draw_entries(self, numerators, draw)
 
 
-__all__ = ["StagesDistinctOperand", "StagesSplitOperand"]
+VARIANTS: dict[str, type[PartitionedOperand]] = {
+    "stages-distinct": StagesDistinctOperand,
+    "stages-split": StagesSplitOperand,
+}
+"""By name, as `ALGORITHMS`."""
+
+ALL_ALGORITHMS = {**ALGORITHMS, **VARIANTS}
+"""What tests and measurements compare: the algorithms that users choose from, and the variants."""
+
+
+class ComparedGraph(PartitionedGraph):
+    """A `PartitionedGraph` whose `algorithm` may be a variant, too.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> def body(comm):
+    ...     graph = sp.Graph([0, 1, 2], [1, 0])
+    ...     return ComparedGraph.from_graph(graph, sp.ProcessGrid(comm), algorithm="stages-split").algorithm
+    >>> sp.comm.run_threads(1, body)
+    ['stages-split']
+    """
+
+    _algorithms = ALL_ALGORITHMS
+
+
+__all__ = ["ALL_ALGORITHMS", "VARIANTS", "ComparedGraph", "StagesDistinctOperand", "StagesSplitOperand"]

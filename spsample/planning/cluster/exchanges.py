@@ -28,7 +28,7 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`. The model knows the variants, too."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]

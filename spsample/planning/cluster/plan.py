@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
-from spsample.common.checks import require_int
+from spsample.common.checks import require_choice, require_int
 from spsample.common.units import format_bytes
+from spsample.distributed.algorithms import ALGORITHMS
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
@@ -52,8 +53,7 @@ class Job:
 
     Attributes
     ----------
-    algorithm : str
-        One of `spsample.planning.cluster.exchanges.ALGORITHMS`.
+    algorithm : {"column", "stages", "oblivious"}
     hub_budget : int
         Bytes of hub rows that every rank holds.
     model_bytes : int
@@ -191,6 +191,7 @@ def plan_cluster(
     ([1, 2, 4], 4)
     """
     job = Job() if job is None else job
+    require_algorithm(job.algorithm)
     require_int("ranks", cluster.ranks, minimum=1)
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
@@ -204,6 +205,19 @@ def plan_cluster(
         )
     left_out = tuple(shape.replication for shape in shapes if shape not in fitting)
     return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting), left_out)
+
+
+def require_algorithm(name: str) -> Algorithm:
+    """Return the name of an algorithm that users choose from, or refuse it.
+
+    Examples
+    --------
+    >>> require_algorithm("stages-split")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: algorithm: got 'stages-split'; expected one of 'column', 'stages', 'oblivious'
+    """
+    return cast("Algorithm", require_choice("algorithm", name, tuple(ALGORITHMS)))
 
 
 class _Planned:
@@ -319,4 +333,4 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
     }
 
 
-__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster"]
+__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster", "require_algorithm"]

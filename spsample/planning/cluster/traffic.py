@@ -12,9 +12,9 @@ Three things are kept apart: *counts* (`RankCounts`), which are counted from a b
 "stages"
     Algorithm 2 of the paper: distinct rows of a row group's batches, stage by stage, then the all-reduce of P over the
     row group: of every batch its rows, or (column law) its sums by column and later the extracted edges.
-"stages-distinct"
+"stages-distinct", a variant for measurements
     As "stages", but a row that several batches want is put together once for all of them.
-"stages-split"
+"stages-split", a variant for measurements
     As "stages" without the all-reduce where that is redundant (node-wise, entry law): the rows of P stay split over
     the row group, and only what was drawn or extracted from them is gathered.
 "oblivious"
@@ -91,7 +91,8 @@ def bulk_traffic(
     InputError
         If there is no such algorithm.
     """
-    require_algorithm(algorithm)
+    if algorithm not in ALGORITHMS:
+        raise InputError(argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(ALGORITHMS))
     if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
         sampling: list[Exchange] = []
     else:
@@ -99,14 +100,6 @@ def bulk_traffic(
         sampling = [one for hop, s in steps for one in _layer(counts, hop, s, law, wire, algorithm)]
         sampling += status(counts.shape, algorithm, len(counts.hops) * rounds_of(law, algorithm))
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
-
-
-def require_algorithm(name: str) -> Algorithm:
-    """Return the name of an algorithm, or refuse it."""
-    for algorithm in ALGORITHMS:
-        if name == algorithm:
-            return algorithm
-    raise InputError(argument="algorithm", given=repr(name), expected="one of column, stages, oblivious")
 
 
 def _layer(
@@ -199,4 +192,4 @@ def _summed(traffic: list[Exchange]) -> PhaseBytes:
     )
 
 
-__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients", "require_algorithm"]
+__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]
