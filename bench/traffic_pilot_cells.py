@@ -225,7 +225,7 @@ def predict_variant(pilot: Pilot, cell: PilotCell, variant: str) -> dict[str, An
     law, wire = sampler.draw_law(profile.weighting), WireFormat.of(profile.id_bytes, 0, profile.weighting)
 
     def tallied() -> GridPilot:
-        return replace(pilot).on(shape, pilot.blocks(shape, hubs), staged=algorithm != "column")
+        return replace(pilot).on(shape, pilot.blocks(shape, hubs), with_stages=algorithm != "column")
 
     tally_seconds, grid_pilot = timed(tallied)
 

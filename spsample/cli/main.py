@@ -23,7 +23,7 @@ from spsample.cli.launch import launch
 from spsample.cli.naming import as_typed
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
-from spsample.cli.ranks import is_told_here
+from spsample.cli.ranks import reports_error
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.train import train
@@ -69,7 +69,7 @@ def _print_error(error: BaseException, typed: BaseException) -> None:
     launch = detect()
     if launch.size == 1:
         print(f"spsample: error: {typed}", file=sys.stderr)
-    elif is_told_here(error, launch.rank):
+    elif reports_error(error, launch.rank):
         print(f"spsample: rank {launch.rank}: error: {typed}", file=sys.stderr)
 
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "RankOptions",
     "RanksData",
+    "abort_on_error",
     "check_rank_options",
-    "ending_together",
-    "is_told_here",
     "note_ignored_options",
+    "reports_error",
 ]
 
 _PANEL = "Ranks"
@@ -250,7 +250,7 @@ def _visible(path: str) -> str:
 
 
 @contextmanager
-def ending_together(comm: Communicator) -> Iterator[None]:
+def abort_on_error(comm: Communicator) -> Iterator[None]:
     """Around a command on several ranks: an error that is one rank's alone ends the others too."""
     try:
         yield
@@ -261,7 +261,7 @@ def ending_together(comm: Communicator) -> Iterator[None]:
         raise
 
 
-def is_told_here(error: BaseException, rank: int) -> bool:
+def reports_error(error: BaseException, rank: int) -> bool:
     """Whether this rank prints an error: the one that has it, or that others call by name."""
     raised_by = getattr(error, "raised_by", None)
     return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)

@@ -22,8 +22,8 @@ from spsample.cli.progress import print_progress
 from spsample.cli.ranks import (
     RankOptions,
     RanksData,
+    abort_on_error,
     check_rank_options,
-    ending_together,
     note_ignored_options,
 )
 from spsample.cli.report import print_phases, print_plan, print_ranks, print_results
@@ -137,7 +137,7 @@ def train(
 
     given = {**given, "dataset": dataset, "out": out, "resume": resume, "as_json": as_json}
     comm = Recorder(init(overridden(RankOptions(), given).backend_comm))
-    with ending_together(comm):
+    with abort_on_error(comm):
         _train(comm, given)
     comm.close()
 

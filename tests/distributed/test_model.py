@@ -44,8 +44,8 @@ from spsample.planning.cluster.exchanges import (
     request,
     ring_reduction,
     row_gather,
-    staged_reply,
-    staged_request,
+    stages_reply,
+    stages_request,
 )
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
@@ -134,7 +134,7 @@ def test_what_is_asked_is_answered(shape, seed):
 @given(shapes, st.integers(0, 1000))
 def test_stages_send_what_is_received(shape, seed):
     needed = np.random.default_rng(seed).integers(0, 9, (shape.num_blocks, shape.num_blocks)).astype(float)
-    one, other = staged_request("rows", shape, needed), staged_reply("rows", shape, needed)
+    one, other = stages_request("rows", shape, needed), stages_reply("rows", shape, needed)
     off_diagonal = needed.sum() - np.trace(needed)
     assert one.sent.sum() == one.received.sum() == other.sent.sum() == off_diagonal
     assert one.sent.tolist() == other.received.tolist()
@@ -144,7 +144,7 @@ def test_stages_send_what_is_received(shape, seed):
 def test_stages_by_hand():
     """4 x 2: block rows 0 and 1 in column 0, 2 and 3 in column 1."""
     needed = np.arange(16.0).reshape(4, 4)
-    one = staged_reply("rows", GridShape(8, 2), needed)
+    one = stages_reply("rows", GridShape(8, 2), needed)
     assert one.received.tolist() == [1, 5, 4, 13, 17, 11, 25, 14]
     assert one.sent.tolist() == [24, 0, 23, 0, 0, 22, 0, 21]
     assert one.serial == 47
@@ -424,7 +424,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
 
     ranks = run_threads(p, body)
     bulk = sp.bulk_sample(graph, seeds, sampler, batch_size=64)
-    counts = count_bulk(graph, bulk, GridShape(p, c), staged=algorithm != "column")
+    counts = count_bulk(graph, bulk, GridShape(p, c), with_stages=algorithm != "column")
     modelled = defaultdict(lambda: np.zeros(p))
     wire = WireFormat.of(4, 0, graph.weighting, edge_ids=edge_ids)
     for one in bulk_traffic(counts, sampler, sampler.draw_law(graph.weighting), wire, algorithm):
@@ -536,7 +536,7 @@ def test_links_are_parsed():
     for argument, text in (("alpha", "2"), ("alpha", "0us"), ("bandwidth", "25GB"), ("bandwidth", "fast")):
         with pytest.raises(InputError, match=f"{argument}: got '{text}'"):
             network_named("ethernet", **{argument: text})
-    with pytest.raises(InputError, match="links: got 'token ring'; expected one of perlmutter, ethernet"):
+    with pytest.raises(InputError, match="network: got 'token ring'; expected one of perlmutter, ethernet"):
         network_named("token ring")
 
 

@@ -27,7 +27,7 @@ class RowEntries(NamedTuple):
     edge_ids: Sent | None
 
 
-def row_bytes(block: LocalOperand, edge_ids: bool) -> int:
+def bytes_per_entry(block: LocalOperand, edge_ids: bool) -> int:
     """Bytes of an entry of a fetched row."""
     A = block.matrix
     return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
@@ -95,4 +95,4 @@ def fetched(
     return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
 
 
-__all__ = ["FetchedRows", "RowEntries", "fetched", "row_bytes", "rows_for"]
+__all__ = ["FetchedRows", "RowEntries", "bytes_per_entry", "fetched", "rows_for"]

@@ -13,7 +13,7 @@ import numpy as np
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
+from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
 from spsample.distributed.owners import segment_sums
@@ -80,7 +80,7 @@ class _Answer(NamedTuple):
     def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
         later, shifts = received
         rule = QuantisationRule(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
-        limits = (_row_bytes(block, requests) - later.rows).tolist()
+        limits = (_requested_bytes(block, requests) - later.rows).tolist()
         ends = pointers_of(requests.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
         found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
@@ -99,11 +99,11 @@ class _Answer(NamedTuple):
         return answers if rows.weights is None else [*answers, rows.weights]
 
 
-def _row_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
+def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
     """Bytes that each rank's distinct rows take on the wire."""
     lengths = np.split(np.diff(block.matrix.indptr)[requests.rows], np.cumsum(requests.row_counts)[:-1])
     of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
-    return requests.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
+    return requests.entries(block) * bytes_per_entry(block, False) + np.array(of_lengths, np.int64)
 
 
 def _cheaper_sums(

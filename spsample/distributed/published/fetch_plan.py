@@ -12,7 +12,7 @@ from spsample.distributed.placement import Placement
 from spsample.sampling.seeds import pointers_of
 
 
-class Schedule(NamedTuple):
+class Stages(NamedTuple):
     """Which column of the grid multiplies by which part of A, and in which stage.
 
     Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
@@ -33,14 +33,14 @@ class Schedule(NamedTuple):
     column: Int64Array
 
     @classmethod
-    def of(cls, placement: Placement, num_blocks: int, columns: int) -> Schedule:
+    def of(cls, placement: Placement, num_blocks: int, columns: int) -> Stages:
         """For p/c block rows and c columns.
 
         Examples
         --------
-        >>> Schedule.of(Placement(np.arange(5)), 4, 2).column.tolist()
+        >>> Stages.of(Placement(np.arange(5)), 4, 2).column.tolist()
         [0, 0, 1, 1]
-        >>> Schedule.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
+        >>> Stages.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
         [0, 1, 2, 0, 0, 1, 2]
         """
         blocks = np.arange(num_blocks, dtype=np.int64)
@@ -52,13 +52,13 @@ class Schedule(NamedTuple):
         bounds = np.concatenate([placement.bounds[:-1], cuts])
         return cls(num_blocks, bounds, np.concatenate([column, np.arange(columns, dtype=np.int64)]))
 
-    def stages(self, column: int) -> list[int | None]:
+    def blocks_of(self, column: int) -> list[int | None]:
         """The block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
         blocks = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
         most = int(np.bincount(self.column[: self.num_blocks]).max())
         return [*blocks, *[None] * (most - len(blocks))]
 
-    def hubs(self, column: int) -> int | None:
+    def hubs_of(self, column: int) -> int | None:
         """The part of the hub rows that a column takes; None where there are no hub rows."""
         return self.num_blocks + column if len(self.column) > self.num_blocks else None
 
@@ -74,7 +74,7 @@ class FetchPlan:
     Q : StackedSelector
         Of m rows, of the batches of a row group.
     placement : Placement
-    schedule : Schedule
+    stages : Stages
 
     Attributes
     ----------
@@ -90,18 +90,18 @@ class FetchPlan:
         Where each stacked row is among those of all columns, column by column and in the order of Q.
     """
 
-    def __init__(self, Q: StackedSelector, placement: Placement, schedule: Schedule, columns: int) -> None:
+    def __init__(self, Q: StackedSelector, placement: Placement, stages: Stages, columns: int) -> None:
         self.Q = Q
         place = placement.places_of(Q.vertices).astype(np.int64)
         distinct, first, row = np.unique(place, return_index=True, return_inverse=True)
-        part = np.searchsorted(schedule.bounds, distinct, side="right") - 1
-        column = schedule.column[part]
+        part = np.searchsorted(stages.bounds, distinct, side="right") - 1
+        column = stages.column[part]
         order = np.lexsort((distinct, part, column))
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         self._rows: Int64Array = number[row]
         self.vertices: IntArray = Q.vertices[first[order]]
-        self._local = (distinct - placement.bounds[np.minimum(part, schedule.num_blocks)])[order]
+        self._local = (distinct - placement.bounds[np.minimum(part, stages.num_blocks)])[order]
         self._part = part[order]
         self.bounds = pointers_of(np.bincount(column, minlength=columns))
         self.column = column[row]
@@ -171,4 +171,4 @@ class UniqueRows(NamedTuple):
         return rows
 
 
-__all__ = ["FetchPlan", "Schedule", "UniqueRows"]
+__all__ = ["FetchPlan", "Stages", "UniqueRows"]

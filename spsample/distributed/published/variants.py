@@ -10,7 +10,7 @@ from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.column.totals import equal_exponents
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.partitioned import PartitionedGraph
-from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
+from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sparse.entry_law import draw_entries
@@ -18,7 +18,7 @@ from spsample.sparse.operand import Entries, RowRule
 from spsample.sparse.probability import RowTotals
 
 
-class StagesDistinctOperand(StagedOperand):
+class StagesDistinctOperand(PublishedOperand):
     """`StagesOperand` with an all-reduce of the distinct rows of P (`"stages-distinct"`).
 
     Each travels once for all batches that want it. All ranks of a row group still get all rows, as they do in what is
@@ -39,7 +39,7 @@ class StagesDistinctFrontier(StagesFrontier):
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
 
-class StagesSplitOperand(StagedOperand):
+class StagesSplitOperand(PublishedOperand):
     """`StagesOperand` without the all-reduce of P where it is redundant (`"stages-split"`).
 
     It is in GraphSAGE and in the entry law; the column law adds up as published.
@@ -49,7 +49,7 @@ class StagesSplitOperand(StagedOperand):
         return StagesSplitFrontier(self, Q)
 
 
-class StagesSplitFrontier(StagedFrontier):
+class StagesSplitFrontier(PublishedFrontier):
     """Rows of A that stay in the column that fetched them.
 
     A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.

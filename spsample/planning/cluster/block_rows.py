@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
+from spsample.distributed.hubs import HUB_ROW_OVERHEAD
 from spsample.store import Graph
 
 
@@ -59,7 +59,7 @@ def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
         return np.zeros(0, np.int64)
     times = np.bincount(graph.indices, minlength=graph.num_nodes)
     order = np.argsort(-times, kind="stable")
-    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_BYTES)
+    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_ROW_OVERHEAD)
     fitting = int(np.searchsorted(costs, budget, side="right"))
     least = times[order[fitting]] + 1 if fitting < len(order) else 1
     hubs: Int64Array = np.flatnonzero(times >= max(least, 1))

@@ -52,7 +52,7 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire)
-    yield from row_totals(counts, hop)
+    yield from totals_of_rows(counts, hop)
     yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
@@ -70,7 +70,7 @@ def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> 
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
 
 
-def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
+def totals_of_rows(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
     """How many entries each distinct row has."""
     yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
 
@@ -90,7 +90,7 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> 
     yield from frontier(counts, hop, wire)
     yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
     if wire.row_normalized:
-        yield from row_totals(counts, hop)
+        yield from totals_of_rows(counts, hop)
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
@@ -116,7 +116,7 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     yield from _asked("columns", counts, *drawn_columns(counts, hop))
     yield from frontier(counts, hop, wire)
     if wire.row_normalized:
-        yield from row_totals(counts, hop)
+        yield from totals_of_rows(counts, hop)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
     yield from _asked("columns", counts, hop.src * wire.id_bytes, hop.src * NORM_BYTES)
 

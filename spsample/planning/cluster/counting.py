@@ -83,13 +83,13 @@ class LayerCounting:
     merged_batches: int | None = None
     spare: float = SPARE_DRAWS
 
-    def counts(self, *, staged: bool) -> BatchCounts:
-        """Counts of each batch. Those of stages are 0 unless `staged`, and so are those that the law has none of."""
+    def counts(self, *, with_stages: bool) -> BatchCounts:
+        """Counts of each batch. Those of stages are 0 unless asked for, and so are those that the law has none of."""
         frontier, owners, columns = self.frontier, self._owners, self._columns
         by_block, by_column = self._by_block(frontier), self._by_column(frontier)
         sums, most = self._sums()
         partials = partial_most = np.zeros(by_column)
-        if staged:
+        if with_stages:
             partials, partial_most = self._partials()
         of_graph = self._law == "graph"
         return BatchCounts(
@@ -256,7 +256,7 @@ class _CountedRanks:
 
 
 def count_bulk(
-    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, staged: bool = True
+    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, with_stages: bool = True
 ) -> RankCounts:
     """Counts of a given bulk on a grid, exact but for the draws of layer-wise samplers, which a bulk does not tell.
 
@@ -269,7 +269,7 @@ def count_bulk(
     shape : GridShape
     blocks : BlockRows, optional
         Block rows of A; by default those with about the same number of entries.
-    staged : bool
+    with_stages : bool
         Also count what only the algorithms in stages need.
 
     Examples
@@ -284,7 +284,7 @@ def count_bulk(
     blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
     to_ranks, hops, layers = _CountedRanks(shape), [], layer_rows(graph, bulk)
     for frontier, s in zip(layers, bulk.sampler.sizes, strict=True):
-        counts = LayerCounting(graph, bulk.sampler, frontier, s, shape, blocks).counts(staged=staged)
+        counts = LayerCounting(graph, bulk.sampler, frontier, s, shape, blocks).counts(with_stages=with_stages)
         hops.append(hop_counts(to_ranks, counts, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
     return RankCounts(
         shape=shape,

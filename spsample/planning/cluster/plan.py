@@ -233,7 +233,7 @@ class _Planned:
     @cached_property
     def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
-        return self._pilot.on(self._shape, blocks, staged=self._job.algorithm != "column")
+        return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -307,7 +307,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "links": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
+        "network": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,

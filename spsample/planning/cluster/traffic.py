@@ -46,11 +46,11 @@ from spsample.planning.cluster.exchanges import (
     reply,
     request,
     ring_reduction,
-    staged_header,
+    stages_header,
 )
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.planning.cluster.stages_traffic import staged
+from spsample.planning.cluster.stages_traffic import stages_exchanges
 from spsample.planning.cluster.wire_format import WireFormat
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
@@ -108,7 +108,7 @@ def _layer(
     if algorithm == "column":
         yield from COLUMN_EXCHANGES[law](counts, hop, s, wire)
     else:
-        yield from staged(counts, hop, law, wire, algorithm)
+        yield from stages_exchanges(counts, hop, law, wire, algorithm)
 
 
 def _training(counts: RankCounts, wire: WireFormat, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
@@ -132,7 +132,7 @@ def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[
     """Whether all ranks have the same arguments; `rounds` times whether a draw goes on; how the call ended."""
     yield all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
     yield all_gather("status", shape, HEADER_WORDS)
-    yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
+    yield header(shape, 1 + rounds) if algorithm == "column" else stages_header(shape, 1 + rounds)
     yield all_gather("status", shape, HEADER_WORDS)
 
 

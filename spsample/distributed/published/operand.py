@@ -1,4 +1,4 @@
-"""`StagedOperand`: block rows of A met one after the other in each column of the grid, results added up in each row."""
+"""`PublishedOperand`: each column of the grid meets its block rows of A one by one; each row adds up the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spsample.distributed.column.rows import received_entries
 from spsample.distributed.column.totals import added_totals, partial_totals
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
+from spsample.distributed.published.fetch_plan import FetchPlan, Stages
 from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
 from spsample.distributed.published.row_group import RowGroup
 from spsample.distributed.row_arrays import RowArrays, joined
@@ -26,7 +26,7 @@ from spsample.sparse.operand import Entries, Frontier
 from spsample.sparse.probability import FrontierTotals
 
 
-class StagedOperand(PartitionedOperand):
+class PublishedOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
@@ -47,7 +47,7 @@ class StagedOperand(PartitionedOperand):
         super().__init__(grid, parts)
         members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
-        self.schedule = Schedule.of(parts.placement, grid.num_blocks, grid.replication)
+        self.stages = Stages.of(parts.placement, grid.num_blocks, grid.replication)
         self.fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
 
     @staticmethod
@@ -64,7 +64,7 @@ class StagedOperand(PartitionedOperand):
         return here
 
     @abstractmethod
-    def frontier(self, Q: StackedSelector) -> StagedFrontier: ...
+    def frontier(self, Q: StackedSelector) -> PublishedFrontier: ...
 
 
 class CachedRows(NamedTuple):
@@ -84,14 +84,14 @@ class CachedRows(NamedTuple):
         return RowArrays.taken(self.F.A, Q.vertices[first:end], self.arrays.edge_ids is not None)
 
 
-class StagedFrontier(Frontier):
+class PublishedFrontier(Frontier):
     """Rows of A that the columns of the grid fetch, each its own; they are kept as long as the frontier."""
 
-    A: StagedOperand
+    A: PublishedOperand
 
-    def __init__(self, A: StagedOperand, Q: StackedSelector) -> None:
+    def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self.plan = FetchPlan(Q, A.parts.placement, A.schedule, A.row_group.size)
+        self.plan = FetchPlan(Q, A.parts.placement, A.stages, A.row_group.size)
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
@@ -107,9 +107,8 @@ class StagedFrontier(Frontier):
     def _fetched(self, edge_ids: bool) -> RowArrays:
         """One stage after the other, and then the hub rows, which need none."""
         A, column = self.A, self.A.row_group.rank
-        stages = A.schedule.stages(column)
-        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in stages]
-        hubs = A.schedule.hubs(column)
+        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
+        hubs = A.stages.hubs_of(column)
         if A.parts.hubs is not None and hubs is not None:
             pieces.append(RowArrays.taken(A.parts.hubs, self.plan.wanted(hubs), edge_ids))
         return joined(pieces)
@@ -157,4 +156,4 @@ class StagedFrontier(Frontier):
         return self.stacked(found._replace(columns=found.columns.astype(f"u{width}")))
 
 
-__all__ = ["CachedRows", "StagedFrontier", "StagedOperand"]
+__all__ = ["CachedRows", "PublishedFrontier", "PublishedOperand"]
