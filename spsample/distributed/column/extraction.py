@@ -13,9 +13,8 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, from_parts, pack, unpack, width_of
+from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
@@ -120,7 +119,7 @@ class _Reply(NamedTuple):
     @classmethod
     def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: FrontierRows, edge_ids: bool) -> _Reply:
         """Those of `parts`."""
-        lengths, numbers, columns, *more = (from_parts(answer, parts) for answer in answers)
+        lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
         weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
         return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
 

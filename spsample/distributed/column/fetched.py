@@ -11,9 +11,8 @@ from spsample.backends import Matrix, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 

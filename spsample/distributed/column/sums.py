@@ -15,9 +15,8 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
-from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import either, from_parts, pack, width_of
+from spsample.distributed.partials import added_sums, joined_sums, powered, received_sums
+from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -47,8 +46,8 @@ def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Ans
     answers = frontier.ask(sends, _Answer(rule), phase="sums")
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
-    rows = fetched(frontier, is_rows, lengths, from_parts(columns, is_rows), weights[0] if weights else None)
-    return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
+    rows = fetched(frontier, is_rows, lengths, keep_from(columns, is_rows), weights[0] if weights else None)
+    return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
 def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
@@ -58,7 +57,7 @@ def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
     own = _sums_of(frontier, rows, rule._replace(column_power=1))
-    return powered(added(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
+    return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
 def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
@@ -86,7 +85,7 @@ class _Answer(NamedTuple):
         found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
         is_rows = np.array([pieces is None for pieces in found], np.bool_)
         pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, requests.batches, strict=True)]
-        lengths, columns, numerators = joined([piece for sums in pieces for piece in sums])
+        lengths, columns, numerators = joined_sums([piece for sums in pieces for piece in sums])
         rows = rows_for(block, requests, is_rows, False)
         sizes = segment_sums(lengths, requests.batches)
         answers = [

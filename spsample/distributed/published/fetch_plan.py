@@ -120,7 +120,7 @@ class FetchPlan:
 
     def pairs_of_batch(self, batch: int) -> Int64Array:
         """(c,) how many stacked rows of the batch at a position are of each column; 0 where there is no such batch."""
-        here = self.column[self._batch(batch)]
+        here = self.column[rows_of_batch(self.Q, batch)]
         return np.bincount(here, minlength=len(self.pairs)).astype(np.int64)
 
     def unique_rows(self) -> UniqueRows:
@@ -131,9 +131,6 @@ class FetchPlan:
         number[self._rows[order[first]]] = np.arange(len(first))
         selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
         return UniqueRows(selector, self.Q.vertices[order[first]], first)
-
-    def _batch(self, batch: int) -> slice:
-        return slice(*self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist())
 
     def _batches(self) -> Int64Array:
         return np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
@@ -165,10 +162,23 @@ class UniqueRows(NamedTuple):
 
     def of_batch(self, batch: int) -> IntArray:
         """Those that turn up in the batch at a position, counted among its rows; none where there is no such batch."""
-        first, end = self.selector.batch_ptr[np.minimum([batch, batch + 1], len(self.selector.batch_ids))]
-        here = self.places[slice(*np.searchsorted(self.places, [first, end]))]
-        rows: IntArray = (here - first).astype(self.vertices.dtype)
+        of_batch = rows_of_batch(self.selector, batch)
+        here = self.places[slice(*np.searchsorted(self.places, [of_batch.start, of_batch.stop]))]
+        rows: IntArray = (here - of_batch.start).astype(self.vertices.dtype)
         return rows
 
 
-__all__ = ["FetchPlan", "Stages", "UniqueRows"]
+def rows_of_batch(Q: StackedSelector, batch: int) -> slice:
+    """Where the rows of the batch at a position are in Q; nowhere where there is no such batch.
+
+    Examples
+    --------
+    >>> Q = StackedSelector(np.array([0, 2, 3]), np.array([4, 5, 6]), np.array([0, 1]))
+    >>> rows_of_batch(Q, 1), rows_of_batch(Q, 2)
+    (slice(2, 3, None), slice(3, 3, None))
+    """
+    first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
+    return slice(first, end)
+
+
+__all__ = ["FetchPlan", "Stages", "UniqueRows", "rows_of_batch"]

@@ -11,16 +11,14 @@ from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
-from spsample.distributed.column.partial_sums import added, powered, received_sums
-from spsample.distributed.column.rows import received_entries
-from spsample.distributed.column.totals import added_totals, partial_totals
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.published.fetch_plan import FetchPlan, Stages
+from spsample.distributed.partials import added_sums, added_totals, partial_totals, powered, received_sums
+from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
 from spsample.distributed.published.row_group import RowGroup
-from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import pack, unpack, width_of
+from spsample.distributed.row_arrays import RowArrays, joined, received_entries
+from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier
 from spsample.sparse.probability import FrontierTotals
@@ -79,9 +77,8 @@ class CachedRows(NamedTuple):
 
     def of_batch(self, batch: int) -> RowArrays:
         """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
-        Q = self.F.Q
-        first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
-        return RowArrays.taken(self.F.A, Q.vertices[first:end], self.arrays.edge_ids is not None)
+        rows = self.F.Q.vertices[rows_of_batch(self.F.Q, batch)]
+        return RowArrays.taken(self.F.A, rows, self.arrays.edge_ids is not None)
 
 
 class PublishedFrontier(Frontier):
@@ -135,18 +132,16 @@ class PublishedFrontier(Frontier):
     def _batch_totals(self) -> FrontierTotals:
         counts, exponents = partial_totals(self.column_rows().F)
         shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
-        everyones, maxima = self.A.row_group.gather([pack(counts, np.array([k])).rows, exponents])
+        everyones, maxima = self.A.row_group.gather([packed(counts), exponents])
         return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Totals of each column's rows, added up: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
-        numerators = pack(P.numerators, np.array([len(P.numerators)])).rows
-        sends = [pack(np.diff(P.indptr), np.array([k])).rows, P.columns, numerators]
-        counts, columns, values = A.row_group.gather(sends)
+        counts, columns, values = A.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
         sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
-        return powered(added(A.backend, [sums], k, A.num_nodes), rule.column_power)
+        return powered(added_sums(A.backend, [sums], k, A.num_nodes), rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         """From each column's rows; the edges are put together."""

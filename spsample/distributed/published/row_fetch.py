@@ -10,7 +10,7 @@ from spsample.backends.protocol import IntArray
 from spsample.comm import Channel, Received, Sent
 from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import packed, unpack
 from spsample.sparse import LocalOperand
 
 ROWS, REQUESTS = "rows", "rows requests"
@@ -61,8 +61,7 @@ class BroadcastRows(RowFetch):
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
         """One broadcast of each array."""
         own = self._whole(edge_ids)
-        count = np.array([len(own.lengths)])
-        lengths, *entries = self.channel.broadcast([pack(own.lengths, count).rows, *own.entries], block, phase=ROWS)
+        lengths, *entries = self.channel.broadcast([packed(own.lengths), *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
         whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         return whole.picked(self.block, wanted)

@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Received
 from spsample.comm.communicator import Array
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import packed, unpack
 
 PHASE = "reduction"
 
@@ -35,15 +35,11 @@ class RowGroup:
 
     def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
         """Numbers of at least 0, `counts[j]` of them of column j."""
-        return unpack(self.gather([_pack(values)])[0], counts)
+        return unpack(self.gather([packed(values)])[0], counts)
 
     def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
         """Entries of rows, `counts[j]` of them of column j."""
-        return rows.received(self.gather([_pack(rows.lengths), *rows.entries]), counts)
-
-
-def _pack(values: NDArray[np.integer]) -> NDArray[np.uint8]:
-    return pack(values, np.array([len(values)])).rows
+        return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
 
 
 __all__ = ["PHASE", "RowGroup"]

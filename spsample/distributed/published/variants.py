@@ -7,8 +7,8 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed.algorithms import ALGORITHMS
-from spsample.distributed.column.totals import equal_exponents
 from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.partials import equal_exponents
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
