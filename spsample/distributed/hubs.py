@@ -9,7 +9,7 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
 from spsample.distributed.blocks import RowReader
 from spsample.distributed.column_ranges import column_sums
-from spsample.distributed.placement import Placement
+from spsample.distributed.placement import Placement, equal_bounds
 from spsample.sparse import LocalOperand
 
 PHASE = "hubs"
@@ -27,7 +27,7 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowReader, budget:
     """
     ranks, n = channel.group.size, block.num_nodes
     budget = min(budget, HUB_ROW_OVERHEAD * (np.iinfo(rows.index_dtype).max - n))
-    bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
+    bounds = equal_bounds(n, ranks)
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
     counts = column_sums(channel, pattern, QuantisationRule(None, 1, 1), bounds, PHASE)
     first = int(bounds[channel.group.rank])

@@ -187,8 +187,8 @@ class PartitionedGraph(DistributedGraph):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
-        held = [(parts.block, parts.hubs) for parts in list(self._parts.values())[:1]]
-        return sum(_nbytes(rows) for both in held for rows in both if rows is not None)
+        one_backend = list(self._parts.values())[:1]
+        return sum(_nbytes(rows) for parts in one_backend for rows in (parts.block, parts.hubs) if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
         """Return this graph over duplicated communicators, for another thread; collective.

@@ -28,8 +28,8 @@ from spsample.planning.cluster.column_traffic import (
     graph_law,
     masked_edges,
     named_rows,
-    node_wise,
     positions,
+    row_law,
     src_sets,
 )
 from spsample.planning.cluster.counting import count_bulk
@@ -47,14 +47,13 @@ from spsample.planning.cluster.exchanges import (
     stages_reply,
     stages_request,
 )
-from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.grid_shape import GridShape, grouped
 from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.planning.cluster.stages_traffic import (
     column_law_reduction,
     entry_law_reduction,
-    grouped,
     in_columns,
     row_law_reduction,
 )
@@ -194,7 +193,7 @@ def test_node_wise_by_hand():
     assert drawn_edges(one, 300, wire)[0, 1] == 20 + 200
     assert drawn_edges(one, 15, WireFormat(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
     assert drawn_edges(one, 15, WireFormat.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
-    traffic = list(node_wise(counts_of(one, (3, 4)), one, 15, wire))
+    traffic = list(row_law(counts_of(one, (3, 4)), one, 15, wire))
     assert received(traffic, "rows requests").tolist() == [144, 88]
     assert received(traffic, "rows").tolist() == [210, 420]
 

@@ -92,4 +92,4 @@ class ColumnFrontier(Frontier):
         return received_entries(rows, self.Q.batch_ids, ids, degrees)
 
 
-__all__ = ["ColumnFrontier", "ColumnOperand"]
+__all__ = ["GAP_BYTES", "ColumnFrontier", "ColumnOperand"]

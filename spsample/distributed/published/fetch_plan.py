@@ -15,8 +15,8 @@ from spsample.sampling.seeds import pointers_of
 class Stages(NamedTuple):
     """Which column of the grid multiplies by which part of A, and in which stage.
 
-    Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
-    have nothing to do in the last stage. Of the hub rows, which every rank has, column j takes the j-th of c parts.
+    Block rows go to columns by `stage_columns`. Of the hub rows, which every rank has, column j takes the j-th of c
+    parts.
 
     Attributes
     ----------
@@ -43,8 +43,7 @@ class Stages(NamedTuple):
         >>> Stages.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
         [0, 1, 2, 0, 0, 1, 2]
         """
-        blocks = np.arange(num_blocks, dtype=np.int64)
-        column = blocks % columns if num_blocks % columns else blocks // (num_blocks // columns)
+        column = stage_columns(num_blocks, columns)
         if placement.num_blocks == num_blocks:
             return cls(num_blocks, placement.bounds, column)
         first, end = (int(bound) for bound in placement.bounds[-2:])
@@ -61,6 +60,21 @@ class Stages(NamedTuple):
     def hubs_of(self, column: int) -> int | None:
         """The part of the hub rows that a column takes; None where there are no hub rows."""
         return self.num_blocks + column if len(self.column) > self.num_blocks else None
+
+
+def stage_columns(num_blocks: int, columns: int) -> Int64Array:
+    """(p/c,): the column of the grid in whose stages each block row takes part.
+
+    Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
+    have nothing to do in the last stage.
+
+    Examples
+    --------
+    >>> stage_columns(4, 2).tolist(), stage_columns(3, 2).tolist()
+    ([0, 0, 1, 1], [0, 1, 0])
+    """
+    blocks = np.arange(num_blocks, dtype=np.int64)
+    return blocks % columns if num_blocks % columns else blocks // (num_blocks // columns)
 
 
 class FetchPlan:
@@ -181,4 +195,4 @@ def rows_of_batch(Q: StackedSelector, batch: int) -> slice:
     return slice(first, end)
 
 
-__all__ = ["FetchPlan", "Stages", "UniqueRows", "rows_of_batch"]
+__all__ = ["FetchPlan", "Stages", "UniqueRows", "rows_of_batch", "stage_columns"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.distributed.column.operand import GAP_BYTES
 from spsample.planning.cluster.exchanges import Exchange, Phase, header, reply, request
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
@@ -22,10 +23,8 @@ from spsample.planning.cluster.wire_format import (
 )
 from spsample.sampling.sampler import DrawLaw
 
-GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
 
-
-def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """The owners draw: vertices out, and s ids each back."""
     yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
 
@@ -153,7 +152,7 @@ def masked_edges(hop: HopCounts, wire: WireFormat) -> FloatArray:
 
 
 COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireFormat], Iterable[Exchange]]] = {
-    "row": node_wise,
+    "row": row_law,
     "entry": entry_law,
     "column": column_law,
     "graph": graph_law,
@@ -172,7 +171,7 @@ __all__ = [
     "graph_law",
     "masked_edges",
     "named_rows",
-    "node_wise",
     "positions",
+    "row_law",
     "src_sets",
 ]

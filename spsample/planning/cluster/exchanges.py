@@ -9,6 +9,7 @@ import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.wire_format import WORD_BYTES
 
 Phase = Literal[
     "frontier",
@@ -33,8 +34,6 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
 """Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
-
-WORD_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)

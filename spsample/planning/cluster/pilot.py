@@ -129,7 +129,7 @@ class Pilot:
 
 def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
-    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
+    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.num_blocks)
     rows = count_by_owner(layer.times, owners, shape)
     entries = count_by_owner(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
@@ -155,8 +155,11 @@ class GridPilot:
     def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, with_stages: bool = True) -> None:
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
-        few = MERGED_BATCHES, SPARE_DRAWS / pilot.scale
-        layers = (LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, *few) for one in pilot.layers)
+        spare = SPARE_DRAWS / pilot.scale
+        layers = (
+            LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, MERGED_BATCHES, spare)
+            for one in pilot.layers
+        )
         self._counts = [layer.counts(with_stages=with_stages) for layer in layers]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
         self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)

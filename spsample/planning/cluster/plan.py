@@ -9,11 +9,12 @@ from typing import Any, cast
 from spsample.common.checks import require_choice, require_int
 from spsample.common.units import format_bytes
 from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.grid import divisors
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.cluster.exchanges import Algorithm, Phase
-from spsample.planning.cluster.grid_shape import GridShape, divisors
+from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.rank_memory import memory_parts, rank_plan

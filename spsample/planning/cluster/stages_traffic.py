@@ -19,7 +19,7 @@ from spsample.planning.cluster.exchanges import (
     stages_reply,
     stages_request,
 )
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.planning.cluster.wire_format import (
     EXPONENT_BYTES,
@@ -76,19 +76,6 @@ def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
 def stages_of(shape: GridShape) -> int:
     """About p/c^2: of the column that has most."""
     return int(np.bincount(shape.stage_columns).max())
-
-
-def grouped(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
-    """(p/c, ...): sums over the ranks of each row group, or another reduction, from (p, ...).
-
-    Examples
-    --------
-    >>> grouped(GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
-    [3.0, 7.0]
-    """
-    by_group = by_rank.reshape(shape.num_blocks, shape.replication, *by_rank.shape[1:])
-    reduced: FloatArray = op.reduce(by_group, axis=1)
-    return reduced
 
 
 def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) -> FloatArray:
@@ -185,7 +172,6 @@ _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireFormat, Algorithm
 __all__ = [
     "column_law_reduction",
     "entry_law_reduction",
-    "grouped",
     "in_columns",
     "row_law_reduction",
     "stages_exchanges",
