@@ -14,9 +14,8 @@ from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.partials import added_sums, added_totals, partial_totals, powered, received_sums
+from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
 from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
-from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
-from spsample.distributed.published.row_group import RowGroup
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier

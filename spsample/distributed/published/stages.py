@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.distributed.published.exchanges import BroadcastRows
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
-from spsample.distributed.published.row_fetch import BroadcastRows
 from spsample.distributed.row_arrays import joined
 from spsample.sparse.operand import Entries, RowRule
 from spsample.sparse.probability import RowTotals
