@@ -13,6 +13,7 @@ import typer
 
 import spsample as sp
 from machine_facts import machine_facts
+from spsample.distributed.published.variants import ComparedGraph
 from traffic_cells import SAMPLERS, load, seeds_of
 
 ALGORITHMS = ("column", "stages", "stages-split", "oblivious")
@@ -49,7 +50,7 @@ def main(
 
 def partitioned(graph: sp.Graph, comm: Any, c: int, algorithm: str) -> sp.PartitionedGraph:
     """A cut so."""
-    return sp.PartitionedGraph.from_graph(graph, sp.ProcessGrid(comm, replication=c), algorithm=algorithm)
+    return ComparedGraph.from_graph(graph, sp.ProcessGrid(comm, replication=c), algorithm=algorithm)
 
 
 def timed(parts: sp.PartitionedGraph, comm: Any, seeds: Any, how: tuple[sp.Sampler, int]) -> float:

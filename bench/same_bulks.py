@@ -26,8 +26,8 @@ import typer
 import spsample as sp
 from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 from spsample.comm import Communicator, init, run_threads
-from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed import ProcessGrid
+from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGraph
 from spsample.errors import CommunicationError, SpSampleError
 
 ONE_PROCESS = "one process"
@@ -97,13 +97,13 @@ def _on_grids(comm: Communicator, plan: Plan, path: Path, which: tuple[str, bool
         grid = ProcessGrid(comm, c)
         for algorithm in plan.algorithms:
             for hubs in plan.hubs:
-                graph = PartitionedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
+                graph = ComparedGraph.open(path, grid, algorithm=algorithm, replicate_hubs=hubs or None)
                 for sampler in plan.samplers:
                     digest = _digest(comm, plan, graph, sampler)
                     yield Result(*which, sampler, comm.name, comm.size, c, algorithm, hubs, digest)
 
 
-def _digest(comm: Communicator, plan: Plan, graph: PartitionedGraph, sampler: str) -> str:
+def _digest(comm: Communicator, plan: Plan, graph: ComparedGraph, sampler: str) -> str:
     try:
         return bulk_digest(plan.sample(graph, sampler), comm)
     except CommunicationError:
@@ -188,7 +188,7 @@ def run(
     """Hash bulks over the ranks of this launch and compare them."""
     plan = Plan(
         tuple(graph),
-        tuple(algorithm) or tuple(ALGORITHMS),
+        tuple(algorithm) or tuple(ALL_ALGORITHMS),
         _numbers(replication),
         hubs=("", hubs),
         batches=batches,

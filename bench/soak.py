@@ -26,8 +26,8 @@ import spsample as sp
 from bulk_digests import SAMPLERS, bulk_digest, seeds_of, store_of
 from resident import resident
 from spsample.comm import Communicator, init
-from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed import ProcessGrid
+from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGraph
 
 EPOCHS = 3
 MIB = 1 << 20
@@ -61,12 +61,12 @@ class Soak:
         replications = [c for c in range(1, self.comm.size + 1) if self.comm.size % c == 0]
         grids = {c: ProcessGrid(self.comm, c) for c in replications}
         self.graphs = {
-            (weighted, c, algorithm): PartitionedGraph.open(
+            (weighted, c, algorithm): ComparedGraph.open(
                 path, grids[c], algorithm=algorithm, replicate_hubs="1MiB" if c == 1 else None
             )
             for weighted, path in self.stores.items()
             for c in replications
-            for algorithm in ALGORITHMS
+            for algorithm in ALL_ALGORITHMS
         }
         self.rounds = [
             Round(*key, sampler, epoch)

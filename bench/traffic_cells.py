@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
 from spsample.distributed.placement import balanced
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.features import PartitionedFeatures
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.counting import count_bulk
@@ -94,7 +95,7 @@ def recorded(graph: sp.Graph, cell: Cell) -> dict[str, Any]:
     def body(comm: Communicator) -> tuple[dict[str, Any], float]:
         recorder = Recorder(comm, None)
         grid = sp.ProcessGrid(recorder, cell.replication)
-        parts = sp.PartitionedGraph.from_graph(graph, grid, algorithm=algorithm, replicate_hubs=hubs or None)
+        parts = ComparedGraph.from_graph(graph, grid, algorithm=algorithm, replicate_hubs=hubs or None)
         warm_up(parts, sampler, seeds[: min(cell.ranks, cell.batches)])
         recorder.traffic.clear()
         start = time.perf_counter()

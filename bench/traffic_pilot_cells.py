@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.layer_rows import LayerRows, layer_rows
 from spsample.planning.cluster.pilot import GridPilot, Pilot, sample_pilot
@@ -144,7 +145,7 @@ class Pilots:
         recorder = Recorder(comm, None)
         grid = sp.ProcessGrid(recorder, self.cell.replication)
         start = time.perf_counter()
-        parts = sp.PartitionedGraph.from_graph(self.graph, grid, algorithm=algorithm, replicate_hubs=hubs or None)
+        parts = ComparedGraph.from_graph(self.graph, grid, algorithm=algorithm, replicate_hubs=hubs or None)
         warm_up(parts, SAMPLERS[self.cell.sampler][0], self.seeds[: comm.size])
         set_up_seconds = time.perf_counter() - start
         return set_up_seconds, [self.bulk(grid, recorder, parts, *which) for which in self.bulks()]
@@ -224,7 +225,7 @@ def predict_variant(pilot: Pilot, cell: PilotCell, variant: str) -> dict[str, An
     law, wire = sampler.draw_law(profile.weighting), WireFormat.of(profile.id_bytes, 0, profile.weighting)
 
     def tallied() -> GridPilot:
-        return replace(pilot).on(shape, pilot.blocks(shape, hubs), staged=algorithm != "column")
+        return replace(pilot).on(shape, pilot.blocks(shape, hubs), with_stages=algorithm != "column")
 
     tally_seconds, grid_pilot = timed(tallied)
 

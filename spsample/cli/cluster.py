@@ -43,14 +43,14 @@ class ClusterOptions:
     ] = None
     replication: Annotated[str, REPLICATION] = "all"
     memory_per_rank: Annotated[str, Option("Memory of a GPU or a process.", PANEL, common=True)] = "40GB"
-    links: Annotated[
-        str, Option("Network.", PANEL, choices=("perlmutter", "ethernet", "shared-memory"), common=True)
+    network: Annotated[
+        str, Option("What connects the ranks.", PANEL, choices=("perlmutter", "ethernet", "shared-memory"), common=True)
     ] = "perlmutter"
     alpha: Annotated[str | None, Option("Another latency between nodes, as in 2us.", PANEL)] = None
     bandwidth: Annotated[
         str | None, Option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.", PANEL)
     ] = None
-    ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual with the links")] = (
+    ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual in the network")] = (
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
@@ -139,7 +139,7 @@ def cluster_facts(
     from spsample.planning.cluster import Cluster, as_dict, plan_cluster
     from spsample.planning.cluster.network import network_named, require_ranks_per_node
 
-    network = network_named(options.links, options.alpha, options.bandwidth)
+    network = network_named(options.network, options.alpha, options.bandwidth)
     cluster = Cluster(
         ranks=ranks,
         memory_per_rank=require_bytes("memory_per_rank", options.memory_per_rank),
@@ -170,7 +170,7 @@ def cluster_facts(
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
     from spsample.common.units import require_bytes
     from spsample.planning.cluster import Job
-    from spsample.planning.cluster.traffic import require_algorithm
+    from spsample.planning.cluster.plan import require_algorithm
 
     sizes = [
         0 if text is None else require_bytes(name, text)
@@ -233,7 +233,7 @@ def _heading(plan: ClusterPlan, facts: dict[str, Any]) -> list[str]:
         f"{facts['feature_bytes']:,} bytes of features per vertex",
         f"{facts['num_batches']:,} minibatches of {facts['batch_size']:,} seeds an epoch, {facts['sampler']}",
         f"{cluster.ranks:,} ranks of {format_bytes(cluster.memory_per_rank)} on {nodes}, "
-        f"{cluster.network.name} links, algorithm {plan.job.algorithm}",
+        f"network {cluster.network.name}, algorithm {plan.job.algorithm}",
         f"predicted from {facts['pilot_batches']} pilot batches{scaled}; times are those of communication alone",
     ]
 

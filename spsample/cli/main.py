@@ -22,7 +22,7 @@ from spsample.cli.info import info
 from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
-from spsample.cli.ranks import is_reported_here
+from spsample.cli.ranks import reports_error
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.screen import print_message
@@ -99,7 +99,7 @@ def _print_error(error: BaseException, typed: BaseException) -> None:
     launch = detect()
     if launch.size == 1:
         print_message(f"error: {typed}")
-    elif is_reported_here(error, launch.rank):
+    elif reports_error(error, launch.rank):
         print_message(f"rank {launch.rank}: error: {typed}")
 
 

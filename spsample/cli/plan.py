@@ -42,7 +42,7 @@ Examples:
 * `spsample plan rmat:16,16`
 * `spsample plan rmat:16,16 --sampler ladies --layer-sizes 512,512 --memory-budget 2GiB`
 * `spsample plan planted:20000 --fanouts 15,10 --bulk-size 8 --json`
-* `spsample plan graphs/products --ranks 16 --memory-per-rank 40GB --links perlmutter --model-size 4MB`
+* `spsample plan graphs/products --ranks 16 --memory-per-rank 40GB --network perlmutter --model-size 4MB`
 * `spsample plan --like rmat --num-nodes 111000000 --average-degree 29 --feature-bytes 512 --ranks 64`
 """
 _SIZES = (1, 8, 64, 512)

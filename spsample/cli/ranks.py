@@ -27,8 +27,8 @@ __all__ = [
     "RanksData",
     "abort_on_error",
     "check_rank_options",
-    "is_reported_here",
     "note_ignored_options",
+    "reports_error",
 ]
 
 
@@ -174,7 +174,7 @@ def abort_on_error(comm: Communicator) -> Iterator[None]:
         raise
 
 
-def is_reported_here(error: BaseException, rank: int) -> bool:
+def reports_error(error: BaseException, rank: int) -> bool:
     """Whether this rank prints an error: the one that has it, or that others call by name."""
     raised_by = getattr(error, "raised_by", None)
     return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)

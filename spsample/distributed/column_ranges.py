@@ -9,6 +9,7 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel, Sent
+from spsample.distributed.placement import equal_bounds
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
@@ -46,7 +47,7 @@ class ColumnRanges:
         self._channel = channel
         ranks, n = channel.group.size, block.num_nodes
         self._dtype = block.index_dtype
-        self._bounds: Int64Array = np.arange(ranks + 1, dtype=np.int64) * n // ranks
+        self._bounds = equal_bounds(n, ranks)
         self._first = int(self._bounds[channel.group.rank])
         totals = column_sums(channel, block, _graph_rule(channel, block, num_edges), self._bounds, PHASE)
         self._ends: UInt64Array = np.zeros(len(totals) + 1, np.uint64)

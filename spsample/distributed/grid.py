@@ -95,6 +95,17 @@ class ProcessGrid:
         return f"ProcessGrid({self.num_blocks} x {self.replication}, this rank at ({self.row}, {self.column}))"
 
 
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    Examples
+    --------
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
 def require_divisor(replication: Any, p: int) -> int:
     """Refuse a replication that does not divide the number of ranks."""
     c = require_int("replication", replication, minimum=1)
@@ -103,9 +114,9 @@ def require_divisor(replication: Any, p: int) -> int:
             argument="replication",
             given=f"c = {c} for p = {p} ranks",
             expected=f"p mod c = 0, which is {p % c} here",
-            hint=f"Divisors of {p}: {', '.join(str(d) for d in range(1, p + 1) if p % d == 0)}.",
+            hint=f"Divisors of {p}: {', '.join(map(str, divisors(p)))}.",
         )
     return c
 
 
-__all__ = ["ProcessGrid"]
+__all__ = ["ProcessGrid", "divisors", "require_divisor"]

@@ -7,18 +7,18 @@ import numpy as np
 from spsample.backends import QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel
-from spsample.distributed.blocks import RowSource
+from spsample.distributed.blocks import RowReader
 from spsample.distributed.column_ranges import column_sums
-from spsample.distributed.placement import Placement
+from spsample.distributed.placement import Placement, equal_bounds
 from spsample.sparse import LocalOperand
 
 PHASE = "hubs"
 
-ROW_BYTES = 8 + 8 + 8
+HUB_ROW_OVERHEAD = 8 + 8 + 8
 """What a hub row takes besides its entries: its pointer, its id and where its entries were."""
 
 
-def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget: int) -> IntArray:
+def hub_vertices(channel: Channel, block: LocalOperand, rows: RowReader, budget: int) -> IntArray:
     """Ascending ids of the vertices that are sources of the most edges and whose rows fit in `budget` bytes together.
 
     A sampler asks for the row of a vertex about as often as it draws the vertex, which it does along its out-edges.
@@ -26,14 +26,14 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowSource, budget:
     count (`with_hubs`). Collective; ranks count ranges of columns.
     """
     ranks, n = channel.group.size, block.num_nodes
-    budget = min(budget, ROW_BYTES * (np.iinfo(rows.index_dtype).max - n))
-    bounds = np.arange(ranks + 1, dtype=np.int64) * n // ranks
+    budget = min(budget, HUB_ROW_OVERHEAD * (np.iinfo(rows.index_dtype).max - n))
+    bounds = equal_bounds(n, ranks)
     pattern = LocalOperand(block.matrix._replace(data=None, row_normalized=False), None, block.backend)
     counts = column_sums(channel, pattern, QuantisationRule(None, 1, 1), bounds, PHASE)
     first = int(bounds[channel.group.rank])
     starts = np.asarray(rows.array("indptr", first, first + len(counts) + 1), np.int64)
     entry_bytes = rows.index_dtype.itemsize + (0 if rows.data_dtype is None else rows.data_dtype.itemsize)
-    least = _threshold(channel, counts, np.diff(starts) * entry_bytes + ROW_BYTES, budget)
+    least = _threshold(channel, counts, np.diff(starts) * entry_bytes + HUB_ROW_OVERHEAD, budget)
     own = first + np.flatnonzero(counts >= np.uint64(least))
     return channel.gather([own.astype(rows.index_dtype)], phase=PHASE)[0].rows
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, Received, Sent
 from spsample.distributed.placement import Placement
 from spsample.sparse import LocalOperand
@@ -72,18 +71,4 @@ def _rest(sent: Sent, parts: int) -> Received:
     return Received(sent.rows[len(sent.rows) - int(counts.sum()) :], counts)
 
 
-def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
-    """Sums of consecutive segments of the given lengths.
-
-    Examples
-    --------
-    >>> segment_sums(np.array([1, 2, 3, 4]), np.array([3, 0, 1])).tolist()
-    [6, 0, 4]
-    """
-    before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
-    ends = np.cumsum(lengths)
-    sums: Int64Array = before[ends] - before[ends - lengths]
-    return sums
-
-
-__all__ = ["Owners", "Serve", "segment_sums"]
+__all__ = ["Owners", "Serve"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import Backend, get_backend
 from spsample.backends.cuda.copying import on_host_arrays
@@ -17,8 +18,8 @@ from spsample.comm import Channel, collective
 from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS, CHOICES
-from spsample.distributed.blocks import GraphRows, PickedRows, RowSource, StoredRows, block_row
+from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import PartitionedOperand, Parts
@@ -64,16 +65,18 @@ class PartitionedGraph(DistributedGraph):
     [([0], [0, 1, 2]), ([1], [1, 0])]
     """
 
-    def __init__(self, rows: RowSource, grid: ProcessGrid, layout: Layout) -> None:
+    _algorithms: ClassVar[Mapping[str, type[PartitionedOperand]]] = ALGORITHMS
+
+    def __init__(self, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> None:
         self.grid = grid
         self.comm = grid.comm
-        self.algorithm = layout.algorithm
+        self.algorithm = options.algorithm
         self._rows = rows
-        self._layout = layout
+        self._options = options
         self._parts: dict[str, Parts] = {}
         self._operands: dict[str, PartitionedOperand] = {}
         with collective(self.comm):
-            self._placement = layout.place(rows, grid)
+            self._placement = options.place(rows, grid)
 
     @classmethod
     def open(
@@ -111,9 +114,9 @@ class PartitionedGraph(DistributedGraph):
         """
         _require_grid(grid)
         with collective(grid.comm):
-            layout = Layout.checked(algorithm, replicate_hubs, partition)
+            options = cls._checked(algorithm, replicate_hubs, partition)
             rows = GraphStore.read(path, StoredRows)
-        return cls._made(rows, grid, layout)
+        return cls._made(rows, grid, options)
 
     @classmethod
     def from_graph(
@@ -132,19 +135,28 @@ class PartitionedGraph(DistributedGraph):
         _require_grid(grid)
         with collective(grid.comm):
             require_local(graph)
-            layout = Layout.checked(algorithm, replicate_hubs, partition)
-        return cls._made(GraphRows(graph), grid, layout)
+            options = cls._checked(algorithm, replicate_hubs, partition)
+        return cls._made(GraphRows(graph), grid, options)
 
     @classmethod
-    def _made(cls, rows: RowSource, grid: ProcessGrid, layout: Layout) -> PartitionedGraph:
-        graph = cls(rows, grid, layout)
+    def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
+        """What the arguments of `open` ask for."""
+        require_choice("algorithm", algorithm, tuple(cls._algorithms))
+        array = None if partition is None else np.asarray(partition)
+        hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
+        return PartitionOptions(algorithm, hub_bytes, array)
+
+    @classmethod
+    def _made(cls, rows: RowReader, grid: ProcessGrid, options: PartitionOptions) -> PartitionedGraph:
+        graph = cls(rows, grid, options)
         require_same_graph(grid.comm, rows)
-        options = {
-            "algorithm": layout.algorithm,
-            "replicate_hubs": layout.hub_bytes,
-            "partition": None if layout.parts is None else np.asarray(layout.parts, np.int64),
-        }
-        require_same(graph.comm, **options, replication=grid.replication)
+        require_same(
+            graph.comm,
+            algorithm=options.algorithm,
+            replicate_hubs=options.hub_bytes,
+            partition=None if options.partition is None else np.asarray(options.partition, np.int64),
+            replication=grid.replication,
+        )
         return graph
 
     @property
@@ -175,8 +187,8 @@ class PartitionedGraph(DistributedGraph):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
-        held = [(parts.block, parts.hubs) for parts in list(self._parts.values())[:1]]
-        return sum(_nbytes(rows) for both in held for rows in both if rows is not None)
+        one_backend = list(self._parts.values())[:1]
+        return sum(_nbytes(rows) for parts in one_backend for rows in (parts.block, parts.hubs) if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
         """Return this graph over duplicated communicators, for another thread; collective.
@@ -231,20 +243,20 @@ class PartitionedGraph(DistributedGraph):
             with collective(self.comm, channel):
                 parts = self._read(channel, backend)
             self._parts[backend.name] = parts  # on all ranks or on none
-        return ALGORITHMS[self.algorithm](self.grid, self._parts[backend.name])
+        return self._algorithms[self.algorithm](self.grid, self._parts[backend.name])
 
     def _read(self, channel: Channel, backend: Backend) -> Parts:
         """The block row of this rank and the hub rows."""
         block = block_row(self._rows, self._placement, self.grid.row, backend)
-        if not self._layout.hub_bytes:
+        if not self._options.hub_bytes:
             return Parts(self._rows, self._placement, block)
-        hubs = hub_vertices(channel, block, self._rows, self._layout.hub_bytes)
+        hubs = hub_vertices(channel, block, self._rows, self._options.hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return Parts(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
-        return ALGORITHMS[self.algorithm].sampled_batches(self.grid, num_batches)
+        return self._algorithms[self.algorithm].sampled_batches(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
@@ -264,27 +276,18 @@ class PartitionedGraph(DistributedGraph):
         )
 
 
-class Layout(NamedTuple):
-    """How A is cut and multiplied."""
+class PartitionOptions(NamedTuple):
+    """How A is cut and multiplied: the arguments of `PartitionedGraph.open`, looked at."""
 
     algorithm: str
     hub_bytes: int
-    parts: Any
+    partition: NDArray[Any] | None
 
-    @classmethod
-    def checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> Layout:
-        """The layout that the arguments of `PartitionedGraph.open` ask for."""
-        if not (isinstance(algorithm, str) and algorithm in ALGORITHMS):
-            require_choice("algorithm", algorithm, CHOICES)
-        parts = None if partition is None else np.asarray(partition)
-        budget = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
-        return cls(algorithm, budget, parts)
-
-    def place(self, rows: RowSource, grid: ProcessGrid) -> Placement:
+    def place(self, rows: RowReader, grid: ProcessGrid) -> Placement:
         """Where each row of A goes."""
-        if self.parts is None:
+        if self.partition is None:
             return balanced(rows.array("indptr", 0, rows.num_nodes + 1), grid.num_blocks)
-        parts = require_parts(self.parts, rows.num_nodes, grid.num_blocks)
+        parts = require_parts(self.partition, rows.num_nodes, grid.num_blocks)
         return from_parts(parts, grid.num_blocks, rows.index_dtype)
 
 

@@ -75,6 +75,17 @@ def balanced(indptr: Any, num_blocks: int) -> Placement:
     return Placement(np.array([*bounds, n], np.int64))
 
 
+def equal_bounds(num_rows: int, num_blocks: int) -> Int64Array:
+    """Bounds of ranges with about the same number of vertices.
+
+    Examples
+    --------
+    >>> equal_bounds(10, 4).tolist()
+    [0, 2, 5, 7, 10]
+    """
+    return np.arange(num_blocks + 1, dtype=np.int64) * num_rows // num_blocks
+
+
 def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
     """`vertex` or the one before it, whichever has nearer to `wanted` rows and entries before it."""
     if vertex == 0:
@@ -124,4 +135,4 @@ def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedintege
     return Placement(bounds, position)
 
 
-__all__ = ["Placement", "balanced", "from_parts", "require_parts"]
+__all__ = ["Placement", "balanced", "equal_bounds", "from_parts", "require_parts"]

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
@@ -118,4 +117,24 @@ def joined(pieces: Sequence[RowArrays]) -> RowArrays:
     return pieces[0].replaced(np.concatenate([piece.lengths for piece in pieces]), entries)
 
 
-__all__ = ["RowArrays", "joined"]
+def received_entries(
+    rows: StackedRows, batch_ids: Int64Array, edge_ids: Int64Array | None, degrees: Int64Array | None
+) -> Entries:
+    """Entries that came from elsewhere, with a matrix that says of them what A would.
+
+    Its row r is the stacked row r. Where weights came with the entries they are its data, and `positions` lead to them;
+    `degrees` (m,) are the rows' lengths in a row-normalised A.
+    """
+    m, columns = len(rows.indptr) - len(batch_ids), rows.columns
+    selector = StackedSelector(rows.batch_ptr, np.arange(m, dtype=columns.dtype), batch_ids)
+    if degrees is not None:
+        # Only lengths of rows are read off it: indices take no memory, since nobody touches their pages.
+        unread = np.empty(int(degrees.sum()), columns.dtype)
+        return Entries(rows, Matrix(pointers_of(degrees), unread, None, True), selector, edge_ids)
+    matrix = Matrix(pointers_of(row_lengths(rows)), columns, rows.weights)
+    if rows.weights is not None:
+        rows = rows._replace(positions=np.arange(len(columns), dtype=np.int64))
+    return Entries(rows, matrix, selector, edge_ids)
+
+
+__all__ = ["RowArrays", "joined", "received_entries"]

@@ -9,13 +9,13 @@ import numpy as np
 from spsample.comm import Communicator, collective
 from spsample.comm.agreement import differing
 from spsample.comm.headers import exchange_numbers
-from spsample.distributed.blocks import RowSource
+from spsample.distributed.blocks import RowReader
 from spsample.errors import InputError
 
 _ARRAYS = {"indptr": "row pointers", "indices": "sources", "data": "weights", "edge_ids": "edge ids"}
 
 
-def require_same_graph(comm: Communicator, rows: RowSource) -> None:
+def require_same_graph(comm: Communicator, rows: RowReader) -> None:
     """Refuse graphs that differ between ranks; collective.
 
     Graphs of stores are compared by the checksums that their stores keep; nothing is read. Where a rank has its graph

@@ -15,9 +15,8 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.comm import Communicator, collective
 from spsample.comm.check import check_ranks
-from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.published.variants import ALL_ALGORITHMS, ComparedGraph
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import BackendError, MissingDependencyError, SpSampleError
 from spsample.sampling import LADIES, BulkSample, FastGCN, GraphSAGE
@@ -175,8 +174,8 @@ def _partitioned(comm: Communicator, kind: str, backend: str | None, replication
     graph, grid = _graph(kind), ProcessGrid(comm, replication=replication)
     try:
         count = 0
-        for algorithm in ALGORITHMS:
-            shared = PartitionedGraph.from_graph(graph, grid, algorithm=algorithm)
+        for algorithm in ALL_ALGORITHMS:
+            shared = ComparedGraph.from_graph(graph, grid, algorithm=algorithm)
             count += sum(_same_bulks(comm, graph, shared, sampler, backend) for sampler in _samplers())
         return count
     finally:

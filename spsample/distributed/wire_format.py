@@ -44,6 +44,17 @@ def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
     return Sent(np.concatenate(parts), sizes)
 
 
+def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Numbers of at least 0 as bytes, all of them in the width of the largest: a message to all ranks.
+
+    Examples
+    --------
+    >>> packed(np.array([1, 300])).tolist()
+    [1, 0, 44, 1]
+    """
+    return pack(values, np.array([len(values)])).rows
+
+
 def unpack(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
     """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
@@ -79,15 +90,29 @@ def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
     return Sent(np.concatenate(parts), np.where(is_second, second.counts, first.counts))
 
 
-def from_parts(received: Received, parts: NDArray[np.bool_]) -> Received:
+def keep_from(received: Received, ranks: NDArray[np.bool_]) -> Received:
     """Keep what came from some of the ranks.
 
     Examples
     --------
-    >>> from_parts(Received(np.array([1, 2, 7]), np.array([2, 1])), np.array([False, True])).rows.tolist()
+    >>> keep_from(Received(np.array([1, 2, 7]), np.array([2, 1])), np.array([False, True])).rows.tolist()
     [7]
     """
-    return Received(received.rows[np.repeat(parts, received.counts)], np.where(parts, received.counts, 0))
+    return Received(received.rows[np.repeat(ranks, received.counts)], np.where(ranks, received.counts, 0))
 
 
-__all__ = ["either", "from_parts", "pack", "unpack", "width_of"]
+def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
+    """Sums of consecutive segments of the given lengths.
+
+    Examples
+    --------
+    >>> segment_sums(np.array([1, 2, 3, 4]), np.array([3, 0, 1])).tolist()
+    [6, 0, 4]
+    """
+    before = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    ends = np.cumsum(lengths)
+    sums: Int64Array = before[ends] - before[ends - lengths]
+    return sums
+
+
+__all__ = ["either", "keep_from", "pack", "packed", "segment_sums", "unpack", "width_of"]

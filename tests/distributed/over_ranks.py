@@ -22,6 +22,7 @@ from test_faults import DAMAGES, FAULTY, LADIES, REFUSED, caught, other_calls, p
 import spsample as sp
 from spsample.comm import init
 from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import DataError
 
 
@@ -39,7 +40,7 @@ def edge_cases(comm, folder):
                 continue
             partition = None if how is None else parts_of(graph.num_nodes, 2, how)
             grid = ProcessGrid(comm, 2)
-            parts = PartitionedGraph.from_graph(graph, grid, algorithm=algorithm, partition=partition)
+            parts = ComparedGraph.from_graph(graph, grid, algorithm=algorithm, partition=partition)
             for sampler in WHICH[::3]:
                 want = batches_of(sp.bulk_sample(graph, seeds, sampler, batch_size=batch_size))
                 right(comm, sp.bulk_sample(parts, seeds, sampler, batch_size=batch_size), want)

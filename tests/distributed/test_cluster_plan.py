@@ -176,7 +176,7 @@ def run(*arguments):
 def test_the_command_prints_tables_and_what_to_take():
     result = run("plan", "planted:2000", "--ranks", "4", "--batch-size", "64", "--memory-per-rank", "1GB")
     assert result.exit_code == 0
-    assert "4 ranks of 953.67 MiB on 1 node, perlmutter links, algorithm column" in result.stdout
+    assert "4 ranks of 953.67 MiB on 1 node, network perlmutter, algorithm column" in result.stdout
     assert "take c = 4 and bulks of" in result.stdout
     assert [phase in result.stdout for phase in ("rows", "features", "status")] == [True] * 3
 
@@ -186,7 +186,7 @@ def test_the_command_prints_tables_and_what_to_take():
 def test_json(tmp_path, sampler, algorithm):
     file = tmp_path / "plan.json"
     options = ["--ranks", "8", "--batch-size", "64", "--sampler", sampler, "--algorithm", algorithm, "-o", str(file)]
-    facts = json.loads(run("plan", "rmat:11,8", *options, "--links", "ethernet", "--json").stdout)
+    facts = json.loads(run("plan", "rmat:11,8", *options, "--network", "ethernet", "--json").stdout)
     assert json.loads(file.read_text()) == facts
     assert facts["algorithm"] == algorithm
     assert [one["replication"] for one in facts["grids"]] == [1, 2, 4, 8]
@@ -213,12 +213,13 @@ def test_a_graph_that_is_not_here(kind):
         (["rmat:8,4", "--ranks", "4", "--replication", "most"], "--replication: got 'most'"),
         (["rmat:8,4", "--ranks", "4", "--memory-per-rank", "much"], "--memory-per-rank: got 'much'"),
         (["rmat:8,4", "--ranks", "4", "--memory-per-rank", "1MB"], "--memory-per-rank: got 976.56 KiB"),
-        (["rmat:8,4", "--ranks", "4", "--links", "radio"], "--links: got 'radio'"),
+        (["rmat:8,4", "--ranks", "4", "--network", "radio"], "--network: got 'radio'"),
         (["rmat:8,4", "--ranks", "4", "--alpha", "2"], "--alpha: got '2'"),
         (["rmat:8,4", "--ranks", "4", "--bandwidth", "2GB"], "--bandwidth: got '2GB'"),
         (["rmat:8,4", "--ranks", "4", "--ranks-per-node", "0"], "--ranks-per-node: got 0"),
         (["rmat:8,4", "--ranks", "4", "--threads-per-rank", "0"], "--threads-per-rank: got 0"),
         (["rmat:8,4", "--ranks", "4", "--algorithm", "row"], "--algorithm: got 'row'"),
+        (["rmat:8,4", "--ranks", "4", "--algorithm", "stages-split"], "--algorithm: got 'stages-split'"),
         (["rmat:8,4", "--ranks", "4", "--replicate-hubs", "all"], "--replicate-hubs: got 'all'"),
         (["rmat:8,4", "--ranks", "4", "--memory-budget", "1GiB"], "--memory-budget: got 1GiB with --ranks"),
         (["rmat:8,4", "--ranks", "4", "--bulk-size", "8"], "--bulk-size: got 8 with --ranks"),

@@ -13,6 +13,7 @@ from partitioned_cases import ALGORITHMS, GRAPHS, batches_of, gathered, same_bat
 import spsample as sp
 from spsample.comm import Channel, Sent, collective, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import CommunicationError, DataError, DTypeError, InputError, RankError, SpSampleError
 from spsample.features import PartitionedFeatures
 
@@ -47,7 +48,7 @@ def want(graph, sampler=SAGE):
 def partitioned(graph="plain", c=1, algorithm="column", hubs=None):
     def make(comm):
         parts = {"algorithm": algorithm, "replicate_hubs": hubs}
-        return PartitionedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
+        return ComparedGraph.from_graph(GRAPHS[graph](), ProcessGrid(comm, c), **parts)
 
     return make
 

@@ -14,8 +14,8 @@ from own_samplers import NearUniform, SumSampler
 import spsample as sp
 from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
-from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.placement import balanced
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.errors import InputError
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.column_traffic import (
@@ -28,8 +28,8 @@ from spsample.planning.cluster.column_traffic import (
     graph_law,
     masked_edges,
     named_rows,
-    node_wise,
     positions,
+    row_law,
     src_sets,
 )
 from spsample.planning.cluster.counting import count_bulk
@@ -44,17 +44,16 @@ from spsample.planning.cluster.exchanges import (
     request,
     ring_reduction,
     row_gather,
-    staged_reply,
-    staged_request,
+    stages_reply,
+    stages_request,
 )
-from spsample.planning.cluster.grid_shape import GridShape
+from spsample.planning.cluster.grid_shape import GridShape, grouped
 from spsample.planning.cluster.network import NETWORKS, network_named, parse_bandwidth, parse_seconds, share_inside
 from spsample.planning.cluster.pilot import sample_pilot, scaled_pilot
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.planning.cluster.stages_traffic import (
     column_law_reduction,
     entry_law_reduction,
-    grouped,
     in_columns,
     row_law_reduction,
 )
@@ -134,7 +133,7 @@ def test_what_is_asked_is_answered(shape, seed):
 @given(shapes, st.integers(0, 1000))
 def test_stages_send_what_is_received(shape, seed):
     needed = np.random.default_rng(seed).integers(0, 9, (shape.num_blocks, shape.num_blocks)).astype(float)
-    one, other = staged_request("rows", shape, needed), staged_reply("rows", shape, needed)
+    one, other = stages_request("rows", shape, needed), stages_reply("rows", shape, needed)
     off_diagonal = needed.sum() - np.trace(needed)
     assert one.sent.sum() == one.received.sum() == other.sent.sum() == off_diagonal
     assert one.sent.tolist() == other.received.tolist()
@@ -144,7 +143,7 @@ def test_stages_send_what_is_received(shape, seed):
 def test_stages_by_hand():
     """4 x 2: block rows 0 and 1 in column 0, 2 and 3 in column 1."""
     needed = np.arange(16.0).reshape(4, 4)
-    one = staged_reply("rows", GridShape(8, 2), needed)
+    one = stages_reply("rows", GridShape(8, 2), needed)
     assert one.received.tolist() == [1, 5, 4, 13, 17, 11, 25, 14]
     assert one.sent.tolist() == [24, 0, 23, 0, 0, 22, 0, 21]
     assert one.serial == 47
@@ -194,7 +193,7 @@ def test_node_wise_by_hand():
     assert drawn_edges(one, 300, wire)[0, 1] == 20 + 200
     assert drawn_edges(one, 15, WireFormat(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
     assert drawn_edges(one, 15, WireFormat.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
-    traffic = list(node_wise(counts_of(one, (3, 4)), one, 15, wire))
+    traffic = list(row_law(counts_of(one, (3, 4)), one, 15, wire))
     assert received(traffic, "rows requests").tolist() == [144, 88]
     assert received(traffic, "rows").tolist() == [210, 420]
 
@@ -416,7 +415,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
 
     def body(comm):
         recorder = Recorder(comm)
-        partitioned = PartitionedGraph.from_graph(graph, ProcessGrid(recorder, replication=c), algorithm=algorithm)
+        partitioned = ComparedGraph.from_graph(graph, ProcessGrid(recorder, replication=c), algorithm=algorithm)
         sp.bulk_sample(partitioned, seeds[:64], sampler, batch_size=64)  # makes what is made once
         recorder.traffic.clear()
         sp.bulk_sample(partitioned, seeds, sampler, **options)
@@ -424,7 +423,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
 
     ranks = run_threads(p, body)
     bulk = sp.bulk_sample(graph, seeds, sampler, batch_size=64)
-    counts = count_bulk(graph, bulk, GridShape(p, c), staged=algorithm != "column")
+    counts = count_bulk(graph, bulk, GridShape(p, c), with_stages=algorithm != "column")
     modelled = defaultdict(lambda: np.zeros(p))
     wire = WireFormat.of(4, 0, graph.weighting, edge_ids=edge_ids)
     for one in bulk_traffic(counts, sampler, sampler.draw_law(graph.weighting), wire, algorithm):
@@ -536,7 +535,7 @@ def test_links_are_parsed():
     for argument, text in (("alpha", "2"), ("alpha", "0us"), ("bandwidth", "25GB"), ("bandwidth", "fast")):
         with pytest.raises(InputError, match=f"{argument}: got '{text}'"):
             network_named("ethernet", **{argument: text})
-    with pytest.raises(InputError, match="links: got 'token ring'; expected one of perlmutter, ethernet"):
+    with pytest.raises(InputError, match="network: got 'token ring'; expected one of perlmutter, ethernet"):
         network_named("token ring")
 
 

@@ -13,10 +13,10 @@ import spsample as sp
 from spsample.backends import get_backend
 from spsample.comm import Channel, run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
-from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, block_row
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.placement import balanced
+from spsample.distributed.published.variants import ALL_ALGORITHMS, VARIANTS, ComparedGraph
 from spsample.errors import CapacityError, InputError
 from spsample.sparse import RowSelector
 
@@ -27,7 +27,7 @@ RANKS = [1, 2, 3, 4, 6, 8]
 def covering():
     """Every algorithm, graph and sampler together, each with two numbers of ranks and with edge ids or without."""
     for (a, algorithm), (g, graph), (s, sampler) in product(
-        enumerate(ALGORITHMS), enumerate(GRAPHS), enumerate(SAMPLERS)
+        enumerate(ALL_ALGORITHMS), enumerate(GRAPHS), enumerate(SAMPLERS)
     ):
         n = a + g + s
         for p in (RANKS[n % 6], RANKS[(n + 3) % 6]):
@@ -36,7 +36,7 @@ def covering():
 
 def sampled(A, sampler, seeds, arguments, comm, *, c, partition=None, hubs=None, algorithm="column"):
     grid = ProcessGrid(comm, c)
-    parts = PartitionedGraph.from_graph(A, grid, partition=partition, replicate_hubs=hubs, algorithm=algorithm)
+    parts = ComparedGraph.from_graph(A, grid, partition=partition, replicate_hubs=hubs, algorithm=algorithm)
     return batches_of(sp.bulk_sample(parts, seeds, sampler, **arguments))
 
 
@@ -52,7 +52,7 @@ def test_partitioned_equals_local(algorithm, graph, sampler, p, edge_ids):
             same_batches(gathered(run_threads(p, partial(body, c=c, partition=partition, hubs=hubs), TIMEOUT)), want)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
 @pytest.mark.parametrize("num_seeds", [0, 1, 3])
 def test_ranks_without_batches(algorithm, sampler, num_seeds):
@@ -64,14 +64,14 @@ def test_ranks_without_batches(algorithm, sampler, num_seeds):
         same_batches(gathered(run_threads(8, partial(body, c=c), TIMEOUT)), want)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 @pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([4, 5]), sp.FastGCN([4])], ids=repr)
 @pytest.mark.parametrize("c", [1, 2, 4])
 def test_a_rank_that_fails_fails_on_all(algorithm, sampler, c, monkeypatch):
     A = GRAPHS["plain"]()
 
     def body(comm):
-        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, c), algorithm=algorithm)
+        parts = ComparedGraph.from_graph(A, ProcessGrid(comm, c), algorithm=algorithm)
         operand = parts.operand()
         if comm.rank == 2:
             operand.parts.block.matrix = None  # its memory is gone
@@ -90,7 +90,16 @@ def test_an_algorithm_that_there_is_not():
         run_threads(2, body, TIMEOUT)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", VARIANTS)
+def test_a_variant_is_no_choice_of_users(algorithm):
+    def body(comm):
+        return PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm), algorithm=algorithm)
+
+    with pytest.raises(InputError, match=f"algorithm: got '{algorithm}'; expected one of 'column', 'stages', 'oblivi"):
+        run_threads(2, body, TIMEOUT)
+
+
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("sampler", [sp.LADIES([5, 6]), sp.LADIES([5], law="squared_count"), sp.FastGCN([6])], ids=repr)
 def test_the_reference_backend_on_ranks(algorithm, graph, sampler):
@@ -101,14 +110,14 @@ def test_the_reference_backend_on_ranks(algorithm, graph, sampler):
     same_batches(gathered(run_threads(4, body, TIMEOUT)), want)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 def test_the_same_vertices_in_other_batches(algorithm):
     A = GRAPHS["plain"]()
     vertices = np.arange(4, dtype=np.int32)
     selectors = [RowSelector(np.array([0, end, 4]), vertices, np.array([0, 1])) for end in (1, 2)]
 
     def body(comm):
-        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
+        parts = ComparedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
         operand = parts.operand()
         with parts.sampling():
             return [operand.frontier(Q).batch_totals.counts.tolist() for Q in selectors]
@@ -171,7 +180,7 @@ def lopsided():
     return sp.Graph(np.cumsum([0, *map(len, rows)]), np.concatenate(rows).astype(np.int32))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
 @pytest.mark.parametrize("sampler", [sp.LADIES([6]), sp.LADIES([6], law="squared_count"), sp.FastGCN([7])], ids=repr)
 @pytest.mark.parametrize("p", [2, 4])
 def test_ranks_that_redraw_more_often_than_others(algorithm, sampler, p):

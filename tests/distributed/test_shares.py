@@ -10,15 +10,15 @@ from partitioned_cases import divisors
 
 from spsample.backends import StackedSelector
 from spsample.distributed.placement import Placement, from_parts
-from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
+from spsample.distributed.published.fetch_plan import FetchPlan, Stages
 
 GRIDS = [(p // c, c) for p in range(1, 25) for c in divisors(p)]
 
 
 @pytest.mark.parametrize(("blocks", "columns"), GRIDS)
 def test_each_block_has_one_stage_of_one_column(blocks, columns):
-    schedule = Schedule.of(Placement(np.arange(blocks + 1)), blocks, columns)
-    stages = [schedule.stages(j) for j in range(columns)]
+    assigned = Stages.of(Placement(np.arange(blocks + 1)), blocks, columns)
+    stages = [assigned.blocks_of(j) for j in range(columns)]
     assert {len(of_column) for of_column in stages} == {-(-blocks // columns)}
     assert sorted(k for of_column in stages for k in of_column if k is not None) == list(range(blocks))
 
@@ -26,10 +26,10 @@ def test_each_block_has_one_stage_of_one_column(blocks, columns):
 @pytest.mark.parametrize(("blocks", "columns"), [(b, c) for b, c in GRIDS if b % c == 0])
 def test_published_order(blocks, columns):
     """In stage q, column j has block row k = j p/c^2 + q."""
-    schedule = Schedule.of(Placement(np.arange(blocks + 1)), blocks, columns)
+    assigned = Stages.of(Placement(np.arange(blocks + 1)), blocks, columns)
     per_column = blocks // columns  # p / c^2
     for j in range(columns):
-        assert schedule.stages(j) == [j * per_column + q for q in range(per_column)]
+        assert assigned.blocks_of(j) == [j * per_column + q for q in range(per_column)]
 
 
 @st.composite
@@ -47,8 +47,8 @@ def cases(draw):
 @given(cases())
 def test_shares_are_all_rows_once(case):
     placement, blocks, columns, Q = case
-    schedule = Schedule.of(placement, blocks, columns)
-    plan = FetchPlan(Q, placement, schedule, columns)
+    assigned = Stages.of(placement, blocks, columns)
+    plan = FetchPlan(Q, placement, assigned, columns)
     np.testing.assert_array_equal(np.sort(plan.vertices), np.unique(Q.vertices))
     np.testing.assert_array_equal(plan.vertices[plan.selector().vertices], Q.vertices)
     gathered = []
@@ -56,7 +56,7 @@ def test_shares_are_all_rows_once(case):
         own = plan.selector_of(j)
         distinct = plan.vertices[plan.bounds[j] : plan.bounds[j + 1]]
         fetched = [
-            placement.vertices_of(k, np.dtype(np.int32))[plan.wanted(k)] for k in schedule.stages(j) if k is not None
+            placement.vertices_of(k, np.dtype(np.int32))[plan.wanted(k)] for k in assigned.blocks_of(j) if k is not None
         ]
         np.testing.assert_array_equal(np.concatenate([*fetched, distinct[:0]]), distinct)
         assert len(own.vertices) == own.batch_ptr[-1] == plan.pairs[j]

@@ -11,8 +11,9 @@ from partitioned_cases import plain
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
-from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed import ProcessGrid
 from spsample.distributed.placement import balanced
+from spsample.distributed.published.variants import ComparedGraph
 
 ID = 4  # bytes: of a vertex, in requests and in rows
 
@@ -49,7 +50,7 @@ class Bulk:
 
         def body(comm):
             recorder = Recorder(comm)
-            parts = PartitionedGraph.from_graph(self.A, ProcessGrid(recorder, self.c), algorithm=algorithm)
+            parts = ComparedGraph.from_graph(self.A, ProcessGrid(recorder, self.c), algorithm=algorithm)
             parts.operand()
             recorder.traffic.clear()
             sp.bulk_sample(parts, self.seeds, self.sampler, **self.arguments)

@@ -17,7 +17,7 @@ RIGHT = {
     "hidden": ["4"],
     "backend": ["auto", "cpu", "reference", "local"],
     "evaluation": ["full", "sampled", "both"],
-    "links": ["perlmutter", "ethernet"],
+    "network": ["perlmutter", "ethernet"],
     "random_seed": ["3"],
     "seeds": ["1", "0,1", "train", "all"],
     "format": ["text", "npz"],

@@ -8,6 +8,7 @@ from case import Case
 import spsample as sp
 from spsample import comm
 from spsample.comm import LocalCommunicator, Recorder, Traffic, run_threads
+from spsample.distributed.published.variants import ComparedGraph
 from spsample.features import PartitionedFeatures
 
 TIMEOUT = 20.0
@@ -79,7 +80,7 @@ def fuzz_shared_graphs(make, folder):
             shared = sp.ReplicatedGraph(given, make.either(lambda: ranks, 0.05))
         else:
             algorithms = ["column", "stages", "stages-split", "oblivious"]
-            shared = sp.PartitionedGraph.from_graph(
+            shared = ComparedGraph.from_graph(
                 given,
                 make.either(lambda: grid, 0.05),
                 **make.options(

@@ -88,7 +88,7 @@ def test_the_option_that_is_wrong_is_named(kind, table, tmp_path):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("--links", "ethernet"),
+        ("--network", "ethernet"),
         ("--replication", "2"),
         ("--memory-per-rank", "40GB"),
         ("--algorithm", "stages"),

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from spsample.backends import StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
+from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, from_parts, pack, unpack, width_of
+from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
@@ -89,7 +88,7 @@ def _requested(frontier: FrontierRows, held: NDArray[np.bool_], src: Columns, ed
     """What to ask each part for: edges, unless its rows are held, or take fewer bytes than src, which must be sent."""
     gaps = src.gaps()
     src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
-    rows_bytes = frontier.entries * row_bytes(frontier.owners.block, edge_ids)
+    rows_bytes = frontier.entries * bytes_per_entry(frontier.owners.block, edge_ids)
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
@@ -120,7 +119,7 @@ class _Reply(NamedTuple):
     @classmethod
     def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: FrontierRows, edge_ids: bool) -> _Reply:
         """Those of `parts`."""
-        lengths, numbers, columns, *more = (from_parts(answer, parts) for answer in answers)
+        lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
         weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
         return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
 
@@ -141,7 +140,7 @@ class _Answer(NamedTuple):
         src = Columns.from_gaps(lengths, unpack(gaps, sizes), block.index_dtype)
         found = block.frontier(_only(requests, of_edges)).extract(src.ptr, src.sorted, self.edge_ids)
         entries = segment_sums(np.diff(found.rows.entry_ptr), requests.batches)
-        entry_bytes = row_bytes(block, self.edge_ids)
+        entry_bytes = bytes_per_entry(block, self.edge_ids)
         edge_bytes = entry_bytes - block.matrix.indices.itemsize + width_of(int(lengths.max(initial=1)) - 1)
         dearer = of_edges & (entries * edge_bytes + requests.pairs > requests.entries(block) * entry_bytes)
         return self._sends(block, requests, found, np.where(dearer, ROWS, requested.rows))

@@ -11,9 +11,8 @@ from spsample.backends import Matrix, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.owners import segment_sums
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -27,7 +26,7 @@ class RowEntries(NamedTuple):
     edge_ids: Sent | None
 
 
-def row_bytes(block: LocalOperand, edge_ids: bool) -> int:
+def bytes_per_entry(block: LocalOperand, edge_ids: bool) -> int:
     """Bytes of an entry of a fetched row."""
     A = block.matrix
     return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
@@ -95,4 +94,4 @@ def fetched(
     return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
 
 
-__all__ = ["FetchedRows", "RowEntries", "fetched", "row_bytes", "rows_for"]
+__all__ = ["FetchedRows", "RowEntries", "bytes_per_entry", "fetched", "rows_for"]

@@ -10,8 +10,8 @@ import numpy as np
 from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.owners import Owners, segment_sums
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.owners import Owners
+from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 

@@ -8,12 +8,13 @@ from spsample.common.lazily import lazily
 from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
 from spsample.distributed.column.frontier import FrontierRows
-from spsample.distributed.column.rows import RowDraw, received_entries, sample_rows
+from spsample.distributed.column.rows import RowDraw, sample_rows
 from spsample.distributed.column.sums import Answered, ask, draw_columns, merged
 from spsample.distributed.column.totals import frontier_totals, locate, row_totals, unchosen_totals
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
+from spsample.distributed.row_arrays import received_entries
 from spsample.sparse.entry_law import draw_entries
 from spsample.sparse.operand import Entries, Frontier, RowRule
 from spsample.sparse.probability import FrontierTotals, RowTotals
@@ -91,4 +92,4 @@ class ColumnFrontier(Frontier):
         return received_entries(rows, self.Q.batch_ids, ids, degrees)
 
 
-__all__ = ["ColumnFrontier", "ColumnOperand"]
+__all__ = ["GAP_BYTES", "ColumnFrontier", "ColumnOperand"]

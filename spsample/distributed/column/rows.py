@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from spsample.backends import Draw, Matrix, StackedRows, StackedSelector
+from spsample.backends import Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.owners import Owners, segment_sums
-from spsample.distributed.row_arrays import RowArrays
+from spsample.distributed.owners import Owners
+from spsample.distributed.row_arrays import RowArrays, received_entries
+from spsample.distributed.wire_format import segment_sums
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
@@ -123,24 +124,4 @@ def _serving(how: RowDraw, num_edges: int) -> Callable[[LocalOperand, Sequence[R
     return serve
 
 
-def received_entries(
-    rows: StackedRows, batch_ids: Int64Array, edge_ids: Int64Array | None, degrees: Int64Array | None
-) -> Entries:
-    """Entries that came from elsewhere, with a matrix that says of them what A would.
-
-    Its row r is the stacked row r. Where weights came with the entries they are its data, and `positions` lead to them;
-    `degrees` (m,) are the rows' lengths in a row-normalised A.
-    """
-    m, columns = len(rows.indptr) - len(batch_ids), rows.columns
-    selector = StackedSelector(rows.batch_ptr, np.arange(m, dtype=columns.dtype), batch_ids)
-    if degrees is not None:
-        # Only lengths of rows are read off it: indices take no memory, since nobody touches their pages.
-        unread = np.empty(int(degrees.sum()), columns.dtype)
-        return Entries(rows, Matrix(pointers_of(degrees), unread, None, True), selector, edge_ids)
-    matrix = Matrix(pointers_of(row_lengths(rows)), columns, rows.weights)
-    if rows.weights is not None:
-        rows = rows._replace(positions=np.arange(len(columns), dtype=np.int64))
-    return Entries(rows, matrix, selector, edge_ids)
-
-
-__all__ = ["PHASE", "Routed", "RowDraw", "received_entries", "received_selector", "route", "sample_rows"]
+__all__ = ["PHASE", "Routed", "RowDraw", "received_selector", "route", "sample_rows"]

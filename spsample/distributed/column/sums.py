@@ -13,11 +13,10 @@ import numpy as np
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.fetched import FetchedRows, fetched, row_bytes, rows_for
+from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
-from spsample.distributed.column.partial_sums import added, joined, powered, received_sums
-from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import either, from_parts, pack, width_of
+from spsample.distributed.partials import added_sums, joined_sums, powered, received_sums
+from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, width_of
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
@@ -47,8 +46,8 @@ def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Ans
     answers = frontier.ask(sends, _Answer(rule), phase="sums")
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
-    rows = fetched(frontier, is_rows, lengths, from_parts(columns, is_rows), weights[0] if weights else None)
-    return Answered(rows, received_sums(counts, from_parts(columns, ~is_rows).rows, numerators, batches))
+    rows = fetched(frontier, is_rows, lengths, keep_from(columns, is_rows), weights[0] if weights else None)
+    return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
 def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
@@ -58,7 +57,7 @@ def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -
     if rows.parts.all():
         return block.backend.merge_columns(rows.matrix, rows.all_stacked(frontier), rule)
     own = _sums_of(frontier, rows, rule._replace(column_power=1))
-    return powered(added(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
+    return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
 def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
@@ -80,13 +79,13 @@ class _Answer(NamedTuple):
     def __call__(self, block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
         later, shifts = received
         rule = QuantisationRule(None if self.rule.shifts is None else shifts.rows, self.rule.power, 1)
-        limits = (_row_bytes(block, requests) - later.rows).tolist()
+        limits = (_requested_bytes(block, requests) - later.rows).tolist()
         ends = pointers_of(requests.batches).tolist()
         ranks = zip(limits, ends[:-1], ends[1:], strict=True)
         found = [_cheaper_sums(block, *_batches(requests.Q, rule, begin, end), limit) for limit, begin, end in ranks]
         is_rows = np.array([pieces is None for pieces in found], np.bool_)
         pieces = [_no_sums(block, k) if sums is None else sums for sums, k in zip(found, requests.batches, strict=True)]
-        lengths, columns, numerators = joined([piece for sums in pieces for piece in sums])
+        lengths, columns, numerators = joined_sums([piece for sums in pieces for piece in sums])
         rows = rows_for(block, requests, is_rows, False)
         sizes = segment_sums(lengths, requests.batches)
         answers = [
@@ -99,11 +98,11 @@ class _Answer(NamedTuple):
         return answers if rows.weights is None else [*answers, rows.weights]
 
 
-def _row_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
+def _requested_bytes(block: LocalOperand, requests: RowRequests) -> Int64Array:
     """Bytes that each rank's distinct rows take on the wire."""
     lengths = np.split(np.diff(block.matrix.indptr)[requests.rows], np.cumsum(requests.row_counts)[:-1])
     of_lengths = [len(rows) * width_of(int(rows.max(initial=0))) for rows in lengths]
-    return requests.entries(block) * row_bytes(block, False) + np.array(of_lengths, np.int64)
+    return requests.entries(block) * bytes_per_entry(block, False) + np.array(of_lengths, np.int64)
 
 
 def _cheaper_sums(

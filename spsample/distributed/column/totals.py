@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spsample.backends import ColumnSample
-from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests, received_exclusion
+from spsample.distributed.partials import added_totals, equal_exponents, partial_totals
 from spsample.distributed.wire_format import pack, unpack
-from spsample.sparse.local import LocalFrontier, LocalOperand
+from spsample.sparse.local import LocalOperand
 from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting
 
 
@@ -30,12 +30,6 @@ def _totals_of_rows(block: LocalOperand, requests: RowRequests, received: Sequen
     if block.weighting == "weighted":
         answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
     return answers
-
-
-def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int32]:
-    """Totals of rows whose entries weigh 1, or one by their number."""
-    weights = 1.0 / np.maximum(counts, 1) if weighting == "row" else np.ones(len(counts))
-    return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
 
 
 def unchosen_totals(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array:
@@ -59,24 +53,6 @@ def frontier_totals(frontier: FrontierRows) -> FrontierTotals:
 def _totals_of_batches(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
     counts, exponents = partial_totals(block.frontier(requests.Q))
     return [pack(counts, requests.batches), Sent(exponents, requests.batches)]
-
-
-def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
-    """Entry count and largest exponent of each batch's rows in a part of A."""
-    counts, largest = F.A.backend.batch_totals(F.Q.batch_ptr, *F.row_totals)
-    return counts, largest.astype(np.int32)
-
-
-def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:
-    """Totals of k batches, from what `partial_totals` gives of each part: both (parts, k).
-
-    Examples
-    --------
-    >>> added_totals(np.array([[3, 1], [2, 0]]), np.array([[-2, 5], [1, NO_EXPONENT]]))
-    FrontierTotals(counts=array([5, 1]), exponents=array([1, 5]))
-    """
-    maxima = exponents.max(axis=0).astype(np.int64)
-    return FrontierTotals(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
 
 
 def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
@@ -105,11 +81,8 @@ def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclud
 
 
 __all__ = [
-    "added_totals",
-    "equal_exponents",
     "frontier_totals",
     "locate",
-    "partial_totals",
     "row_totals",
     "unchosen_totals",
 ]

@@ -12,11 +12,11 @@ from spsample.distributed.placement import Placement
 from spsample.sampling.seeds import pointers_of
 
 
-class Schedule(NamedTuple):
+class Stages(NamedTuple):
     """Which column of the grid multiplies by which part of A, and in which stage.
 
-    Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
-    have nothing to do in the last stage. Of the hub rows, which every rank has, column j takes the j-th of c parts.
+    Block rows go to columns by `stage_columns`. Of the hub rows, which every rank has, column j takes the j-th of c
+    parts.
 
     Attributes
     ----------
@@ -33,18 +33,17 @@ class Schedule(NamedTuple):
     column: Int64Array
 
     @classmethod
-    def of(cls, placement: Placement, num_blocks: int, columns: int) -> Schedule:
+    def of(cls, placement: Placement, num_blocks: int, columns: int) -> Stages:
         """For p/c block rows and c columns.
 
         Examples
         --------
-        >>> Schedule.of(Placement(np.arange(5)), 4, 2).column.tolist()
+        >>> Stages.of(Placement(np.arange(5)), 4, 2).column.tolist()
         [0, 0, 1, 1]
-        >>> Schedule.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
+        >>> Stages.of(Placement(np.arange(6)), 4, 3).column.tolist()    # with hub rows
         [0, 1, 2, 0, 0, 1, 2]
         """
-        blocks = np.arange(num_blocks, dtype=np.int64)
-        column = blocks % columns if num_blocks % columns else blocks // (num_blocks // columns)
+        column = stage_columns(num_blocks, columns)
         if placement.num_blocks == num_blocks:
             return cls(num_blocks, placement.bounds, column)
         first, end = (int(bound) for bound in placement.bounds[-2:])
@@ -52,15 +51,30 @@ class Schedule(NamedTuple):
         bounds = np.concatenate([placement.bounds[:-1], cuts])
         return cls(num_blocks, bounds, np.concatenate([column, np.arange(columns, dtype=np.int64)]))
 
-    def stages(self, column: int) -> list[int | None]:
+    def blocks_of(self, column: int) -> list[int | None]:
         """The block row of each stage, ceil(p/c^2) of them; None where the column has none left."""
         blocks = np.flatnonzero(self.column[: self.num_blocks] == column).tolist()
         most = int(np.bincount(self.column[: self.num_blocks]).max())
         return [*blocks, *[None] * (most - len(blocks))]
 
-    def hubs(self, column: int) -> int | None:
+    def hubs_of(self, column: int) -> int | None:
         """The part of the hub rows that a column takes; None where there are no hub rows."""
         return self.num_blocks + column if len(self.column) > self.num_blocks else None
+
+
+def stage_columns(num_blocks: int, columns: int) -> Int64Array:
+    """(p/c,): the column of the grid in whose stages each block row takes part.
+
+    Where c divides p/c, block row k is of column k div p/c^2, as published; else of column k mod c, and some columns
+    have nothing to do in the last stage.
+
+    Examples
+    --------
+    >>> stage_columns(4, 2).tolist(), stage_columns(3, 2).tolist()
+    ([0, 0, 1, 1], [0, 1, 0])
+    """
+    blocks = np.arange(num_blocks, dtype=np.int64)
+    return blocks % columns if num_blocks % columns else blocks // (num_blocks // columns)
 
 
 class FetchPlan:
@@ -74,7 +88,7 @@ class FetchPlan:
     Q : StackedSelector
         Of m rows, of the batches of a row group.
     placement : Placement
-    schedule : Schedule
+    stages : Stages
 
     Attributes
     ----------
@@ -90,18 +104,18 @@ class FetchPlan:
         Where each stacked row is among those of all columns, column by column and in the order of Q.
     """
 
-    def __init__(self, Q: StackedSelector, placement: Placement, schedule: Schedule, columns: int) -> None:
+    def __init__(self, Q: StackedSelector, placement: Placement, stages: Stages, columns: int) -> None:
         self.Q = Q
         place = placement.places_of(Q.vertices).astype(np.int64)
         distinct, first, row = np.unique(place, return_index=True, return_inverse=True)
-        part = np.searchsorted(schedule.bounds, distinct, side="right") - 1
-        column = schedule.column[part]
+        part = np.searchsorted(stages.bounds, distinct, side="right") - 1
+        column = stages.column[part]
         order = np.lexsort((distinct, part, column))
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         self._rows: Int64Array = number[row]
         self.vertices: IntArray = Q.vertices[first[order]]
-        self._local = (distinct - placement.bounds[np.minimum(part, schedule.num_blocks)])[order]
+        self._local = (distinct - placement.bounds[np.minimum(part, stages.num_blocks)])[order]
         self._part = part[order]
         self.bounds = pointers_of(np.bincount(column, minlength=columns))
         self.column = column[row]
@@ -120,7 +134,7 @@ class FetchPlan:
 
     def pairs_of_batch(self, batch: int) -> Int64Array:
         """(c,) how many stacked rows of the batch at a position are of each column; 0 where there is no such batch."""
-        here = self.column[self._batch(batch)]
+        here = self.column[rows_of_batch(self.Q, batch)]
         return np.bincount(here, minlength=len(self.pairs)).astype(np.int64)
 
     def unique_rows(self) -> UniqueRows:
@@ -131,9 +145,6 @@ class FetchPlan:
         number[self._rows[order[first]]] = np.arange(len(first))
         selector = self.Q._replace(vertices=number[self._rows].astype(self.Q.vertices.dtype))
         return UniqueRows(selector, self.Q.vertices[order[first]], first)
-
-    def _batch(self, batch: int) -> slice:
-        return slice(*self.Q.batch_ptr[np.minimum([batch, batch + 1], len(self.Q.batch_ids))].tolist())
 
     def _batches(self) -> Int64Array:
         return np.repeat(np.arange(len(self.Q.batch_ids)), np.diff(self.Q.batch_ptr))
@@ -165,10 +176,23 @@ class UniqueRows(NamedTuple):
 
     def of_batch(self, batch: int) -> IntArray:
         """Those that turn up in the batch at a position, counted among its rows; none where there is no such batch."""
-        first, end = self.selector.batch_ptr[np.minimum([batch, batch + 1], len(self.selector.batch_ids))]
-        here = self.places[slice(*np.searchsorted(self.places, [first, end]))]
-        rows: IntArray = (here - first).astype(self.vertices.dtype)
+        of_batch = rows_of_batch(self.selector, batch)
+        here = self.places[slice(*np.searchsorted(self.places, [of_batch.start, of_batch.stop]))]
+        rows: IntArray = (here - of_batch.start).astype(self.vertices.dtype)
         return rows
 
 
-__all__ = ["FetchPlan", "Schedule", "UniqueRows"]
+def rows_of_batch(Q: StackedSelector, batch: int) -> slice:
+    """Where the rows of the batch at a position are in Q; nowhere where there is no such batch.
+
+    Examples
+    --------
+    >>> Q = StackedSelector(np.array([0, 2, 3]), np.array([4, 5, 6]), np.array([0, 1]))
+    >>> rows_of_batch(Q, 1), rows_of_batch(Q, 2)
+    (slice(2, 3, None), slice(3, 3, None))
+    """
+    first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
+    return slice(first, end)
+
+
+__all__ = ["FetchPlan", "Stages", "UniqueRows", "rows_of_batch", "stage_columns"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.distributed.published.row_fetch import BroadcastRows
-from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
+from spsample.distributed.published.exchanges import BroadcastRows
+from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.row_arrays import joined
 from spsample.sparse.operand import Entries, RowRule
 from spsample.sparse.probability import RowTotals
 
 
-class StagesOperand(StagedOperand):
+class StagesOperand(PublishedOperand):
     """Every rank of a row group gets all of P = Q A before it draws from it: the published all-reduce (`"stages"`).
 
     P has a row per row of Q: per batch and vertex. In GraphSAGE it is what is drawn from, and in LADIES it is the
@@ -41,7 +41,7 @@ class ObliviousOperand(StagesOperand):
     fetch_rows = BroadcastRows
 
 
-class StagesFrontier(StagedFrontier):
+class StagesFrontier(PublishedFrontier):
     """Rows of A that every rank of a row group gets whole."""
 
     _group: CachedRows | None = None

@@ -6,8 +6,11 @@ import numpy as np
 
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.distributed.column.totals import equal_exponents
-from spsample.distributed.published.staged import CachedRows, StagedFrontier, StagedOperand
+from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.operand import PartitionedOperand
+from spsample.distributed.partials import equal_exponents
+from spsample.distributed.partitioned import PartitionedGraph
+from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sparse.entry_law import draw_entries
@@ -15,7 +18,7 @@ from spsample.sparse.operand import Entries, RowRule
 from spsample.sparse.probability import RowTotals
 
 
-class StagesDistinctOperand(StagedOperand):
+class StagesDistinctOperand(PublishedOperand):
     """`StagesOperand` with an all-reduce of the distinct rows of P (`"stages-distinct"`).
 
     Each travels once for all batches that want it. All ranks of a row group still get all rows, as they do in what is
@@ -36,7 +39,7 @@ class StagesDistinctFrontier(StagesFrontier):
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
 
-class StagesSplitOperand(StagedOperand):
+class StagesSplitOperand(PublishedOperand):
     """`StagesOperand` without the all-reduce of P where it is redundant (`"stages-split"`).
 
     It is in GraphSAGE and in the entry law; the column law adds up as published.
@@ -46,7 +49,7 @@ class StagesSplitOperand(StagedOperand):
         return StagesSplitFrontier(self, Q)
 
 
-class StagesSplitFrontier(StagedFrontier):
+class StagesSplitFrontier(PublishedFrontier):
     """Rows of A that stay in the column that fetched them.
 
     A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.
@@ -85,4 +88,30 @@ class StagesSplitFrontier(StagedFrontier):
         return draw_entries(self, numerators, draw)
 
 
-__all__ = ["StagesDistinctOperand", "StagesSplitOperand"]
+VARIANTS: dict[str, type[PartitionedOperand]] = {
+    "stages-distinct": StagesDistinctOperand,
+    "stages-split": StagesSplitOperand,
+}
+"""By name, as `ALGORITHMS`."""
+
+ALL_ALGORITHMS = {**ALGORITHMS, **VARIANTS}
+"""What tests and measurements compare: the algorithms that users choose from, and the variants."""
+
+
+class ComparedGraph(PartitionedGraph):
+    """A `PartitionedGraph` whose `algorithm` may be a variant, too.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> def body(comm):
+    ...     graph = sp.Graph([0, 1, 2], [1, 0])
+    ...     return ComparedGraph.from_graph(graph, sp.ProcessGrid(comm), algorithm="stages-split").algorithm
+    >>> sp.comm.run_threads(1, body)
+    ['stages-split']
+    """
+
+    _algorithms = ALL_ALGORITHMS
+
+
+__all__ = ["ALL_ALGORITHMS", "VARIANTS", "ComparedGraph", "StagesDistinctOperand", "StagesSplitOperand"]

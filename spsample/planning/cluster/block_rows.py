@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.hubs import ROW_BYTES as HUB_BYTES
+from spsample.distributed.hubs import HUB_ROW_OVERHEAD
 from spsample.store import Graph
 
 
@@ -28,7 +28,7 @@ class BlockRows:
     def __init__(self, starts: Int64Array, hubs: Int64Array | None = None) -> None:
         self.starts = np.asarray(starts, np.int64)
         self.hubs = np.zeros(0, np.int64) if hubs is None else np.asarray(hubs, np.int64)
-        self.count = len(self.starts) - 1
+        self.num_blocks = len(self.starts) - 1
 
     def owners(self, vertices: Int64Array) -> Int64Array:
         """Block row of each vertex; -1 for hubs."""
@@ -37,17 +37,6 @@ class BlockRows:
             at = np.minimum(np.searchsorted(self.hubs, vertices), len(self.hubs) - 1)
             owners[self.hubs[at] == vertices] = -1
         return owners
-
-
-def equal_starts(num_nodes: int, num_blocks: int) -> Int64Array:
-    """Where blocks begin that have about the same number of vertices, as features are split.
-
-    Examples
-    --------
-    >>> equal_starts(10, 4).tolist()
-    [0, 2, 5, 7, 10]
-    """
-    return np.arange(num_blocks + 1) * num_nodes // num_blocks
 
 
 def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
@@ -59,11 +48,11 @@ def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
         return np.zeros(0, np.int64)
     times = np.bincount(graph.indices, minlength=graph.num_nodes)
     order = np.argsort(-times, kind="stable")
-    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_BYTES)
+    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_ROW_OVERHEAD)
     fitting = int(np.searchsorted(costs, budget, side="right"))
     least = times[order[fitting]] + 1 if fitting < len(order) else 1
     hubs: Int64Array = np.flatnonzero(times >= max(least, 1))
     return hubs
 
 
-__all__ = ["BlockRows", "equal_starts", "hub_rows"]
+__all__ = ["BlockRows", "hub_rows"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.distributed.column.operand import GAP_BYTES
 from spsample.planning.cluster.exchanges import Exchange, Phase, header, reply, request
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
@@ -22,10 +23,8 @@ from spsample.planning.cluster.wire_format import (
 )
 from spsample.sampling.sampler import DrawLaw
 
-GAP_BYTES = 2  # of a sampled column, about, where it is not known yet
 
-
-def node_wise(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
     """The owners draw: vertices out, and s ids each back."""
     yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
 
@@ -52,7 +51,7 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire)
-    yield from row_totals(counts, hop)
+    yield from totals_of_rows(counts, hop)
     yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
@@ -70,7 +69,7 @@ def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> 
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
 
 
-def row_totals(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
+def totals_of_rows(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
     """How many entries each distinct row has."""
     yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
 
@@ -90,7 +89,7 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> 
     yield from frontier(counts, hop, wire)
     yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
     if wire.row_normalized:
-        yield from row_totals(counts, hop)
+        yield from totals_of_rows(counts, hop)
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
@@ -116,7 +115,7 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     yield from _asked("columns", counts, *drawn_columns(counts, hop))
     yield from frontier(counts, hop, wire)
     if wire.row_normalized:
-        yield from row_totals(counts, hop)
+        yield from totals_of_rows(counts, hop)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
     yield from _asked("columns", counts, hop.src * wire.id_bytes, hop.src * NORM_BYTES)
 
@@ -153,7 +152,7 @@ def masked_edges(hop: HopCounts, wire: WireFormat) -> FloatArray:
 
 
 COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireFormat], Iterable[Exchange]]] = {
-    "row": node_wise,
+    "row": row_law,
     "entry": entry_law,
     "column": column_law,
     "graph": graph_law,
@@ -172,7 +171,7 @@ __all__ = [
     "graph_law",
     "masked_edges",
     "named_rows",
-    "node_wise",
     "positions",
+    "row_law",
     "src_sets",
 ]

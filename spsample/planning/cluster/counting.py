@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.placement import balanced
-from spsample.planning.cluster.block_rows import BlockRows, equal_starts
+from spsample.distributed.placement import balanced, equal_bounds
+from spsample.planning.cluster.block_rows import BlockRows
 from spsample.planning.cluster.draws import SPARE_DRAWS, entry_weights, expected_draws, graph_draws
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.planning.cluster.layer_rows import (
     LayerRows,
     count_by_owner,
@@ -83,13 +83,13 @@ class LayerCounting:
     merged_batches: int | None = None
     spare: float = SPARE_DRAWS
 
-    def counts(self, *, staged: bool) -> BatchCounts:
-        """Counts of each batch. Those of stages are 0 unless `staged`, and so are those that the law has none of."""
+    def counts(self, *, with_stages: bool) -> BatchCounts:
+        """Counts of each batch. Those of stages are 0 unless asked for, and so are those that the law has none of."""
         frontier, owners, columns = self.frontier, self._owners, self._columns
         by_block, by_column = self._by_block(frontier), self._by_column(frontier)
         sums, most = self._sums()
         partials = partial_most = np.zeros(by_column)
-        if staged:
+        if with_stages:
             partials, partial_most = self._partials()
         of_graph = self._law == "graph"
         return BatchCounts(
@@ -110,7 +110,7 @@ class LayerCounting:
         )
 
     def _by_block(self, frontier: LayerRows) -> tuple[int, int]:
-        return len(frontier.sources), self.blocks.count
+        return len(frontier.sources), self.blocks.num_blocks
 
     def _by_column(self, frontier: LayerRows) -> tuple[int, int]:
         return len(frontier.sources), self.shape.replication
@@ -213,24 +213,15 @@ def hop_counts(
         group_rows=group_rows,
         group_entries=group_entries,
         partials=_of_stages(shape, to_ranks.by_rank(counts.partials)),
-        partial_most=_most_of_stages(shape, to_ranks.most_by_rank(counts.partial_most)),
+        partial_most=_of_stages(shape, to_ranks.most_by_rank(counts.partial_most), np.maximum),
         partial_rows=_of_stages(shape, to_ranks.by_rank(counts.partial_rows)),
         partial_edges=_of_stages(shape, to_ranks.by_rank(counts.partial_edges)),
     )
 
 
-def _of_stages(shape: GridShape, by_rank: FloatArray) -> FloatArray:
+def _of_stages(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
     """(p,): what rank (i, j) has of row group i's batches, from what each rank's batches have in column j's stages."""
-    c = shape.replication
-    sums: FloatArray = by_rank.reshape(shape.num_blocks, c, c).sum(axis=1).reshape(shape.ranks)
-    return sums
-
-
-def _most_of_stages(shape: GridShape, by_rank: FloatArray) -> FloatArray:
-    """(p,): the most that rank (i, j) has of one of row group i's batches, from the most of each rank's."""
-    c = shape.replication
-    largest: FloatArray = by_rank.reshape(shape.num_blocks, c, c).max(axis=1).reshape(shape.ranks)
-    return largest
+    return grouped(shape, by_rank, op).reshape(shape.ranks)
 
 
 class _CountedRanks:
@@ -251,12 +242,12 @@ class _CountedRanks:
         groups = frontier.batch % self._shape.ranks // (self._shape.replication if grouped else 1)
         size = self._shape.num_blocks if grouped else self._shape.ranks
         group, vertices, degrees = distinct(groups, frontier)
-        owners, cells = blocks.owners(vertices), (size, blocks.count)
+        owners, cells = blocks.owners(vertices), (size, blocks.num_blocks)
         return count_by_owner(group, owners, cells), count_by_owner(group, owners, cells, degrees)
 
 
 def count_bulk(
-    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, staged: bool = True
+    graph: Graph, bulk: BulkSample, shape: GridShape, blocks: BlockRows | None = None, *, with_stages: bool = True
 ) -> RankCounts:
     """Counts of a given bulk on a grid, exact but for the draws of layer-wise samplers, which a bulk does not tell.
 
@@ -269,7 +260,7 @@ def count_bulk(
     shape : GridShape
     blocks : BlockRows, optional
         Block rows of A; by default those with about the same number of entries.
-    staged : bool
+    with_stages : bool
         Also count what only the algorithms in stages need.
 
     Examples
@@ -284,7 +275,7 @@ def count_bulk(
     blocks = BlockRows(balanced(graph.indptr, shape.num_blocks).bounds) if blocks is None else blocks
     to_ranks, hops, layers = _CountedRanks(shape), [], layer_rows(graph, bulk)
     for frontier, s in zip(layers, bulk.sampler.sizes, strict=True):
-        counts = LayerCounting(graph, bulk.sampler, frontier, s, shape, blocks).counts(staged=staged)
+        counts = LayerCounting(graph, bulk.sampler, frontier, s, shape, blocks).counts(with_stages=with_stages)
         hops.append(hop_counts(to_ranks, counts, frontier, blocks, shape, int(frontier.sources.max(initial=0))))
     return RankCounts(
         shape=shape,
@@ -299,9 +290,11 @@ def count_bulk(
 
 def count_sources(frontier: LayerRows, num_nodes: int, shape: GridShape) -> FloatArray:
     """(k, p/c): src vertices of each batch, by the range of vertices, n / (p/c) of them, that they lie in."""
-    ranges = BlockRows(equal_starts(num_nodes, shape.num_blocks))
+    ranges = BlockRows(equal_bounds(num_nodes, shape.num_blocks))
     batch = np.repeat(np.arange(len(frontier.sources)), frontier.sources)
-    return count_by_owner(batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.count))
+    return count_by_owner(
+        batch, ranges.owners(frontier.src.astype(np.int64)), (len(frontier.sources), ranges.num_blocks)
+    )
 
 
 __all__ = ["BatchCounts", "BatchesToRanks", "LayerCounting", "count_bulk", "count_sources", "hop_counts"]

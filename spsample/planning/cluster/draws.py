@@ -8,7 +8,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.backends.reference.random import ROUND_DRAWS
-from spsample.planning.cluster.block_rows import equal_starts
+from spsample.distributed.placement import equal_bounds
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.layer_rows import SPARSE, LayerRows, columns_of
 from spsample.sampling import Sampler
@@ -23,7 +23,7 @@ def expected_draws(
     """(k,): draws that each batch sends to the rows' owners under the entry law.
 
     All entries where there are no more than s; s with replacement; else pieces of s + s / 8 + `spare` draws, at most
-    4 s, until the expected number of distinct columns is s.
+    `ROUND_DRAWS` s, until the expected number of distinct columns is s.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def graph_draws(graph: Graph, sampler: Sampler, s: int, num_ranges: int, spare: 
     columns, rows = graph.indices[places], np.searchsorted(graph.indptr, places, side="right") - 1
     weights = entry_weights(graph.weighting, sampler.power, graph.indptr[rows + 1] - graph.indptr[rows])
     drawn = min(s, len(columns)) if sampler.replace else _draws_of(columns, weights, graph.num_nodes, s, spare)
-    ranges = np.searchsorted(equal_starts(graph.num_nodes, num_ranges), columns, side="right") - 1
+    ranges = np.searchsorted(equal_bounds(graph.num_nodes, num_ranges), columns, side="right") - 1
     shares: FloatArray = np.bincount(ranges, weights, num_ranges) / weights.sum()
     return drawn * shares
 
@@ -91,7 +91,7 @@ def _draws_of(columns: Int64Array, weights: FloatArray | None, num_nodes: int, s
     for count in np.arange(piece, ROUND_DRAWS * s, piece).tolist():
         if float(-np.expm1(count * np.log1p(-np.minimum(shares, 1 - 1e-12))).sum()) >= s:
             return float(count)
-    return 4.0 * s
+    return float(ROUND_DRAWS * s)
 
 
 def piece_of_draws(s: int, spare: float = SPARE_DRAWS) -> float:

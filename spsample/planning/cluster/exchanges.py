@@ -9,6 +9,7 @@ import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.wire_format import WORD_BYTES
 
 Phase = Literal[
     "frontier",
@@ -28,13 +29,11 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`."""
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`. The model knows the variants, too."""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
 """Among whom: the ranks of a column group, of a row group, all; or all, each with the next one."""
-
-WORD_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +126,19 @@ def _all_to_all(phase: Phase, kind: Kind, sent: FloatArray, received: FloatArray
     return Exchange(phase, kind, "column", sent, received, messages, _most(sent, received))
 
 
-def staged_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def stages_request(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """Bytes `needed[i, k]` from row group i to the owner of block row k, stage by stage (algorithm 2)."""
-    asks, answers, messages, serial = _staged(shape, needed)
+    asks, answers, messages, serial = _in_stages(shape, needed)
     return Exchange(phase, "request", "column", asks, answers, messages[0], serial)
 
 
-def staged_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
+def stages_reply(phase: Phase, shape: GridShape, needed: FloatArray) -> Exchange:
     """The other way; in each stage all wait for the one rank of their column that sends."""
-    asks, answers, messages, serial = _staged(shape, needed)
+    asks, answers, messages, serial = _in_stages(shape, needed)
     return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
 
 
-def _staged(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray], float]:
+def _in_stages(shape: GridShape, needed: FloatArray) -> tuple[FloatArray, FloatArray, list[FloatArray], float]:
     """By rank what it asks for and is asked for, messages either way, and the bytes of the longest column's stages."""
     others = np.array(needed, np.float64)
     np.fill_diagonal(others, 0.0)
@@ -165,7 +164,7 @@ def _longest(shape: GridShape, stage: FloatArray) -> float:
 def broadcasts(phase: Phase, shape: GridShape, block_bytes: FloatArray) -> Exchange:
     """Every block row to all ranks of the column that it has its stage in (the sparsity-oblivious variant)."""
     needed = np.tile(block_bytes, (shape.num_blocks, 1))
-    asks, answers, messages, _ = _staged(shape, needed)
+    asks, answers, messages, _ = _in_stages(shape, needed)
     serial = _longest(shape, block_bytes) if shape.num_blocks > 1 else 0.0
     return Exchange(phase, "reply", "column", answers, asks, messages[1], serial)
 
@@ -197,7 +196,7 @@ def header(shape: GridShape, exchanges: int = 1) -> Exchange:
     return _words("status", "reply", "column", shape, (shape.num_blocks - 1.0) * exchanges, HEADER_WORDS)
 
 
-def staged_header(shape: GridShape, exchanges: int) -> Exchange:
+def stages_header(shape: GridShape, exchanges: int) -> Exchange:
     """What precedes `exchanges` exchanges in stages: counts and the status, to every other rank."""
     return _words("status", "reply", "all", shape, (shape.ranks - 1.0) * exchanges, HEADER_WORDS)
 
@@ -233,7 +232,7 @@ __all__ = [
     "request",
     "ring_reduction",
     "row_gather",
-    "staged_header",
-    "staged_reply",
-    "staged_request",
+    "stages_header",
+    "stages_reply",
+    "stages_request",
 ]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
-from spsample.errors import InputError
+from spsample.distributed.grid import require_divisor
+from spsample.distributed.published.fetch_plan import stage_columns
 
 FloatArray = NDArray[np.float64]
 
@@ -42,14 +43,7 @@ class GridShape:
 
     def __post_init__(self) -> None:
         p = require_int("ranks", self.ranks, minimum=1)
-        c = require_int("replication", self.replication, minimum=1)
-        if p % c:
-            raise InputError(
-                argument="replication",
-                given=f"c = {c} for p = {p} ranks",
-                expected=f"p mod c = 0, which is {p % c} here",
-                hint=f"Divisors of {p}: {', '.join(map(str, divisors(p)))}.",
-            )
+        require_divisor(self.replication, p)
 
     @property
     def num_blocks(self) -> int:
@@ -81,24 +75,23 @@ class GridShape:
         >>> GridShape(8, 2).stage_columns.tolist(), GridShape(6, 2).stage_columns.tolist()
         ([0, 0, 1, 1], [0, 1, 0])
         """
-        blocks = np.arange(self.num_blocks)
-        if self.num_blocks % self.replication == 0:
-            return blocks // (self.num_blocks // self.replication)
-        return blocks % self.replication
+        return stage_columns(self.num_blocks, self.replication)
 
     def __str__(self) -> str:
         return f"{self.num_blocks} x {self.replication}"
 
 
-def divisors(number: int) -> list[int]:
-    """All divisors, ascending.
+def grouped(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
+    """(p/c, ...): sums over the ranks of each row group, or another reduction, from (p, ...).
 
     Examples
     --------
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
+    >>> grouped(GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
+    [3.0, 7.0]
     """
-    return [d for d in range(1, number + 1) if number % d == 0]
+    by_group = by_rank.reshape(shape.num_blocks, shape.replication, *by_rank.shape[1:])
+    reduced: FloatArray = op.reduce(by_group, axis=1)
+    return reduced
 
 
-__all__ = ["FloatArray", "GridShape", "divisors"]
+__all__ = ["FloatArray", "GridShape", "grouped"]

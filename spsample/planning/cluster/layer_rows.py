@@ -46,15 +46,14 @@ class LayerRows:
     def first(self, batches: int) -> LayerRows:
         """Rows of the first batches only."""
         end = int(np.searchsorted(self.batch, batches))
-        batch, vertices, edges, degrees = (one[:end] for one in (self.batch, self.vertices, self.edges, self.degrees))
         return LayerRows(
-            batch,
-            vertices,
-            edges,
-            degrees,
-            self.sources[:batches],
-            self.gaps[:batches],
-            self.src[: self.sources[:batches].sum()],
+            batch=self.batch[:end],
+            vertices=self.vertices[:end],
+            edges=self.edges[:end],
+            degrees=self.degrees[:end],
+            sources=self.sources[:batches],
+            gaps=self.gaps[:batches],
+            src=self.src[: self.sources[:batches].sum()],
         )
 
 

@@ -129,7 +129,7 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     Link(alpha=3e-05, beta=12500000000.0)
     """
     if name not in NETWORKS:
-        raise InputError(argument="links", given=repr(name), expected="one of " + ", ".join(NETWORKS))
+        raise InputError(argument="network", given=repr(name), expected="one of " + ", ".join(NETWORKS))
     network = NETWORKS[name]
     if alpha is None and bandwidth is None:
         return network

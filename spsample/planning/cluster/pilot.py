@@ -102,7 +102,7 @@ class Pilot:
         return BlockRows(balanced(self.graph.indptr, shape.num_blocks).bounds, hubs)
 
     def counts(
-        self, shape: GridShape, bulk_size: int, *, staged: bool = True, blocks: BlockRows | None = None
+        self, shape: GridShape, bulk_size: int, *, with_stages: bool = True, blocks: BlockRows | None = None
     ) -> RankCounts:
         """Predicted counts of a bulk.
 
@@ -114,22 +114,22 @@ class Pilot:
         shape : GridShape
         bulk_size : int
             Batches over all ranks.
-        staged : bool
+        with_stages : bool
             Also predict what only the algorithms in stages need.
         blocks : BlockRows, optional
             By default those with about the same number of entries, without hubs.
         """
         blocks = self.blocks(shape) if blocks is None else blocks
-        return self.on(shape, blocks, staged=staged).counts(bulk_size)
+        return self.on(shape, blocks, with_stages=with_stages).counts(bulk_size)
 
-    def on(self, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> GridPilot:
+    def on(self, shape: GridShape, blocks: BlockRows, *, with_stages: bool = True) -> GridPilot:
         """The pilots' counts on one grid, for counts of bulks of several sizes."""
-        return GridPilot(self, shape, blocks, staged=staged)
+        return GridPilot(self, shape, blocks, with_stages=with_stages)
 
 
 def _visits(graph: Graph, layer: _Layer, blocks: BlockRows) -> tuple[BlockVisits, BlockVisits]:
     """How often batches visit vertices, and entries of their rows, that are no hubs, by block row."""
-    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.count)
+    owners, shape = blocks.owners(layer.vertices), (len(layer.frontier.sources) + 1, blocks.num_blocks)
     rows = count_by_owner(layer.times, owners, shape)
     entries = count_by_owner(layer.times, owners, shape, layer.degrees)
     hub_entries = int((graph.indptr[blocks.hubs + 1] - graph.indptr[blocks.hubs]).sum())
@@ -148,16 +148,19 @@ class GridPilot:
     shape : GridShape
     blocks : BlockRows
         Block rows of the graph that the pilots were sampled from.
-    staged : bool
+    with_stages : bool
         Also count what only the algorithms in stages need.
     """
 
-    def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, staged: bool = True) -> None:
+    def __init__(self, pilot: Pilot, shape: GridShape, blocks: BlockRows, *, with_stages: bool = True) -> None:
         self._pilot, self._shape, self._blocks = pilot, shape, blocks
         graph, sampler = pilot.graph, pilot.bulk.sampler
-        few = MERGED_BATCHES, SPARE_DRAWS / pilot.scale
-        layers = (LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, *few) for one in pilot.layers)
-        self._counts = [layer.counts(staged=staged) for layer in layers]
+        spare = SPARE_DRAWS / pilot.scale
+        layers = (
+            LayerCounting(graph, sampler, one.frontier, one.size, shape, blocks, MERGED_BATCHES, spare)
+            for one in pilot.layers
+        )
+        self._counts = [layer.counts(with_stages=with_stages) for layer in layers]
         self._visits = [_visits(graph, one, blocks) for one in pilot.layers]
         self._inputs = count_sources(pilot.layers[-1].frontier, graph.num_nodes, shape)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
-from spsample.common.checks import require_int
+from spsample.common.checks import require_choice, require_int
 from spsample.common.units import format_bytes
+from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.grid import divisors
 from spsample.errors import CapacityError
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.cluster.exchanges import Algorithm, Phase
-from spsample.planning.cluster.grid_shape import GridShape, divisors
+from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.rank_memory import memory_parts, rank_plan
@@ -52,8 +54,7 @@ class Job:
 
     Attributes
     ----------
-    algorithm : str
-        One of `spsample.planning.cluster.exchanges.ALGORITHMS`.
+    algorithm : {"column", "stages", "oblivious"}
     hub_budget : int
         Bytes of hub rows that every rank holds.
     model_bytes : int
@@ -191,6 +192,7 @@ def plan_cluster(
     ([1, 2, 4], 4)
     """
     job = Job() if job is None else job
+    require_algorithm(job.algorithm)
     require_int("ranks", cluster.ranks, minimum=1)
     factors = divisors(cluster.ranks) if replication is None else [replication]
     shapes = [GridShape(cluster.ranks, c) for c in factors]
@@ -206,6 +208,19 @@ def plan_cluster(
     return ClusterPlan(cluster, job, tuple(_Planned(pilot, cluster, job, shape).plan() for shape in fitting), left_out)
 
 
+def require_algorithm(name: str) -> Algorithm:
+    """Return the name of an algorithm that users choose from, or refuse it.
+
+    Examples
+    --------
+    >>> require_algorithm("stages-split")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: algorithm: got 'stages-split'; expected one of 'column', 'stages', 'oblivious'
+    """
+    return cast("Algorithm", require_choice("algorithm", name, tuple(ALGORITHMS)))
+
+
 class _Planned:
     """The plan of one grid."""
 
@@ -219,7 +234,7 @@ class _Planned:
     @cached_property
     def _on_grid(self) -> GridPilot:
         blocks = self._pilot.blocks(self._shape, self._job.hub_budget)
-        return self._pilot.on(self._shape, blocks, staged=self._job.algorithm != "column")
+        return self._pilot.on(self._shape, blocks, with_stages=self._job.algorithm != "column")
 
     def _bulk(self, bulk_size: int) -> tuple[dict[str, int], dict[Phase, tuple[PhaseBytes, float]]]:
         """Memory of a rank, and of a bulk each phase's bytes and seconds."""
@@ -293,7 +308,7 @@ def as_dict(plan: ClusterPlan) -> dict[str, Any]:
         "ranks": cluster.ranks,
         "memory_per_rank": cluster.memory_per_rank,
         "ranks_per_node": cluster.ranks_per_node,
-        "links": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
+        "network": {"name": network.name, "inside": vars(network.inside), "between": vars(network.between)},
         "algorithm": plan.job.algorithm,
         "replicate_hubs": plan.job.hub_budget,
         "model_bytes": plan.job.model_bytes,
@@ -319,4 +334,4 @@ def _grid_as_dict(grid: GridPlan) -> dict[str, Any]:
     }
 
 
-__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster"]
+__all__ = ["Cluster", "ClusterPlan", "GridPlan", "Job", "PhasePlan", "as_dict", "plan_cluster", "require_algorithm"]

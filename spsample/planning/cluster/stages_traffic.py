@@ -15,11 +15,11 @@ from spsample.planning.cluster.exchanges import (
     reply,
     request,
     row_gather,
-    staged_header,
-    staged_reply,
-    staged_request,
+    stages_header,
+    stages_reply,
+    stages_request,
 )
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.planning.cluster.wire_format import (
     EXPONENT_BYTES,
@@ -32,38 +32,38 @@ from spsample.planning.cluster.wire_format import (
 from spsample.sampling.sampler import DrawLaw
 
 
-def staged(
+def stages_exchanges(
     counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
 ) -> Iterator[Exchange]:
     """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
     shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
     first = replace(wire, edge_id_bytes=0) if again else wire
-    fetch = broadcast_rows if algorithm == "oblivious" else staged_rows
+    fetch = broadcast_rows if algorithm == "oblivious" else requested_rows
     yield from fetch(counts, hop, first)
     if again:  # with edge ids for the extraction
         yield from fetch(counts, hop, wire)
     if shape.replication > 1:
         own = _REDUCTION[law](counts, hop, wire, algorithm)
         yield row_gather(shape, own + np.where(again and law == "entry", masked(shape, hop, wire), 0.0))
-        yield staged_header(shape, gathers(counts, law, algorithm))
+        yield stages_header(shape, gathers(counts, law, algorithm))
     if law == "graph":
         yield from group_columns(counts, hop, wire)
 
 
-def staged_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
+def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """Ids of the distinct rows that a row group needs, and the rows."""
     shape = counts.shape
     rows = hop.group_rows * widths(grouped(shape, hop.longest, np.maximum)) + hop.group_entries * wire.entry_bytes
-    yield staged_request("rows", shape, hop.group_rows * wire.id_bytes)
-    yield staged_reply("rows", shape, rows)
-    yield staged_header(shape, 2 * stages_of(shape))
+    yield stages_request("rows", shape, hop.group_rows * wire.id_bytes)
+    yield stages_reply("rows", shape, rows)
+    yield stages_header(shape, 2 * stages_of(shape))
 
 
 def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
     """Whole block rows of A to all."""
     blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
     yield broadcasts("rows", counts.shape, blocks)
-    yield staged_header(counts.shape, stages_of(counts.shape))
+    yield stages_header(counts.shape, stages_of(counts.shape))
 
 
 def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
@@ -76,19 +76,6 @@ def gathers(counts: RankCounts, law: DrawLaw, algorithm: Algorithm) -> int:
 def stages_of(shape: GridShape) -> int:
     """About p/c^2: of the column that has most."""
     return int(np.bincount(shape.stage_columns).max())
-
-
-def grouped(shape: GridShape, by_rank: FloatArray, op: np.ufunc = np.add) -> FloatArray:
-    """(p/c, ...): sums over the ranks of each row group, or another reduction, from (p, ...).
-
-    Examples
-    --------
-    >>> grouped(GridShape(4, 2), np.array([1.0, 2.0, 3.0, 4.0])).tolist()
-    [3.0, 7.0]
-    """
-    by_group = by_rank.reshape(shape.num_blocks, shape.replication, *by_rank.shape[1:])
-    reduced: FloatArray = op.reduce(by_group, axis=1)
-    return reduced
 
 
 def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) -> FloatArray:
@@ -171,7 +158,7 @@ def group_columns(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Itera
     for out, back in (drawn_columns(counts, for_group), (src * wire.id_bytes, src * NORM_BYTES)):
         yield request("columns", shape, out)
         yield reply("columns", shape, back)
-        yield staged_header(shape, 2)
+        yield stages_header(shape, 2)
 
 
 _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireFormat, Algorithm], FloatArray]] = {
@@ -185,8 +172,7 @@ _REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireFormat, Algorithm
 __all__ = [
     "column_law_reduction",
     "entry_law_reduction",
-    "grouped",
     "in_columns",
     "row_law_reduction",
-    "staged",
+    "stages_exchanges",
 ]

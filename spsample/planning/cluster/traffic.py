@@ -12,9 +12,9 @@ Three things are kept apart: *counts* (`RankCounts`), which are counted from a b
 "stages"
     Algorithm 2 of the paper: distinct rows of a row group's batches, stage by stage, then the all-reduce of P over the
     row group: of every batch its rows, or (column law) its sums by column and later the extracted edges.
-"stages-distinct"
+"stages-distinct", a variant for measurements
     As "stages", but a row that several batches want is put together once for all of them.
-"stages-split"
+"stages-split", a variant for measurements
     As "stages" without the all-reduce where that is redundant (node-wise, entry law): the rows of P stay split over
     the row group, and only what was drawn or extracted from them is gathered.
 "oblivious"
@@ -46,11 +46,11 @@ from spsample.planning.cluster.exchanges import (
     reply,
     request,
     ring_reduction,
-    staged_header,
+    stages_header,
 )
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.planning.cluster.stages_traffic import staged
+from spsample.planning.cluster.stages_traffic import stages_exchanges
 from spsample.planning.cluster.wire_format import WireFormat
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
@@ -91,7 +91,8 @@ def bulk_traffic(
     InputError
         If there is no such algorithm.
     """
-    require_algorithm(algorithm)
+    if algorithm not in ALGORITHMS:
+        raise InputError(argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(ALGORITHMS))
     if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
         sampling: list[Exchange] = []
     else:
@@ -101,21 +102,13 @@ def bulk_traffic(
     return sampling + list(_training(counts, wire, feature_bytes, model_bytes))
 
 
-def require_algorithm(name: str) -> Algorithm:
-    """Return the name of an algorithm, or refuse it."""
-    for algorithm in ALGORITHMS:
-        if name == algorithm:
-            return algorithm
-    raise InputError(argument="algorithm", given=repr(name), expected="one of column, stages, oblivious")
-
-
 def _layer(
     counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
 ) -> Iterator[Exchange]:
     if algorithm == "column":
         yield from COLUMN_EXCHANGES[law](counts, hop, s, wire)
     else:
-        yield from staged(counts, hop, law, wire, algorithm)
+        yield from stages_exchanges(counts, hop, law, wire, algorithm)
 
 
 def _training(counts: RankCounts, wire: WireFormat, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
@@ -139,7 +132,7 @@ def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[
     """Whether all ranks have the same arguments; `rounds` times whether a draw goes on; how the call ended."""
     yield all_gather("status", shape, HEADER_WORDS)  # the checks of one rank, then the comparison
     yield all_gather("status", shape, HEADER_WORDS)
-    yield header(shape, 1 + rounds) if algorithm == "column" else staged_header(shape, 1 + rounds)
+    yield header(shape, 1 + rounds) if algorithm == "column" else stages_header(shape, 1 + rounds)
     yield all_gather("status", shape, HEADER_WORDS)
 
 
@@ -199,4 +192,4 @@ def _summed(traffic: list[Exchange]) -> PhaseBytes:
     )
 
 
-__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients", "require_algorithm"]
+__all__ = ["PhaseBytes", "bulk_traffic", "by_phase", "features", "gradients"]

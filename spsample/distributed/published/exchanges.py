@@ -1,19 +1,25 @@
-"""How the ranks of a column group come by rows of the block of a stage: ask for them, or have the block broadcast."""
+"""The exchanges of algorithm 2: rows of the block of a stage within a column group, results over a row group.
+
+Rows come to the ranks of a column group by request, or the whole block is broadcast to them.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spsample.backends.protocol import IntArray
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel, Received, Sent
+from spsample.comm.communicator import Array
 from spsample.distributed.placement import Placement
 from spsample.distributed.row_arrays import RowArrays
-from spsample.distributed.wire_format import pack, unpack
+from spsample.distributed.wire_format import packed, unpack
 from spsample.sparse import LocalOperand
 
-ROWS, REQUESTS = "rows", "rows requests"
+ROWS, REQUESTS, REDUCTION = "rows", "rows requests", "reduction"
 """Phases."""
 
 
@@ -61,8 +67,7 @@ class BroadcastRows(RowFetch):
     def rows(self, block: int | None, wanted: IntArray, edge_ids: bool) -> RowArrays:
         """One broadcast of each array."""
         own = self._whole(edge_ids)
-        count = np.array([len(own.lengths)])
-        lengths, *entries = self.channel.broadcast([pack(own.lengths, count).rows, *own.entries], block, phase=ROWS)
+        lengths, *entries = self.channel.broadcast([packed(own.lengths), *own.entries], block, phase=ROWS)
         rows = 0 if block is None else int(self.placement.bounds[block + 1] - self.placement.bounds[block])
         whole = own.replaced(unpack(Received(lengths, np.array([len(lengths)])), np.array([rows])), entries)
         return whole.picked(self.block, wanted)
@@ -74,4 +79,30 @@ class BroadcastRows(RowFetch):
         return RowArrays(np.diff(A.indptr), A.indices, A.data, ids)
 
 
-__all__ = ["BroadcastRows", "RequestedRows", "RowFetch"]
+class RowGroup:
+    """All-gathers over the row group: of what its ranks have of different rows, a sum is what stands side by side.
+
+    Nothing is exchanged where c = 1.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.size = channel.group.size
+        self.rank = channel.group.rank
+
+    def gather(self, arrays: Sequence[Array]) -> list[Received]:
+        """Arrays of all columns, one column after the other."""
+        if self.size == 1:
+            return [Received(rows, np.array([len(rows)], np.int64)) for rows in arrays]
+        return self.channel.gather(arrays, phase=REDUCTION)
+
+    def numbers(self, values: NDArray[np.integer], counts: Int64Array) -> Int64Array:
+        """Numbers of at least 0, `counts[j]` of them of column j."""
+        return unpack(self.gather([packed(values)])[0], counts)
+
+    def rows(self, rows: RowArrays, counts: Int64Array) -> RowArrays:
+        """Entries of rows, `counts[j]` of them of column j."""
+        return rows.received(self.gather([packed(rows.lengths), *rows.entries]), counts)
+
+
+__all__ = ["BroadcastRows", "RequestedRows", "RowFetch", "RowGroup"]

@@ -1,4 +1,4 @@
-"""Sums by column of a part of the rows of Q: on the wire, and added up."""
+"""What the parts of A give for the rows of Q that lie in them, added up: totals, and sums by column."""
 
 from __future__ import annotations
 
@@ -6,11 +6,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnMatrix
-from spsample.backends.protocol import Int64Array, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, Int64Array, UInt64Array
 from spsample.comm import Received
-from spsample.distributed.owners import segment_sums
-from spsample.distributed.wire_format import unpack
+from spsample.distributed.wire_format import segment_sums, unpack
 from spsample.sampling.seeds import pointers_of
+from spsample.sparse.local import LocalFrontier
+from spsample.sparse.probability import FrontierTotals, Weighting
+
+
+def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int32]:
+    """Exponents of rows whose entries weigh 1, or one over their number.
+
+    Examples
+    --------
+    >>> equal_exponents(np.array([1, 4, 0]), "row").tolist() == [1, -1, NO_EXPONENT]
+    True
+    """
+    weights = 1.0 / np.maximum(counts, 1) if weighting == "row" else np.ones(len(counts))
+    return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
+
+
+def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
+    """Entry count and largest exponent of each batch's rows in a part of A."""
+    counts, largest = F.A.backend.batch_totals(F.Q.batch_ptr, *F.row_totals)
+    return counts, largest.astype(np.int32)
+
+
+def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:
+    """Totals of k batches, from what `partial_totals` gives of each part: both (parts, k).
+
+    Examples
+    --------
+    >>> added_totals(np.array([[3, 1], [2, 0]]), np.array([[-2, 5], [1, NO_EXPONENT]]))
+    FrontierTotals(counts=array([5, 1]), exponents=array([1, 5]))
+    """
+    maxima = exponents.max(axis=0).astype(np.int64)
+    return FrontierTotals(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
 
 
 def received_sums(
@@ -22,14 +53,14 @@ def received_sums(
     return ColumnMatrix(pointers_of(lengths), columns, values, np.zeros(len(lengths), np.uint64))
 
 
-def joined(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.signedinteger], UInt64Array]:
+def joined_sums(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.signedinteger], UInt64Array]:
     """Lengths, columns and numerators of the rows of several matrices, one after the other."""
     lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
     columns = np.concatenate([piece.columns for piece in pieces])
     return lengths, columns, np.concatenate([piece.numerators for piece in pieces])
 
 
-def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int) -> ColumnMatrix:
+def added_sums(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int) -> ColumnMatrix:
     """The k rows of one batch each that the rows of all pieces add up to; every piece has a multiple of k of them.
 
     It is a sparse product of who adds what with the pieces. Totals are not formed.
@@ -39,10 +70,10 @@ def added(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int
     >>> from spsample.backends import get_backend
     >>> none = np.zeros(2, np.uint64)
     >>> piece = ColumnMatrix(np.array([0, 1, 3]), np.array([4, 2, 4]), np.array([7, 8, 9], np.uint64), none)
-    >>> added(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
+    >>> added_sums(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
     [16, 32]
     """
-    lengths, columns, numerators = joined(pieces)
+    lengths, columns, numerators = joined_sums(pieces)
     batch = np.arange(len(lengths)) % max(k, 1)
     order = np.argsort(batch, kind="stable").astype(columns.dtype)
     left = pointers_of(np.bincount(batch, minlength=k)), order, np.ones(len(order), np.uint64)
@@ -58,4 +89,12 @@ def powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
     return ColumnMatrix(P.indptr, P.columns, numerators, before[P.indptr[1:]] - before[P.indptr[:-1]])
 
 
-__all__ = ["added", "joined", "powered", "received_sums"]
+__all__ = [
+    "added_sums",
+    "added_totals",
+    "equal_exponents",
+    "joined_sums",
+    "partial_totals",
+    "powered",
+    "received_sums",
+]

@@ -1,4 +1,4 @@
-"""`StagedOperand`: block rows of A met one after the other in each column of the grid, results added up in each row."""
+"""`PublishedOperand`: each column of the grid meets its block rows of A one by one; each row adds up the results."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from spsample.backends import ColumnMatrix, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
-from spsample.distributed.column.partial_sums import added, powered, received_sums
-from spsample.distributed.column.rows import received_entries
-from spsample.distributed.column.totals import added_totals, partial_totals
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.published.fetch_plan import FetchPlan, Schedule
-from spsample.distributed.published.row_fetch import RequestedRows, RowFetch
-from spsample.distributed.published.row_group import RowGroup
-from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import pack, unpack, width_of
+from spsample.distributed.partials import added_sums, added_totals, partial_totals, powered, received_sums
+from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
+from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
+from spsample.distributed.row_arrays import RowArrays, joined, received_entries
+from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier
 from spsample.sparse.probability import FrontierTotals
 
 
-class StagedOperand(PartitionedOperand):
+class PublishedOperand(PartitionedOperand):
     """A on a p/c x c grid, as published: P(i, j) multiplies Q_i by the block rows of A that are column j's.
 
     The ranks of row i all sample the batches of the row, each with the rows that its column fetched for them, in about
@@ -47,7 +44,7 @@ class StagedOperand(PartitionedOperand):
         super().__init__(grid, parts)
         members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
-        self.schedule = Schedule.of(parts.placement, grid.num_blocks, grid.replication)
+        self.stages = Stages.of(parts.placement, grid.num_blocks, grid.replication)
         self.fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
 
     @staticmethod
@@ -64,7 +61,7 @@ class StagedOperand(PartitionedOperand):
         return here
 
     @abstractmethod
-    def frontier(self, Q: StackedSelector) -> StagedFrontier: ...
+    def frontier(self, Q: StackedSelector) -> PublishedFrontier: ...
 
 
 class CachedRows(NamedTuple):
@@ -79,19 +76,18 @@ class CachedRows(NamedTuple):
 
     def of_batch(self, batch: int) -> RowArrays:
         """The rows of Q of the batch at a position, each as often as Q has it; none where there is no such batch."""
-        Q = self.F.Q
-        first, end = Q.batch_ptr[np.minimum([batch, batch + 1], len(Q.batch_ids))].tolist()
-        return RowArrays.taken(self.F.A, Q.vertices[first:end], self.arrays.edge_ids is not None)
+        rows = self.F.Q.vertices[rows_of_batch(self.F.Q, batch)]
+        return RowArrays.taken(self.F.A, rows, self.arrays.edge_ids is not None)
 
 
-class StagedFrontier(Frontier):
+class PublishedFrontier(Frontier):
     """Rows of A that the columns of the grid fetch, each its own; they are kept as long as the frontier."""
 
-    A: StagedOperand
+    A: PublishedOperand
 
-    def __init__(self, A: StagedOperand, Q: StackedSelector) -> None:
+    def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self.plan = FetchPlan(Q, A.parts.placement, A.schedule, A.row_group.size)
+        self.plan = FetchPlan(Q, A.parts.placement, A.stages, A.row_group.size)
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
@@ -107,9 +103,8 @@ class StagedFrontier(Frontier):
     def _fetched(self, edge_ids: bool) -> RowArrays:
         """One stage after the other, and then the hub rows, which need none."""
         A, column = self.A, self.A.row_group.rank
-        stages = A.schedule.stages(column)
-        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in stages]
-        hubs = A.schedule.hubs(column)
+        pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
+        hubs = A.stages.hubs_of(column)
         if A.parts.hubs is not None and hubs is not None:
             pieces.append(RowArrays.taken(A.parts.hubs, self.plan.wanted(hubs), edge_ids))
         return joined(pieces)
@@ -136,18 +131,16 @@ class StagedFrontier(Frontier):
     def _batch_totals(self) -> FrontierTotals:
         counts, exponents = partial_totals(self.column_rows().F)
         shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
-        everyones, maxima = self.A.row_group.gather([pack(counts, np.array([k])).rows, exponents])
+        everyones, maxima = self.A.row_group.gather([packed(counts), exponents])
         return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Totals of each column's rows, added up: the published all-reduce."""
         A, k = self.A, len(self.Q.batch_ids)
         P = self.column_rows().F.merge_columns(rule._replace(column_power=1))
-        numerators = pack(P.numerators, np.array([len(P.numerators)])).rows
-        sends = [pack(np.diff(P.indptr), np.array([k])).rows, P.columns, numerators]
-        counts, columns, values = A.row_group.gather(sends)
+        counts, columns, values = A.row_group.gather([packed(np.diff(P.indptr)), P.columns, packed(P.numerators)])
         sums = received_sums(counts, columns.rows, values, np.full(A.row_group.size, k))
-        return powered(added(A.backend, [sums], k, A.num_nodes), rule.column_power)
+        return powered(added_sums(A.backend, [sums], k, A.num_nodes), rule.column_power)
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         """From each column's rows; the edges are put together."""
@@ -157,4 +150,4 @@ class StagedFrontier(Frontier):
         return self.stacked(found._replace(columns=found.columns.astype(f"u{width}")))
 
 
-__all__ = ["CachedRows", "StagedFrontier", "StagedOperand"]
+__all__ = ["CachedRows", "PublishedFrontier", "PublishedOperand"]
