@@ -17,7 +17,7 @@ __all__ = ["ArrayEdges", "npy_edges", "npy_pair", "raw_edges"]
 
 
 class ArrayEdges:
-    """Edges in arrays of integers, in memory or mapped; `EdgeSource` says what its parts are."""
+    """Edges in arrays of integers, in memory or mapped; see `EdgeList`."""
 
     rereadable = True
 

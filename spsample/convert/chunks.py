@@ -1,4 +1,4 @@
-"""Edges as they come from a source: chunk by chunk."""
+"""Edges as they are read: chunk by chunk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.validation import MAX_NODES
 
-__all__ = ["EdgeChunk", "EdgeSource", "array_chunks", "check_chunk", "given_chunk"]
+__all__ = ["EdgeChunk", "EdgeList", "array_chunks", "check_chunk", "given_chunk"]
 
 
 @dataclass
@@ -41,11 +41,11 @@ class EdgeChunk:
         return f"edge {self.first + i}" if self.place is None else self.place(i, self.first_line)
 
 
-class EdgeSource(Protocol):
-    """Something that edges come from."""
+class EdgeList(Protocol):
+    """Edges that can be read in chunks."""
 
     name: str
-    """Names the source in messages."""
+    """Names them in messages."""
     num_nodes: int | None
     """How many vertices there are, or None where the ids decide."""
     weight_dtype: np.dtype[Any] | None

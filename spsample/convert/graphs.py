@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.convert.arrays import ArrayEdges
-from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.convert.chunks import EdgeChunk, EdgeList
 from spsample.convert.compressed import require_file
 from spsample.data.dataset import Dataset
 from spsample.data.splits import PARTS, SPLIT_IDS, SPLIT_MASKS
@@ -65,7 +65,7 @@ class GraphEdges:
         return EdgeChunk(sources, targets, last - first, 1, weights, first)
 
 
-def dataset_edges(graph: Graph, name: str) -> EdgeSource:
+def dataset_edges(graph: Graph, name: str) -> EdgeList:
     """Return the edges of a graph."""
     return GraphEdges(name, graph)
 
@@ -76,9 +76,9 @@ def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
     if dataset.num_classes:
         arrays["y"] = dataset.y
-    parts = {name: getattr(dataset, name) for name in SPLIT_IDS}
-    if any(len(ids) for ids in parts.values()):
-        arrays |= parts
+    index_sets = {name: getattr(dataset, name) for name in SPLIT_IDS}
+    if any(len(ids) for ids in index_sets.values()):
+        arrays |= index_sets
     return facts, arrays
 
 
@@ -142,7 +142,7 @@ def load_pyg(path: Path) -> Any:
     return loaded
 
 
-def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, dict[str, Any], dict[str, Any]]:
+def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any], dict[str, Any]]:
     """Return edges, facts and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
 
     Raises
@@ -179,7 +179,7 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
 
 def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
     """Names of the attributes of PyG's ``Data`` of which nothing is made."""
-    masks = [f"{part}_mask" for part in PARTS]
+    masks = [f"{subset}_mask" for subset in PARTS]
     taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes"}
     taken |= set(masks) if all(getattr(data, mask, None) is not None for mask in masks) else set()
     held = data.keys() if callable(data.keys) else data.keys  # a property in PyG before 2.4
@@ -205,8 +205,8 @@ def _as_features(held: Any) -> Any:
     if layout not in ("torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
         return host_array(held)
     rows = held.detach().to_sparse_csr()
-    parts = (host_array(part) for part in (rows.values(), rows.col_indices(), rows.crow_indices()))
-    return sparse.csr_array(tuple(parts), shape=tuple(rows.shape))
+    arrays = (host_array(tensor) for tensor in (rows.values(), rows.col_indices(), rows.crow_indices()))
+    return sparse.csr_array(tuple(arrays), shape=tuple(rows.shape))
 
 
 def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:
@@ -241,7 +241,7 @@ def _label_error(name: str, given: str, expected: str) -> DataError:
 
 def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
     """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
-    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+    masks = [getattr(data, f"{subset}_mask", None) for subset in PARTS]
     if any(mask is None for mask in masks):
         return {}
     arrays = [np.asarray(mask) for mask in masks]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.units import format_bytes
-from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.convert.chunks import EdgeChunk, EdgeList
 from spsample.errors import CapacityError
 
 if TYPE_CHECKING:
@@ -108,18 +108,18 @@ class DistinctIds:
 
 
 class RenumberedEdges:
-    """Edges of another source, with an id's place in `ids` for the id."""
+    """Other edges, with an id's place in `ids` for the id."""
 
     rereadable = True
 
-    def __init__(self, source: EdgeSource, ids: NDArray[np.int64]) -> None:
-        self.name, self.weight_dtype = source.name, source.weight_dtype
+    def __init__(self, edges: EdgeList, ids: NDArray[np.int64]) -> None:
+        self.name, self.weight_dtype = edges.name, edges.weight_dtype
         self.num_nodes: int | None = max(len(ids), 1)
-        self._source, self._ids = source, ids
+        self._edges, self._ids = edges, ids
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
-        for task in self._source.tasks(count):
+        for task in self._edges.tasks(count):
             yield partial(self._renumbered, task)
 
     def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:

@@ -62,7 +62,7 @@ def partition(
 
 def _spill_chunk(number: int, task: Callable[[], EdgeChunk], buckets: Buckets, rules: EdgeRules, spill: Spill) -> int:
     chunk = task()
-    layout = spill.layout
+    record_format = spill.format
     records, offsets = core().edge_partition(
         chunk.sources,
         chunk.targets,
@@ -73,8 +73,8 @@ def _spill_chunk(number: int, task: Callable[[], EdgeChunk], buckets: Buckets, r
         buckets.bounds[:-1],
         buckets.shift,
         rules.source_bits,
-        layout.position_bits,
-        layout.head_bytes,
+        record_format.position_bits,
+        record_format.head_bytes,
         rules.mirror,
         rules.drop_loops and not chunk.added,
     )
@@ -139,35 +139,35 @@ class _BucketSorter:
         if keys.size <= self.capacity:
             cursor.write(spill, segments, keys)
         elif keys.bits == 0:
-            cursor.write_one_key(spill, _pieces(segments, self.capacity, spill.layout.size), keys)
+            cursor.write_one_key(spill, _pieces(segments, self.capacity, spill.format.size), keys)
         else:
             self._split(spill, segments, keys, cursor)
 
     def _split(self, spill: Spill, segments: list[Segment], keys: _Range, cursor: _Cursor) -> None:
-        """Cut a bucket that does not fit by its keys, and sort the parts."""
-        kernels, layout = core(), spill.layout
+        """Cut a bucket that does not fit by its keys, and sort the smaller ones."""
+        kernels, record_format = core(), spill.format
         bits = min(keys.bits, _SPLIT_BITS)
         shift = keys.bits - bits
         bins = np.zeros(1 << bits, np.int64)
-        form = (layout.size, layout.head_bytes, layout.position_bits, keys.base, shift)
-        pieces = list(_pieces(segments, self.capacity, layout.size))
+        form = (record_format.size, record_format.head_bytes, record_format.position_bits, keys.base, shift)
+        pieces = list(_pieces(segments, self.capacity, record_format.size))
         for piece in pieces:
             kernels.record_histogram(spill.read([piece]), *form, bins)
         starts = cut(bins, self.capacity, 1 << bits)
         ends = np.append(starts[1:], 1 << bits)
-        part_of = np.repeat(np.arange(len(starts), dtype=np.uint32), ends - starts)
-        parts = Spill(spill.path.with_name(f"spilled-{cursor.bucket}-{keys.base:x}-{keys.bits}"), layout)
+        bucket_of = np.repeat(np.arange(len(starts), dtype=np.uint32), ends - starts)
+        smaller = Spill(spill.path.with_name(f"spilled-{cursor.bucket}-{keys.base:x}-{keys.bits}"), record_format)
         try:
             for number, piece in enumerate(pieces):
-                records, offsets = kernels.record_partition(spill.read([piece]), *form, part_of, len(starts))
-                parts.add(number, piece.first, records, offsets)
+                records, offsets = kernels.record_partition(spill.read([piece]), *form, bucket_of, len(starts))
+                smaller.add(number, piece.first, records, offsets)
             counts = np.add.reduceat(bins, starts)
-            for part, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
                 width = ((end - start) << shift) - 1
-                part_keys = _Range(keys.base + (start << shift), width.bit_length(), int(counts[part]))
-                self._sort(parts, part, part_keys, cursor)
+                range_ = _Range(keys.base + (start << shift), width.bit_length(), int(counts[number]))
+                self._sort(smaller, number, range_, cursor)
         finally:
-            parts.close()
+            smaller.close()
 
 
 class _Cursor:
@@ -209,12 +209,12 @@ class _Cursor:
         at = self._begin()
         total: float | None = None
         for piece in pieces if self._arrays.data is not None else pieces[:1]:
-            records = spill.read([piece]).reshape(piece.size, spill.layout.size)
+            records = spill.read([piece]).reshape(piece.size, spill.format.size)
             if total is None:  # the first of all tells source and edge id
                 edges = _sorted_edges(spill, [piece._replace(size=1)], keys)
                 self._put(edges, keys, slice(at, at + 1), 0)
             if self._arrays.data is not None:
-                weights = np.ascontiguousarray(records[:, spill.layout.head_bytes :]).view(self._arrays.data.dtype)
+                weights = np.ascontiguousarray(records[:, spill.format.head_bytes :]).view(self._arrays.data.dtype)
                 total = _merged(weights.ravel().astype(np.float64), total, self._rules.merge)
         if self._arrays.data is not None:
             self._arrays.data[at] = total
@@ -240,12 +240,12 @@ class _Cursor:
 
 def _sorted_edges(spill: Spill, segments: list[Segment], keys: _Range) -> Any:
     """The records of segments, sorted by key and position."""
-    layout = spill.layout
+    record_format = spill.format
     return core().EdgeBucket(
         spill.read(segments),
-        layout.head_bytes,
-        layout.weight_bytes,
-        layout.position_bits,
+        record_format.head_bytes,
+        record_format.weight_bytes,
+        record_format.position_bits,
         np.cumsum([0] + [segment.size for segment in segments], dtype=np.int64),
         np.array([segment.first for segment in segments], np.int64),
         keys.base,

@@ -118,7 +118,7 @@ def _column(path: Path, word: str, names: list[str] | None, argument: str) -> in
 
 
 class TextEdges:
-    """An edge list with integer ids; `EdgeSource` says what its parts are."""
+    """An edge list with integer ids; see `EdgeList`."""
 
     rereadable = False
 
@@ -185,9 +185,9 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
 
 def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
     """Return bytes with their first lines empty, and how many such lines are still to come."""
-    parts = data.split(b"\n", lines)
-    ended = len(parts) - 1
-    return b"\n" * ended + (parts[-1] if ended == lines else b""), lines - ended
+    pieces = data.split(b"\n", lines)
+    ended = len(pieces) - 1
+    return b"\n" * ended + (pieces[-1] if ended == lines else b""), lines - ended
 
 
 def _check_line(path: Path, line: bytes) -> None:

@@ -17,10 +17,10 @@ from spsample.common.checks import require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.loading import order
-from spsample.loading.batch import Batch, Completion, gathered
+from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.lockstep import Lockstep
-from spsample.loading.prefetch import Pipeline, Stage
-from spsample.loading.ranks import Share, Threads
+from spsample.loading.prefetch import Pipeline, Prefetcher
+from spsample.loading.ranks import Duplicates, RankSlice
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -41,7 +41,7 @@ __all__ = ["BulkLoader"]
 FEATURES_AHEAD = 2
 """Batches whose features may be gathered before they are asked for."""
 
-_Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
+_CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
 
 class BulkLoader:
@@ -150,7 +150,7 @@ class BulkLoader:
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
             self.comm = graph.comm
-            self._share = Share.of(self.comm)
+            self._rank_slice = RankSlice.of(self.comm)
             self.seeds = ids.copy()
             self.seeds.flags.writeable = False
             self.seeds_sha256 = order.digest_of(self.seeds)
@@ -162,7 +162,7 @@ class BulkLoader:
             self.random_seed = require_word("random_seed", random_seed)
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
-            self.completion = Completion(features, labels, self.graph)
+            self.collate = Collate(features, labels, self.graph)
             batches = None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
@@ -171,16 +171,16 @@ class BulkLoader:
         order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
         require_same(self.comm, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
         if self.comm.size > 1:
-            require_same(self.comm, **self.completion.given(self.seeds))
+            require_same(self.comm, **self.collate.contents(self.seeds))
         self.plan, self.bulk_size = plan_loader(
             self._workload,
             num_batches=self.num_batches,
             bulk_size=batches,
             memory_budget=memory_budget,
         )
-        self._threads: Threads | None = None
+        self._duplicates: Duplicates | None = None
         if self.comm.size > 1:
-            self._threads = Threads(graph, self.features) if self.prefetch else None
+            self._duplicates = Duplicates(graph, self.features) if self.prefetch else None
         self._is_closed = False
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self.epoch = 0
@@ -197,12 +197,12 @@ class BulkLoader:
     @property
     def features(self) -> FeatureSource | None:
         """Where features come from."""
-        return self.completion.features
+        return self.collate.features
 
     @property
     def labels(self) -> NDArray[Any] | None:
         """Labels of all vertices."""
-        return self.completion.labels
+        return self.collate.labels
 
     @property
     def num_batches(self) -> int:
@@ -212,11 +212,11 @@ class BulkLoader:
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
-        return self._share.steps(self.num_batches)
+        return self._rank_slice.steps(self.num_batches)
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
-        return self.batches(self.completion)
+        return self.batches(self.collate)
 
     def pyg(self) -> PygLoader:
         """Batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
@@ -274,55 +274,55 @@ class BulkLoader:
         self._require_open()
         require_int("first", first, minimum=0, maximum=self.num_batches)
         order_ = order.positions(self, require_word("epoch", epoch))
-        for part in self._parts(order_, epoch, first, 1):
-            yield part.bulk
+        for one in self._bulks(order_, epoch, first, 1):
+            yield one.bulk
 
     def close(self) -> None:
         """End what a pass on several ranks left behind, and free its communicators; collective, and the last call."""
         if self._left is not None:
             self._left.join()
-        if self._threads is not None:
-            self._threads.close()
-            self._threads = None
+        if self._duplicates is not None:
+            self._duplicates.close()
+            self._duplicates = None
         self._is_closed = True
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
-    def batches(self, complete: _Complete, *, goes_on: bool = False) -> Generator[Any, None, None]:
-        """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
+    def batches(self, collate: _CollateFn, *, advance: bool = False) -> Generator[Any, None, None]:
+        """One pass, in which ``collate(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
-        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread. After a pass that was
-        left, this one is of the next epoch where it ``goes_on``.
+        `__iter__` and `pyg` are made of it. With prefetch, ``collate`` runs in another thread. After a pass that was
+        left, this one is of the next epoch where ``advance`` says so.
         """
         self._require_open()
-        if goes_on and self._next_batch and not self._resume:
+        if advance and self._next_batch and not self._resume:
             self.set_epoch(_after(self.epoch))
         first = self._next_batch if self._resume else 0
         self._resume = False
         epoch, self._next_batch = self.epoch, first
         self._pass += 1
         this_pass = self._pass
-        for item in self._delivered(epoch, first, complete):
+        for item in self._delivered(epoch, first, collate):
             if self._pass == this_pass:
                 self._next_batch = item.next_batch
             yield item.batch
         if self._pass == this_pass:
             self.set_epoch(_after(epoch))
 
-    def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
+    def _delivered(self, epoch: int, first: int, collate: _CollateFn) -> Generator[_Item, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
         positions = order.positions(self, epoch)
         if self.prefetch == 0:
-            yield from self._items(self._parts(positions, epoch, first, 1), _Work(positions, complete, self.features))
+            yield from self._items(self._bulks(positions, epoch, first, 1), _Work(positions, collate, self.features))
             return
         if self._left is not None:
             self._left.join()
-        with Pipeline(waits=self._threads is None) as pipeline:
-            self._left = pipeline if self._threads is not None else None
-            sampled, items = self._stages(pipeline, positions, (epoch, first), complete)
+        with Pipeline(waits=self._duplicates is None) as pipeline:
+            self._left = pipeline if self._duplicates is not None else None
+            sampled, items = self._prefetchers(pipeline, positions, (epoch, first), collate)
             while True:
                 with self._timed("waiting"):
                     item = next(items, None)
@@ -333,47 +333,47 @@ class BulkLoader:
                     sampled.release()
                 yield item
 
-    def _stages(
-        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], complete: _Complete
-    ) -> tuple[Stage[_Part], Stage[_Item]]:
+    def _prefetchers(
+        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], collate: _CollateFn
+    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[_Item]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
-        comms = (None, None) if self._threads is None else self._threads.comms
+        comms = (None, None) if self._duplicates is None else self._duplicates.comms
         sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
-        features = self.features if self._threads is None else self._threads.features
-        parts = self._parts(positions, *place, warm_up_divisor(self.prefetch), sampling)
-        sampled = pipeline.stage(parts if sampling is None else sampling.of(parts), self.prefetch, "sampling")
-        made = self._items(sampled, _Work(positions, complete, features, gathering))
-        items = pipeline.stage(made if gathering is None else gathering.of(made), FEATURES_AHEAD, "features")
+        features = self.features if self._duplicates is None else self._duplicates.features
+        bulks = self._bulks(positions, *place, warm_up_divisor(self.prefetch), sampling)
+        sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), self.prefetch, "sampling")
+        made = self._items(sampled, _Work(positions, collate, features, gathering))
+        items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
         return sampled, items
 
-    def _items(self, parts: Iterator[_Part], work: _Work) -> Generator[_Item, None, None]:
-        for part in parts:
-            next_batch = part.first
-            for minibatch in self._share.minibatches(part.bulk, part.first, part.batches):
-                work.go_on()
+    def _items(self, bulks: Iterator[_RankBulk], work: _Work) -> Generator[_Item, None, None]:
+        for one in bulks:
+            next_batch = one.first
+            for minibatch in self._rank_slice.minibatches(one.bulk, one.first, one.batches):
+                work.synchronize()
                 start = minibatch.batch_id * self.batch_size
                 with self._timed("features"):
-                    x = gathered(work.features, minibatch.src_nodes)
-                    batch = work.complete(minibatch, work.positions[start : start + self.batch_size], x)
-                begins, next_batch = next_batch == part.first, next_batch + self._share.size
+                    x = gather_features(work.features, minibatch.src_nodes)
+                    batch = work.collate(minibatch, work.positions[start : start + self.batch_size], x)
+                begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
                 yield _Item(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
-            del part
-        work.go_on()
+            del one
+        work.synchronize()
 
-    def _parts(
+    def _bulks(
         self,
         positions: NDArray[np.int64],
         epoch: int,
         first: int,
         warm_up: int,
         lockstep: Lockstep[Any] | None = None,
-    ) -> Generator[_Part, None, None]:
-        """Bulks from batch ``first`` on; in parts where one would pass the memory budget."""
-        graph = self.graph if lockstep is None or self._threads is None else self._threads.graph
-        for begin, end in self._share.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
+    ) -> Generator[_RankBulk, None, None]:
+        """Bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
+        graph = self.graph if lockstep is None or self._duplicates is None else self._duplicates.graph
+        for begin, end in self._rank_slice.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
             if lockstep is not None:
-                lockstep.go_on()
+                lockstep.synchronize()
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             bulks = sample_within(
                 self.plan,
@@ -392,12 +392,12 @@ class BulkLoader:
                     bulk = next(bulks, None)
                 if bulk is None:
                     break
-                batches = len(bulk) if self._share.size == 1 else end - begin
-                yield _Part(bulk, begin, batches)
+                batches = len(bulk) if self._rank_slice.size == 1 else end - begin
+                yield _RankBulk(bulk, begin, batches)
                 begin += batches
                 del bulk
         if lockstep is not None:
-            lockstep.go_on()
+            lockstep.synchronize()
 
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
@@ -437,7 +437,7 @@ def _is_auto(bulk_size: object) -> bool:
     return isinstance(bulk_size, str) and bulk_size == "auto"
 
 
-class _Part(NamedTuple):
+class _RankBulk(NamedTuple):
     """What this rank has of a bulk, or of a part of one."""
 
     bulk: BulkSample
@@ -446,7 +446,7 @@ class _Part(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A completed batch, the number of the next step's first batch, and whether it is the first of a bulk."""
+    """A collated batch, the number of the next step's first batch, and whether it is the first of a bulk."""
 
     next_batch: int
     begins_bulk: bool
@@ -454,14 +454,14 @@ class _Item(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What minibatches are completed with."""
+    """What minibatches are collated with."""
 
     positions: NDArray[np.int64]
-    complete: _Complete
+    collate: _CollateFn
     features: FeatureSource | None
     lockstep: Lockstep[Any] | None = None
 
-    def go_on(self) -> None:
+    def synchronize(self) -> None:
         """Wait for the other ranks, where features are gathered together."""
         if self.lockstep is not None:
-            self.lockstep.go_on()
+            self.lockstep.synchronize()

@@ -165,11 +165,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         """One pass, of the epoch after the last one's, whether that was complete or left."""
         ahead, here = self._arranged()
 
-        def complete(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
+        def collate(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
             inputs = self.input_data[torch.from_numpy(positions)]
             return _after(ahead, self.node_sampler.output_of(minibatch, inputs))
 
-        with closing(self.bulk_loader.batches(complete, goes_on=True)) as made:
+        with closing(self.bulk_loader.batches(collate, advance=True)) as made:
             yield from map(partial(_after, here), made)
 
     def filter_fn(self, out: Any) -> Any:
@@ -205,7 +205,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
         steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
         ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self._joins_ahead]
-        first, then = ([step for step in part if step is not None] for part in (steps[:ahead], steps[ahead:]))
+        first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then
 
 

@@ -127,8 +127,8 @@ class CommunicatorGradients:
         total /= np.float32(max(seeds, 1.0))
         first = 0
         for parameter in self._parameters:
-            part = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
-            parameter.grad = torch.from_numpy(part.copy()).to(parameter)
+            gradient = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
+            parameter.grad = torch.from_numpy(gradient.copy()).to(parameter)
             first += parameter.numel()
         return StepLoss(float(total[-2]), int(seeds))
 

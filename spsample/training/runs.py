@@ -208,10 +208,10 @@ def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
     """Return runs and, of several, mean and standard deviation (with n - 1) of their scores, ready for JSON."""
     report: dict[str, Any] = {"runs": [result.as_dict() for result in results]}
     if len(results) > 1:
-        scores = {part: np.array([getattr(result, part) for result in results]) for part in ("val", "test")}
+        scores = {name: np.array([getattr(result, name) for result in results]) for name in ("val", "test")}
         if all(result.sampled for result in results):
-            scores |= {f"sampled_{part}": np.array([(r.sampled or {})[part] for r in results]) for part in scores}
+            scores |= {f"sampled_{name}": np.array([(r.sampled or {})[name] for r in results]) for name in scores}
         report["summary"] = {
-            part: {"mean": float(values.mean()), "std": float(values.std(ddof=1))} for part, values in scores.items()
+            name: {"mean": float(values.mean()), "std": float(values.std(ddof=1))} for name, values in scores.items()
         }
     return report

@@ -285,7 +285,7 @@ class Trainer:
                 call(callback)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
-        """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
+        """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
             self.optimizer.zero_grad()
             inputs = self.blocks.inputs(batch, self.model)
@@ -327,22 +327,22 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------------------- evaluation
 
-    def _scores(self, parts: Sequence[str], kind: str) -> dict[str, float]:
+    def _scores(self, names: Sequence[str], kind: str) -> dict[str, float]:
         metric = METRICS[self.dataset.metric]
-        ids = {part: getattr(self.dataset, f"{part}_idx") for part in parts}
+        ids = {name: getattr(self.dataset, f"{name}_idx") for name in names}
         with self._timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
             if not np.isfinite(logits).all():
                 raise self._divergence("logits that are not finite")
-            ends = np.cumsum([len(part) for part in ids.values()])[:-1]
+            ends = np.cumsum([len(name) for name in ids.values()])[:-1]
             split = np.split(logits, ends)
-            return {part: metric(rows, self.dataset.y[ids[part]]) for part, rows in zip(parts, split, strict=True)}
+            return {name: metric(rows, self.dataset.y[ids[name]]) for name, rows in zip(names, split, strict=True)}
 
     def _require_same_split(self) -> None:
         """Refuse vertices or labels that differ between ranks."""
         if self.comm.size == 1:
             return
-        ids = {f"{part}_idx": np.asarray(getattr(self.dataset, f"{part}_idx")) for part in ("train", "val", "test")}
+        ids = {f"{name}_idx": np.asarray(getattr(self.dataset, f"{name}_idx")) for name in ("train", "val", "test")}
         with collective(self.comm, call="a look at the labels"):
             labels = np.asarray(self.dataset.y)[np.concatenate(list(ids.values()))]
         require_same(self.comm, **ids, labels=labels)
@@ -350,8 +350,8 @@ class Trainer:
     def _check_metric(self) -> None:
         """Refuse a metric that the labels do not allow before anything is trained."""
         metric, outputs = METRICS[self.dataset.metric], _num_outputs(self.dataset)
-        for part in ("val", "test"):
-            y = self.dataset.y[getattr(self.dataset, f"{part}_idx")]
+        for subset in ("val", "test"):
+            y = self.dataset.y[getattr(self.dataset, f"{subset}_idx")]
             metric(np.zeros((len(y), outputs), dtype=np.float32), y)
 
     def _divergence(self, given: str) -> InputError:

@@ -39,7 +39,7 @@ from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 
 if TYPE_CHECKING:
-    from spsample.convert.chunks import EdgeSource
+    from spsample.convert.chunks import EdgeList
     from spsample.store import StoreWriter
 
 __all__ = ["Origin", "open_origin"]
@@ -58,7 +58,7 @@ _MAPPED = ("npy", "int32", "int64", "parquet", "npz", "pyg")
 class Origin:
     """Edges, and what else the source tells: facts for ``meta.json``, arrays to be written, names of the vertices."""
 
-    edges: EdgeSource
+    edges: EdgeList
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Any] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def _refuse_weights(options: ConvertOptions, name: str) -> None:
         raise InputError(argument="weights", given=f"{options.weights!r} for {name}", expected=expected)
 
 
-def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeSource:
+def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeList:
     weights = None if options.weights is None else Path(options.weights)
     if kind == "npy":
         if not _is_pair(text):
