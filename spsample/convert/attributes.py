@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.convert.arrays import load_map
-from spsample.convert.matrices import load_matrix
+from spsample.convert.compressed import require_file
 from spsample.convert.options import ConvertOptions
 from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
 from spsample.errors import DataError
@@ -78,7 +78,7 @@ def _write(writer: StoreWriter, name: str, array: Any) -> None:
 
 def _features(path: Path, num_nodes: int) -> Any:
     """Rows of an ``.npy`` file, mapped; or a sparse matrix of an ``.npz`` file, as CSR."""
-    array = load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
+    array = _load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or array.shape[0] != num_nodes:
         given = f"features of dtype {array.dtype} and shape {array.shape}"
         raise DataError(argument=str(path), given=given, expected=f"numbers in {num_nodes} rows, one per vertex")
@@ -92,6 +92,22 @@ def _features(path: Path, num_nodes: int) -> Any:
                 given = f"a value that is not finite in row {first + int(np.argmin(finite))}"
                 raise DataError(argument=str(path), given=given, expected="finite features")
     return array
+
+
+def _load_matrix(path: Path) -> sparse.csr_array:
+    """Load a sparse matrix of any form from an ``.npz`` file, as CSR."""
+    require_file(path)
+    try:
+        matrix = sparse.csr_array(sparse.load_npz(path))
+        matrix.check_format(full_check=True)
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        raise DataError(
+            argument=str(path),
+            given=f"a matrix that cannot be read ({error})",
+            expected="what scipy.sparse.save_npz writes",
+            hint="Dense features are an .npy file.",
+        ) from error
+    return matrix
 
 
 def _check_finite(path: Path, matrix: sparse.csr_array) -> None:

@@ -15,17 +15,15 @@ import numpy as np
 from spsample.common.checks import require_type
 from spsample.common.threads import clear_pool
 from spsample.convert.attributes import write_attributes
-from spsample.convert.buckets import make_buckets
+from spsample.convert.bucket_writer import EdgeRules, SortedArrays
+from spsample.convert.buckets import TargetHistogram, make_buckets
 from spsample.convert.chunks import EdgeChunk, EdgeList, check_chunk
-from spsample.convert.core import core
 from spsample.convert.edge_cache import CachedEdges
-from spsample.convert.histogram import TargetHistogram
-from spsample.convert.memory import SortPlan, make_plan
 from spsample.convert.names import DistinctIds, RenumberedEdges
 from spsample.convert.options import ConvertOptions
 from spsample.convert.origin import Origin, open_origin
-from spsample.convert.pool import in_order
-from spsample.convert.sort import EdgeRules, SortedArrays, partition, sort_buckets
+from spsample.convert.resources import SortPlan, core, in_order, make_plan
+from spsample.convert.sort import partition, sort_buckets
 from spsample.convert.spill import RecordFormat, Spill
 from spsample.errors import DataError
 from spsample.store import StoreWriter
@@ -254,9 +252,7 @@ class _Run:
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
         position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
-        buckets, source_bits = make_buckets(
-            self.histogram.bins, self.histogram.shift, num_nodes, plan.bucket, position_bits
-        )
+        buckets, source_bits = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
         rules = EdgeRules(options.symmetrise, options.drop_self_loops, options.merge, source_bits)
         weight_bytes = 0 if edges.weight_dtype is None else edges.weight_dtype.itemsize
         record_format = RecordFormat.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)

@@ -14,19 +14,12 @@ from numpy.typing import NDArray
 
 from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.convert.compressed import COMPRESSED, decompressed, inner_suffix
+from spsample.convert.datasets import GraphEdges, data_attributes, npz_masks, open_npz, store_attributes
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
-from spsample.convert.graphs import (
-    data_attributes,
-    dataset_edges,
-    load_pyg,
-    pyg_edges,
-    pyg_labels,
-    pyg_unread,
-    store_attributes,
-)
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
+from spsample.convert.pyg import load_pyg, pyg_edges, pyg_labels, pyg_unread
 from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
@@ -209,8 +202,6 @@ def _named(text: str, options: ConvertOptions) -> Origin:
 
 
 def _from_npz(path: Path, options: ConvertOptions) -> Origin:
-    from spsample.convert.matrices import npz_masks, open_npz
-
     dataset = open_npz(path)
     origin = _from_object(dataset, options, path.stem)
     if dataset.num_splits == 1:
@@ -230,7 +221,7 @@ def _of_store(store: GraphStore) -> Origin:
 
 
 def _from_dataset(dataset: Dataset, facts: dict[str, Any], arrays: dict[str, Any]) -> Origin:
-    edges = dataset_edges(dataset.graph, dataset.name)
+    edges = GraphEdges(dataset.name, dataset.graph)
     return Origin(edges, dataset.name, facts, arrays, row_normalized=dataset.graph.weighting == "row")
 
 

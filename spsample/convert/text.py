@@ -13,9 +13,9 @@ import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.compressed import open_bytes
-from spsample.convert.core import core
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
+from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
 
 __all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]

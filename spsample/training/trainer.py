@@ -34,14 +34,14 @@ from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
-from spsample.training.generator import SharedGenerator
+from spsample.training.generator import RunGenerator
 from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
-from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
+from spsample.training.optimisation import Schedule, make_optimizer
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.states import reading_state
+from spsample.training.states import check_state, reading_state
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
-        self._rng_state: torch.Tensor | None = None
         self.device = device_of(config.backend)
+        self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
         self.gradients = gradients_for(self.model, self.comm)
@@ -163,13 +163,13 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._random():
+        with self._generator.in_use():
             try:
                 self._tell(lambda callback: callback.on_start(self))
                 while not self.is_over:
                     self._epoch()
             finally:
-                self._rng_state = torch.random.get_rng_state()
+                self._generator.keep()
         self._take_best()
         result = self._result()
         self._tell(lambda callback: callback.on_end(self, result))
@@ -209,7 +209,7 @@ class Trainer:
             "model": self.model.state_dict() if self._last_weights is None else self._last_weights,
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "rng": torch.random.get_rng_state() if self._rng_state is None else self._rng_state,
+            "rng": self._generator.state,
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
             "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
@@ -229,7 +229,7 @@ class Trainer:
             If ``state`` is of a run with other settings, which are named, or of another version of the law; or if it
             has other epochs, and the schedule of the learning rate depends on their number.
         """
-        _check_state(state, self.settings)
+        check_state(state, self.settings)
         self.loader.load_state_dict(state["loader"])
         self.progress = Progress.from_state(state["progress"])
         if state["settings"]["epochs"] != self.config.epochs:
@@ -240,7 +240,7 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         if state["rng"] is not None:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
-        self._rng_state = state["rng"]
+        self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
         for name, callback in self._named_callbacks():
             callback.load_state_dict(state["callbacks"].get(name, {}))
@@ -299,7 +299,7 @@ class Trainer:
         """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
         if self.comm.size == 1 and self.device.type == "cpu":
             return nullcontext()
-        return SharedGenerator.seeded(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
+        return RunGenerator.of_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
 
     def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
@@ -404,7 +404,7 @@ class Trainer:
     # -------------------------------------------------------------------------------------------------- set-up
 
     def _built(self, model: ModelConfig) -> GNN:
-        with self._random():
+        with self._generator.in_use():
             return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
 
     def _make_loader(self) -> BulkLoader:
@@ -440,17 +440,6 @@ class Trainer:
             **asdict(model),
             **self.config.decisive(),
         }
-
-    @contextmanager
-    def _random(self) -> Iterator[None]:
-        """Torch's global generator as the run has it within, and as it was without."""
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            if self._rng_state is None:
-                torch.manual_seed(self.config.random_seed)
-            else:
-                torch.random.set_rng_state(self._rng_state)
-            self._rng_state = None
-            yield
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -497,12 +486,6 @@ def _kind(config: TrainConfig) -> str:
     return "sampled" if config.evaluation == "sampled" else "full"
 
 
-def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
-    """Seed of torch's generator, for one batch."""
-    words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
-    return int.from_bytes(sha256(words).digest()[:7], "little")
-
-
 def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if len(y) == 0:  # of a rank without seeds: no gradient, but one of each parameter
         return logits.sum() * 0.0
@@ -515,37 +498,3 @@ def _fingerprint(features: FeatureSource) -> str:
     """Hash of 64 rows spread over all: tells scaled features from others without reading them all."""
     rows = np.linspace(0, features.num_rows - 1, num=min(64, features.num_rows)).astype(np.int64)
     return sha256(as_tensor(features.gather(rows)).cpu().numpy().tobytes()).hexdigest()[:16]
-
-
-_KEYS = {
-    *("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
-}
-
-
-def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
-    expected = "what state_dict() of a Trainer returned"
-    missing = _KEYS - set(state)
-    if missing:
-        raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
-    theirs = {**state["settings"], "law_version": state["law_version"]}
-    mine = {**settings, "law_version": keys.LAW_VERSION}
-    differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
-    names = [name for name in differ if name != "epochs"]
-    if names:
-        differences = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
-        given = f"a checkpoint with other settings: {differences}"
-        raise InputError(argument="resume", given=given, expected="the settings of the run")
-    if differ:
-        _check_epochs(settings, theirs["epochs"], state["progress"])
-
-
-def _check_epochs(settings: dict[str, Any], planned: int, progress: dict[str, Any]) -> None:
-    """Refuse other epochs than were planned, where the run would differ from one of that length from the start."""
-    epochs, trained = settings["epochs"], progress["epoch"]
-    if epochs <= trained:
-        given = f"{epochs} for a run that has trained {trained}"
-        raise InputError(argument="epochs", given=given, expected=f"{planned}, or more than {trained}")
-    if "before_last" not in progress:
-        given = f"{epochs} for a checkpoint of an older release"
-        raise InputError(argument="epochs", given=given, expected=str(planned))
-    require_epochs(epochs, planned, settings["schedule"])
