@@ -126,15 +126,25 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         **options: Any,
     ) -> None:
         data = arguments.checked_data(data)
-        given = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
-        given |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
-        is_bidirectional = arguments.refused({**given, **options}, subgraph_type) == "bidirectional"
+        arguments.refuse(
+            input_time=input_time,
+            disjoint=disjoint,
+            temporal_strategy=temporal_strategy,
+            time_attr=time_attr,
+            neighbor_sampler=neighbor_sampler,
+            directed=directed,
+            **options,
+        )
+        is_bidirectional = arguments.is_bidirectional(subgraph_type)
         options = arguments.taken(options)
         sizes = arguments.checked_sizes(num_neighbors)
-        sampler = GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph")
-        graph = arguments.checked_graph(data, graph, weight_attr)
-        if random_seed is None:
-            random_seed = _drawn_seed(options.get("generator"))
+        node_sampler = BulkNeighborSampler(
+            arguments.checked_graph(data, graph, weight_attr),
+            GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph"),
+            _drawn_seed(options.get("generator")) if random_seed is None else random_seed,
+            is_bidirectional,
+            backend,
+        )
         super().__init__(
             data,
             list(sizes),
@@ -142,23 +152,31 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
-            neighbor_sampler=BulkNeighborSampler(graph, sampler, random_seed, is_bidirectional, backend),
+            neighbor_sampler=node_sampler,
             **options,
         )
         self._joins_ahead = filter_per_worker
-        self.bulk_loader = BulkLoader(
-            graph,
+        shuffle = bool(options.get("shuffle", False))
+        self.bulk_loader = self._make_bulk_loader(shuffle, bulk_size, memory_budget, prefetch)
+
+    def _make_bulk_loader(
+        self, shuffle: bool, bulk_size: int | str, memory_budget: int | str | None, prefetch: int
+    ) -> BulkLoader:
+        """What samples the batches of a pass, as `node_sampler` samples one."""
+        one = self.node_sampler
+        return BulkLoader(
+            one.graph,
             self.input_data.node.numpy(),
-            sampler,
+            one.sampler,
             batch_size=self.batch_size,
             bulk_size=bulk_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
             edge_ids=True,
-            shuffle=bool(options.get("shuffle", False)),
+            shuffle=shuffle,
             drop_last=self.drop_last,
-            random_seed=random_seed,
-            backend=backend,
+            random_seed=one.random_seed,
+            backend=one.backend,
         )
 
     def __iter__(self) -> Iterator[Any]:

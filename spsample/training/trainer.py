@@ -108,15 +108,7 @@ class Trainer:
         config: TrainConfig,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        require_type("dataset", dataset, Dataset, "a data set")
-        _check_sampler(sampler)
-        require_type("model", model, ModelConfig, "a ModelConfig")
-        require_type("config", config, TrainConfig, "a TrainConfig")
-        require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
-        for number, callback in enumerate(callbacks):
-            require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
-        require_choice("metric", dataset.metric, sorted(METRICS))
-        require_graph(dataset.graph)
+        _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
         self.features = _feature_source(dataset)
         self.dataset = dataset
@@ -450,6 +442,20 @@ class Trainer:
 
 def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
     callback.on_step(trainer, loss)
+
+
+def _check_arguments(
+    dataset: Dataset, sampler: Sampler, model: ModelConfig, config: TrainConfig, callbacks: Sequence[Callback]
+) -> None:
+    require_type("dataset", dataset, Dataset, "a data set")
+    _check_sampler(sampler)
+    require_type("model", model, ModelConfig, "a ModelConfig")
+    require_type("config", config, TrainConfig, "a TrainConfig")
+    require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
+    for number, callback in enumerate(callbacks):
+        require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
+    require_choice("metric", dataset.metric, sorted(METRICS))
+    require_graph(dataset.graph)
 
 
 def _check_sampler(sampler: Sampler) -> None:
