@@ -106,11 +106,9 @@ class BucketWriter:
         self._first_row, self._last_row = rows
         self._at: int | None = None
 
-    def finish(self) -> int:
-        """Where the bucket ends."""
-        return self._begin()
-
-    def _begin(self) -> int:
+    @property
+    def place(self) -> int:
+        """Where the next entry goes, and at last the bucket ends; known once the places of those before it are."""
         if self._at is None:
             self._at = self._places.begin(self.bucket)
         return self._at
@@ -119,7 +117,7 @@ class BucketWriter:
         """Sort and write records that fit in memory."""
         edges = _sorted_edges(spill, segments, keys)
         room = edges.distinct() if self._rules.merge else edges.count()
-        at = self._begin()
+        at = self.place
         self._at = at + self._put(edges, keys, slice(at, at + room), self._rules.merge)
 
     def write_one_key(self, spill: Spill, pieces: Iterable[Segment], keys: KeyRange) -> None:
@@ -128,12 +126,12 @@ class BucketWriter:
             self._merge_one_key(spill, list(pieces), keys)
             return
         for piece in pieces:
-            at = self._begin()
+            at = self.place
             edges = _sorted_edges(spill, [piece], keys)
             self._at = at + self._put(edges, keys, slice(at, at + piece.size), 0)
 
     def _merge_one_key(self, spill: Spill, pieces: list[Segment], keys: KeyRange) -> None:
-        at = self._begin()
+        at = self.place
         total: float | None = None
         for piece in pieces if self._arrays.data is not None else pieces[:1]:
             records = spill.read([piece]).reshape(piece.size, spill.format.size)

@@ -43,8 +43,7 @@ class TargetHistogram:
         with self._lock:
             self.largest = max(self.largest, largest)
             while self.largest >> self.shift >= _BINS:
-                folded = self.bins.reshape(-1, 2).sum(axis=1)
-                self.bins = np.concatenate([folded, np.zeros(_BINS // 2, np.int64)])
+                self.bins = _folded(self.bins)
                 self.shift += 1
 
     def count(self, chunk: EdgeChunk) -> None:
@@ -63,9 +62,14 @@ class TargetHistogram:
     def _add(self, bins: NDArray[Any], shift: int) -> None:
         with self._lock:
             while shift < self.shift:
-                bins = np.concatenate([bins.reshape(-1, 2).sum(axis=1), np.zeros(_BINS // 2, np.int64)])
+                bins = _folded(bins)
                 shift += 1
             self.bins += bins
+
+
+def _folded(bins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts in ranges of twice the length."""
+    return np.concatenate([bins.reshape(-1, 2).sum(axis=1), np.zeros(_BINS // 2, np.int64)])
 
 
 class Buckets(NamedTuple):

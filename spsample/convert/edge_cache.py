@@ -68,8 +68,7 @@ class _Columns:
 
     def add(self, chunk: EdgeChunk) -> None:
         self.count += chunk.count
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        columns = [chunk.sources[: stop : chunk.step], chunk.targets[: stop : chunk.step], chunk.weights]
+        columns = [*chunk.ends, chunk.weights]
         try:
             for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
                 values = np.ascontiguousarray(column, dtype=dtype)

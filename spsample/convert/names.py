@@ -89,9 +89,7 @@ class DistinctIds:
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take note of the ids of a chunk."""
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        ids = [np.unique(column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
-        self._sorted.append(np.union1d(*ids).astype(np.int64))
+        self._sorted.append(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
         while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
             self._merge()
 
@@ -124,6 +122,5 @@ class RenumberedEdges:
 
     def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
         chunk = task()
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        ends = [np.searchsorted(self._ids, column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
-        return EdgeChunk(ends[0], ends[1], chunk.count, 1, chunk.weights, chunk.first)
+        sources, targets = (np.searchsorted(self._ids, ids) for ids in chunk.ends)
+        return EdgeChunk(sources, targets, chunk.count, 1, chunk.weights, chunk.first)

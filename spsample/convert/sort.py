@@ -98,7 +98,7 @@ class _BucketSorter:
             whole = KeyRange(0, bits, int(self.buckets.counts[bucket]))
             writer = BucketWriter(bucket, (first, last), places, self.rules, self.arrays)
             self._sort(self.spill, bucket, whole, writer)
-            places.done(bucket, writer.finish())
+            places.done(bucket, writer.place)
         except StoppedError:
             raise
         except BaseException as error:

@@ -15,7 +15,7 @@ from spsample.store.folder import system_errors
 
 __all__ = ["RecordFormat", "Segment", "Spill"]
 
-_HEADS = (4, 5, 6, 7, 8, 9, 10, 11, 12)
+_HEADS = range(4, 13)
 
 
 class RecordFormat(NamedTuple):

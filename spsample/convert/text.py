@@ -122,9 +122,9 @@ class TextEdges:
 
     rereadable = False
 
-    def __init__(self, path: Path, form: TextForm, *, num_nodes: int | None = None) -> None:
+    def __init__(self, path: Path, form: TextForm) -> None:
         self.name = str(path)
-        self.num_nodes = num_nodes
+        self.num_nodes: int | None = None
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
         self.unread = form.unread
         self._path, self._form = path, form
@@ -196,17 +196,12 @@ def _check_line(path: Path, line: bytes) -> None:
         raise DataError(argument=str(path), given=given, expected="lines of text, one edge each")
 
 
-class NamedTextEdges:
+class NamedTextEdges(TextEdges):
     """An edge list whose vertices are strings, numbered in order of first appearance."""
 
-    rereadable = False
-
     def __init__(self, path: Path, form: TextForm, names: VertexNames) -> None:
-        self.name = str(path)
-        self.num_nodes: int | None = None
-        self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
-        self.unread = form.unread
-        self._path, self._form, self._names = path, form, names
+        super().__init__(path, form)
+        self._names = names
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""

@@ -6,10 +6,10 @@ import copy
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -157,14 +157,14 @@ class Trainer:
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
         with self._generator.in_use():
             try:
-                self._tell(lambda callback: callback.on_start(self))
+                self._tell("on_start")
                 while not self.is_over:
                     self._epoch()
             finally:
                 self._generator.keep()
         self._take_best()
         result = self._result()
-        self._tell(lambda callback: callback.on_end(self, result))
+        self._tell("on_end", result)
         return result
 
     def _take_best(self) -> None:
@@ -261,20 +261,20 @@ class Trainer:
             with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
-            self._tell(partial(_on_step, self, loss.mean))
+            self._tell("on_step", loss.mean)
         record = self._record()
         in_turn = self._evaluates(record.epoch)
         if record.val is not None:
             progress.consider(record.epoch, record.val, self.model, in_turn=in_turn)
         self.schedule.epoch_over(record.val if in_turn else None)
         progress.close_epoch(record)
-        self._tell(lambda callback: callback.on_epoch(self, record))
+        self._tell("on_epoch", record)
 
-    def _tell(self, call: Callable[[Callback], None]) -> None:
-        """Call the callbacks."""
+    def _tell(self, event: str, *arguments: Any) -> None:
+        """Call that method of all callbacks."""
         with collective(self.comm, call="callbacks of training"):
             for callback in self.callbacks:
-                call(callback)
+                getattr(callback, event)(self, *arguments)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
@@ -438,10 +438,6 @@ class Trainer:
         start = time.perf_counter()
         yield
         self._seconds[phase] += time.perf_counter() - start
-
-
-def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
-    callback.on_step(trainer, loss)
 
 
 def _check_arguments(
