@@ -49,25 +49,22 @@ class Batch:
     @property
     def batch_id(self) -> int:
         """Number of the batch in its epoch."""
-        return int(self.minibatch.batch_id)
+        return self.minibatch.batch_id
 
     @property
     def seeds(self) -> NDArray[Any]:
         """The distinct seeds, in order of first appearance: rows of the last layer and of ``y``."""
-        seeds: NDArray[Any] = self.minibatch.seeds
-        return seeds
+        return self.minibatch.seeds
 
     @property
     def src_nodes(self) -> NDArray[Any]:
         """The vertices whose features layer 1 needs: rows of ``x``."""
-        nodes: NDArray[Any] = self.minibatch.src_nodes
-        return nodes
+        return self.minibatch.src_nodes
 
     @property
     def layers(self) -> Sequence[Any]:
         """The sampled layers, farthest from the seeds first."""
-        layers: Sequence[Any] = self.minibatch.layers
-        return layers
+        return self.minibatch.layers
 
 
 class Collate:

@@ -12,9 +12,9 @@ from spsample.training.optimisation import require_epochs
 
 __all__ = ["check_state", "reading_state"]
 
-_KEYS = {
-    *("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
-}
+_KEYS = frozenset(
+    ("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
+)
 
 
 @contextmanager
