@@ -139,7 +139,7 @@ def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
     return require_sizes("num_neighbors", given, whole_rows=True)
 
 
-def refuse(**arguments: Any) -> None:
+def refuse(arguments: dict[str, Any]) -> None:
     """Refuse what cannot be sampled.
 
     Raises

@@ -126,15 +126,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         **options: Any,
     ) -> None:
         data = arguments.checked_data(data)
-        arguments.refuse(
-            input_time=input_time,
-            disjoint=disjoint,
-            temporal_strategy=temporal_strategy,
-            time_attr=time_attr,
-            neighbor_sampler=neighbor_sampler,
-            directed=directed,
-            **options,
-        )
+        fixed = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
+        fixed |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
+        arguments.refuse(fixed | options)
         is_bidirectional = arguments.is_bidirectional(subgraph_type)
         options = arguments.taken(options)
         sizes = arguments.checked_sizes(num_neighbors)
