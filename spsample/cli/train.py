@@ -174,7 +174,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
 def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> None:
     """Write and print what came of all runs: rank 0."""
     from spsample.training.rank_summary import rank_summary
-    from spsample.training.runs import summary
+    from spsample.training.results import summary
 
     phases = {phase: sum(result.seconds[phase] for result in results) for phase in results[0].seconds}
     ranks = rank_summary(job.comm, phases) if job.comm.size > 1 else None
@@ -354,7 +354,7 @@ def _check_options(given: dict[str, Any]) -> None:
     if given["tensorboard"] and not (given["out"] or given["resume"]):
         raise InputError(argument="--tensorboard", given="it without --out", expected="a folder for the files")
     if given["tensorboard"]:
-        from spsample.training.journal import require_tensorboard
+        from spsample.training.callbacks import require_tensorboard
 
         require_tensorboard()  # before there is a folder
     check_settings(runs)

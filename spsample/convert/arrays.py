@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ __all__ = ["ArrayEdges", "npy_edges", "npy_pair", "raw_edges"]
 
 
 class ArrayEdges:
-    """Edges in arrays of integers, in memory or mapped; `EdgeSource` says what its parts are."""
+    """Edges in arrays of integers, in memory or mapped; see `EdgeList`."""
 
     rereadable = True
 
@@ -39,19 +40,14 @@ class ArrayEdges:
         """Yield the chunks."""
         sources, targets, weights = self._columns
         for task in array_chunks(sources, targets, weights, self._step, count):
-            yield task if sources.dtype in (np.int32, np.int64) else _Widened(task)
+            yield task if sources.dtype in (np.int32, np.int64) else partial(_widened, task)
 
 
-class _Widened:
+def _widened(task: Callable[[], EdgeChunk]) -> EdgeChunk:
     """A chunk of another type of integers, as int64."""
-
-    def __init__(self, task: Callable[[], EdgeChunk]) -> None:
-        self._task = task
-
-    def __call__(self) -> EdgeChunk:
-        chunk = self._task()
-        chunk.sources, chunk.targets = chunk.sources.astype(np.int64), chunk.targets.astype(np.int64)
-        return chunk
+    chunk = task()
+    chunk.sources, chunk.targets = chunk.sources.astype(np.int64), chunk.targets.astype(np.int64)
+    return chunk
 
 
 def raw_edges(path: Path, dtype: str, weights: Path | None = None) -> ArrayEdges:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.convert.arrays import load_map
-from spsample.convert.matrices import load_matrix
+from spsample.convert.compressed import require_file
 from spsample.convert.options import ConvertOptions
 from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS, repeated
 from spsample.errors import DataError
@@ -18,7 +18,7 @@ from spsample.store.archives import read_npz
 from spsample.store.layout import OWN_KEYS
 
 if TYPE_CHECKING:
-    from spsample.convert.sources import Origin
+    from spsample.convert.origin import Origin
     from spsample.store import StoreWriter
 
 __all__ = ["write_attributes"]
@@ -34,7 +34,7 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
     Raises
     ------
     DataError
-        If a file does not fit the graph, or a vertex is in two parts of a split.
+        If a file does not fit the graph, or a vertex is in two sets of a split.
     """
     arrays = dict(origin.arrays)
     facts = {"name": origin.name} | {key: value for key, value in origin.facts.items() if key not in _COMPUTED}
@@ -66,8 +66,8 @@ def write_attributes(writer: StoreWriter, origin: Origin, options: ConvertOption
 
 def _write(writer: StoreWriter, name: str, array: Any) -> None:
     if sparse.issparse(array):
-        for part in ("indptr", "indices", "data"):
-            writer.write(f"{name}_{part}", getattr(array, part))
+        for key in ("indptr", "indices", "data"):
+            writer.write(f"{name}_{key}", getattr(array, key))
         writer.set(x_shape=[int(size) for size in array.shape])
         return
     target = writer.create(name, array.dtype, array.shape)
@@ -78,7 +78,7 @@ def _write(writer: StoreWriter, name: str, array: Any) -> None:
 
 def _features(path: Path, num_nodes: int) -> Any:
     """Rows of an ``.npy`` file, mapped; or a sparse matrix of an ``.npz`` file, as CSR."""
-    array = load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
+    array = _load_matrix(path) if path.suffix.lower() == ".npz" else load_map(path)
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or array.shape[0] != num_nodes:
         given = f"features of dtype {array.dtype} and shape {array.shape}"
         raise DataError(argument=str(path), given=given, expected=f"numbers in {num_nodes} rows, one per vertex")
@@ -92,6 +92,22 @@ def _features(path: Path, num_nodes: int) -> Any:
                 given = f"a value that is not finite in row {first + int(np.argmin(finite))}"
                 raise DataError(argument=str(path), given=given, expected="finite features")
     return array
+
+
+def _load_matrix(path: Path) -> sparse.csr_array:
+    """Load a sparse matrix of any form from an ``.npz`` file, as CSR."""
+    require_file(path)
+    try:
+        matrix = sparse.csr_array(sparse.load_npz(path))
+        matrix.check_format(full_check=True)
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        raise DataError(
+            argument=str(path),
+            given=f"a matrix that cannot be read ({error})",
+            expected="what scipy.sparse.save_npz writes",
+            hint="Dense features are an .npy file.",
+        ) from error
+    return matrix
 
 
 def _check_finite(path: Path, matrix: sparse.csr_array) -> None:
@@ -124,11 +140,11 @@ def _splits(path: Path, num_nodes: int) -> dict[str, NDArray[Any]]:
     arrays = read_npz(path, expected)
     for names in (SPLIT_MASKS, SPLIT_IDS):
         if all(name in arrays for name in names):
-            return {name: _checked_part(path, name, arrays[name], num_nodes) for name in names}
+            return {name: _checked_split(path, name, arrays[name], num_nodes) for name in names}
     raise DataError(argument=str(path), given=f"the arrays {', '.join(arrays) or '(none)'}", expected=expected)
 
 
-def _checked_part(path: Path, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[Any]:
+def _checked_split(path: Path, name: str, array: NDArray[Any], num_nodes: int) -> NDArray[Any]:
     if name.endswith("masks"):
         masks = array[None] if array.ndim == 1 else array
         if masks.dtype != np.bool_ or masks.ndim != 2 or masks.shape[1] != num_nodes:
@@ -166,7 +182,7 @@ def _as_mask(argument: str, name: str, ids: NDArray[Any], num_nodes: int) -> NDA
 
 
 def _check_split(argument: str, masks: dict[str, NDArray[np.bool_]], of_split: str) -> None:
-    """Name the first vertex that is in more than one part."""
+    """Name the first vertex that is in more than one set."""
     train, val, test = masks.values()
     for first in range(0, len(train), _BYTES):
         a, b, c = (mask[first : first + _BYTES] for mask in (train, val, test))

@@ -1,9 +1,10 @@
-"""Edges as they come from a source: chunk by chunk."""
+"""Edges as they are read: chunk by chunk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.validation import MAX_NODES
 
-__all__ = ["EdgeChunk", "EdgeSource", "array_chunks", "check_chunk", "given_chunk"]
+__all__ = ["EdgeChunk", "EdgeList", "array_chunks", "check_chunk", "given_chunk"]
 
 
 @dataclass
@@ -36,16 +37,22 @@ class EdgeChunk:
     first_line: int = 1
     added: bool = False
 
+    @property
+    def ends(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Sources and targets, one for each edge."""
+        stop = max((self.count - 1) * self.step + 1, 0)
+        return self.sources[: stop : self.step], self.targets[: stop : self.step]
+
     def where(self, i: int) -> str:
         """Where edge i stands in the input."""
         return f"edge {self.first + i}" if self.place is None else self.place(i, self.first_line)
 
 
-class EdgeSource(Protocol):
-    """Something that edges come from."""
+class EdgeList(Protocol):
+    """Edges that can be read in chunks."""
 
     name: str
-    """Names the source in messages."""
+    """Names them in messages."""
     num_nodes: int | None
     """How many vertices there are, or None where the ids decide."""
     weight_dtype: np.dtype[Any] | None
@@ -72,20 +79,7 @@ def array_chunks(
         size = min(count, total - first)
         places = slice(first * step, (first + size - 1) * step + 1)
         held = None if weights is None else weights[first : first + size]
-        yield _Slice(sources[places], targets[places], held, step, size, before + first)
-
-
-@dataclass
-class _Slice:
-    sources: NDArray[Any]
-    targets: NDArray[Any]
-    weights: NDArray[Any] | None
-    step: int
-    size: int
-    first: int
-
-    def __call__(self) -> EdgeChunk:
-        return EdgeChunk(self.sources, self.targets, self.size, self.step, self.weights, self.first)
+        yield partial(EdgeChunk, sources[places], targets[places], size, step, held, before + first)
 
 
 def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes: int | None) -> None:
@@ -109,8 +103,7 @@ def check_chunk(name: str, chunk: EdgeChunk, limits: tuple[int, int], num_nodes:
 
 
 def _refuse_ids(name: str, chunk: EdgeChunk, most: int) -> None:
-    stop = (chunk.count - 1) * chunk.step + 1
-    sources, targets = chunk.sources[: stop : chunk.step], chunk.targets[: stop : chunk.step]
+    sources, targets = chunk.ends
     bad = (sources < 0) | (sources > most - 1) | (targets < 0) | (targets > most - 1)  # 2^63 is no int64
     at = int(np.argmax(bad))
     ids = f"{int(sources[at])} -> {int(targets[at])}"

@@ -15,18 +15,16 @@ import numpy as np
 from spsample.common.checks import require_type
 from spsample.common.threads import clear_pool
 from spsample.convert.attributes import write_attributes
-from spsample.convert.buckets import make_buckets
-from spsample.convert.chunks import EdgeChunk, EdgeSource, check_chunk
-from spsample.convert.core import core
-from spsample.convert.histogram import TargetHistogram
-from spsample.convert.memory import SortPlan, make_plan
+from spsample.convert.bucket_writer import EdgeRules, SortedArrays
+from spsample.convert.buckets import TargetHistogram, make_buckets
+from spsample.convert.chunks import EdgeChunk, EdgeList, check_chunk
+from spsample.convert.edge_cache import CachedEdges
 from spsample.convert.names import DistinctIds, RenumberedEdges
 from spsample.convert.options import ConvertOptions
-from spsample.convert.pool import in_order
-from spsample.convert.sort import EdgeRules, SortedArrays, partition, sort_buckets
-from spsample.convert.sources import Origin, open_origin
-from spsample.convert.spill import Layout, Spill
-from spsample.convert.staging import StagedEdges
+from spsample.convert.origin import Origin, open_origin
+from spsample.convert.resources import SortPlan, core, in_order, make_plan
+from spsample.convert.sort import partition, sort_buckets
+from spsample.convert.spill import RecordFormat, Spill
 from spsample.errors import DataError
 from spsample.store import StoreWriter
 from spsample.store.validation import INT32_NODES, MAX_NODES
@@ -145,74 +143,76 @@ class _Run:
         self.writer, self.origin, self.options, self.plan = writer, origin, options, plan
         self.report = progress
         self.histogram = TargetHistogram(mirror=options.symmetrise, drop_loops=options.drop_self_loops)
-        self.edges = 0
+        self.edges_read = 0
         self.seconds: dict[str, float] = {}
 
     def go(self) -> Conversion:
         """Do it."""
         with ExitStack() as stack:
-            source = self._read(self.origin.edges, stack)
-            num_nodes = self._num_nodes(source)
-            num_edges, spilled = self._sort(source, num_nodes, stack)
+            edges = self._read(self.origin.edges, stack)
+            num_nodes = self._num_nodes(edges)
+            num_edges, spilled = self._sort(edges, num_nodes, stack)
             started = time.perf_counter()
             write_attributes(self.writer, self.origin, self.options, num_nodes)
             self.seconds["attributes"] = time.perf_counter() - started
-        weighted = source.weight_dtype is not None
-        return Conversion("", num_nodes, num_edges, self.edges, weighted, spilled, self.seconds, self.origin.unread)
+        weighted = edges.weight_dtype is not None
+        return Conversion(
+            "", num_nodes, num_edges, self.edges_read, weighted, spilled, self.seconds, self.origin.unread
+        )
 
     # ---------------------------------------------------------------------------------------------------- reading
 
-    def _read(self, source: EdgeSource, stack: ExitStack) -> EdgeSource:
+    def _read(self, edges: EdgeList, stack: ExitStack) -> EdgeList:
         """Count and check all edges; return them in a form that can be read again."""
         started = time.perf_counter()
         if self.options.renumber != "no":
             distinct = DistinctIds(self.plan.capacity * 64)
-            staged = self._staging(source, stack)
-            self._measure(source, partial(self._stage_distinct, staged, distinct), count=False)
-            staged.flush()
+            cached = self._cache(edges, stack)
+            self._measure(edges, partial(self._cache_distinct, cached, distinct), count=False)
+            cached.flush()
             ids = distinct.ids()
             if len(ids) == 0:
-                raise DataError(argument=source.name, given="no edges", expected="at least one edge to renumber")
+                raise DataError(argument=edges.name, given="no edges", expected="at least one edge to renumber")
             self.origin = replace(self.origin, original_ids=ids)
-            source = RenumberedEdges(staged, ids)
-            self.edges = 0
-            self._measure(source, _ignore, count=True)
-        elif source.rereadable:
-            self._measure(source, _ignore, count=True)
+            edges = RenumberedEdges(cached, ids)
+            self.edges_read = 0
+            self._measure(edges, _ignore, count=True)
+        elif edges.rereadable:
+            self._measure(edges, _ignore, count=True)
         else:
-            staged = self._staging(source, stack)
-            self._measure(source, staged.add, count=True)
-            staged.flush()
-            staged.num_nodes = source.num_nodes
-            source = staged
+            cached = self._cache(edges, stack)
+            self._measure(edges, cached.add, count=True)
+            cached.flush()
+            cached.num_nodes = edges.num_nodes
+            edges = cached
         self.seconds["read"] = time.perf_counter() - started
-        return source
+        return edges
 
-    def _staging(self, source: EdgeSource, stack: ExitStack) -> StagedEdges:
-        staged = StagedEdges(source.name, self.writer.folder, source.weight_dtype)
-        stack.callback(staged.close)
-        return staged
+    def _cache(self, edges: EdgeList, stack: ExitStack) -> CachedEdges:
+        cached = CachedEdges(edges.name, self.writer.folder, edges.weight_dtype)
+        stack.callback(cached.close)
+        return cached
 
     @staticmethod
-    def _stage_distinct(staged: StagedEdges, distinct: DistinctIds, chunk: EdgeChunk, largest: int) -> None:
-        staged.add(chunk, largest)
+    def _cache_distinct(cached: CachedEdges, distinct: DistinctIds, chunk: EdgeChunk, largest: int) -> None:
+        cached.add(chunk, largest)
         distinct.add(chunk)
 
-    def _measure(self, source: EdgeSource, take: Callable[[EdgeChunk, int], None], *, count: bool) -> None:
+    def _measure(self, edges: EdgeList, take: Callable[[EdgeChunk, int], None], *, count: bool) -> None:
         """Check all chunks in order, and let the histogram count them; `take` gets each with its largest id."""
-        limit = self._limit(source)
-        tasks = (partial(self._measured, task, limit, count) for task in source.tasks(self.plan.chunk))
+        limit = self._limit(edges)
+        tasks = (partial(self._measured, task, limit, count) for task in edges.tasks(self.plan.chunk))
         line = 1
         for chunk, limits in in_order(tasks, self.plan.threads):
-            chunk.first, chunk.first_line = self.edges, line
-            check_chunk(source.name, chunk, limits, limit)
+            chunk.first, chunk.first_line = self.edges_read, line
+            check_chunk(edges.name, chunk, limits, limit)
             if chunk.problem is not None:
                 raise chunk.problem(line)
             take(chunk, limits[1])
-            self.edges += chunk.count
+            self.edges_read += chunk.count
             line += chunk.lines
-            self.report("reading", self.edges, self.origin.num_edges)
-        self.origin.check(self.edges)
+            self.report("reading", self.edges_read, self.origin.num_edges)
+        self.origin.check(self.edges_read)
 
     def _measured(
         self, task: Callable[[], EdgeChunk], limit: int | None, count: bool
@@ -224,52 +224,50 @@ class _Run:
             self.histogram.count(chunk)
         return chunk, limits
 
-    def _limit(self, source: EdgeSource) -> int | None:
+    def _limit(self, edges: EdgeList) -> int | None:
         """How many vertices there may be, if that is known."""
         if self.options.num_nodes is not None:
             return self.options.num_nodes
-        if self.options.renumber != "no" and not isinstance(source, RenumberedEdges):
+        if self.options.renumber != "no" and not isinstance(edges, RenumberedEdges):
             return _ANY_ID
-        return source.num_nodes
+        return edges.num_nodes
 
-    def _num_nodes(self, source: EdgeSource) -> int:
-        number = self._limit(source) or self.origin.num_names() or self.histogram.largest + 1
+    def _num_nodes(self, edges: EdgeList) -> int:
+        number = self._limit(edges) or self.origin.num_names() or self.histogram.largest + 1
         if number < 1:
             expected = "at least one edge where num_nodes is not given"
-            raise DataError(argument=source.name, given="no edges", expected=expected, hint="Give --num-nodes.")
+            raise DataError(argument=edges.name, given="no edges", expected=expected, hint="Give --num-nodes.")
         if number.bit_length() > _WIDEST_IDS:
             hint = "--renumber numbers the ids that occur 0, 1, ..."
             expected = f"ids below 2**{_WIDEST_IDS}: each takes 8 bytes, used or not"
-            raise DataError(argument=source.name, given=f"a vertex id of {number - 1}", expected=expected, hint=hint)
+            raise DataError(argument=edges.name, given=f"a vertex id of {number - 1}", expected=expected, hint=hint)
         return number
 
     # ---------------------------------------------------------------------------------------------------- sorting
 
-    def _sort(self, source: EdgeSource, num_nodes: int, stack: ExitStack) -> tuple[int, int]:
+    def _sort(self, edges: EdgeList, num_nodes: int, stack: ExitStack) -> tuple[int, int]:
         """Spill and sort all edges into the arrays of the store; return entries and bytes spilled."""
         options, plan = self.options, self.plan
         self.histogram.reach(num_nodes - 1)
         if options.add_self_loops:
             self.histogram.add_loops(num_nodes)
         position_bits = max(1, (plan.chunk - 1).bit_length()) if options.edge_ids else 0
-        buckets, source_bits = make_buckets(
-            self.histogram.bins, self.histogram.shift, num_nodes, plan.bucket, position_bits
-        )
+        buckets, source_bits = make_buckets(self.histogram, num_nodes, plan.bucket, position_bits)
         rules = EdgeRules(options.symmetrise, options.drop_self_loops, options.merge, source_bits)
-        weight_bytes = 0 if source.weight_dtype is None else source.weight_dtype.itemsize
-        layout = Layout.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)
-        spill = Spill(self.writer.folder / "spilled", layout)
+        weight_bytes = 0 if edges.weight_dtype is None else edges.weight_dtype.itemsize
+        record_format = RecordFormat.for_bits(buckets.key_bits(source_bits), position_bits, weight_bytes)
+        spill = Spill(self.writer.folder / "spilled", record_format)
         stack.callback(spill.close)
         started, done = time.perf_counter(), 0
-        for count in partition(self._chunks(source, num_nodes), buckets, rules, spill, plan.threads):
+        for count in partition(self._chunks(edges, num_nodes), buckets, rules, spill, plan.threads):
             done += count
-            self.report("partitioning", done, self.edges)
+            self.report("partitioning", done, self.edges_read)
         self.seconds["partition"] = time.perf_counter() - started
-        if isinstance(source, StagedEdges):
-            source.close()
+        if isinstance(edges, CachedEdges):
+            edges.close()
         started, done = time.perf_counter(), 0
         total = int(buckets.counts.sum())
-        arrays = self._create(num_nodes, total, source.weight_dtype)
+        arrays = self._create(num_nodes, total, edges.weight_dtype)
         for count in sort_buckets(spill, buckets, rules, arrays, plan):
             done += count
             self.report("sorting", min(done, total), total)
@@ -277,12 +275,12 @@ class _Run:
         self.seconds["sort"] = time.perf_counter() - started
         return written, spill.nbytes
 
-    def _chunks(self, source: EdgeSource, num_nodes: int) -> Iterator[Callable[[], EdgeChunk]]:
-        yield from source.tasks(self.plan.chunk)
+    def _chunks(self, edges: EdgeList, num_nodes: int) -> Iterator[Callable[[], EdgeChunk]]:
+        yield from edges.tasks(self.plan.chunk)
         if self.options.add_self_loops:
             for first in range(0, num_nodes, min(_LOOPS, self.plan.chunk)):
                 last = min(first + min(_LOOPS, self.plan.chunk), num_nodes)
-                yield partial(_loops, first, last, self.edges, source.weight_dtype)
+                yield partial(_loops, first, last, self.edges_read, edges.weight_dtype)
 
     def _create(self, num_nodes: int, total: int, weights: np.dtype[Any] | None) -> SortedArrays:
         create = self.writer.create
@@ -304,7 +302,7 @@ class _Run:
 
 
 def _ignore(chunk: EdgeChunk, largest: int) -> None:
-    """Nothing is kept of a source that can be read again."""
+    """Nothing is kept of edges that can be read again."""
 
 
 def _is_identity(ids: Any) -> bool:

@@ -29,7 +29,7 @@ _WORD_BITS, _DIGIT = 64, 16
 
 
 class RmatEdges:
-    """The pairs of an R-MAT graph, in the order of the generator; `EdgeSource` says what its parts are."""
+    """The pairs of an R-MAT graph, in the order of the generator; see `EdgeList`."""
 
     rereadable = False
     weight_dtype = None
@@ -66,7 +66,7 @@ def write_rmat(scale: int, edge_factor: int, random_seed: int, writer: StoreWrit
 
 
 class PlantedEdges:
-    """The edges of a planted graph, row by row; `EdgeSource` says what its parts are."""
+    """The edges of a planted graph, row by row; see `EdgeList`."""
 
     rereadable = False
     weight_dtype = None
@@ -139,10 +139,10 @@ def _write_split(writer: StoreWriter, stream: PhiloxStream, place: int, n: int) 
         below = [_below(words, limit, ties) for limit in limits]
         for word in ties:
             ties[word] += int((words == np.uint64(word)).sum()) if word < 2**_WORD_BITS else 0
-        for part, array in enumerate(arrays):
-            ids = np.flatnonzero(below[part + 1] & ~below[part]) + first
-            array[filled[part] : filled[part] + len(ids)] = ids
-            filled[part] += len(ids)
+        for i, array in enumerate(arrays):
+            ids = np.flatnonzero(below[i + 1] & ~below[i]) + first
+            array[filled[i] : filled[i] + len(ids)] = ids
+            filled[i] += len(ids)
     return arrays[2]
 
 

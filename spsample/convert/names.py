@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.units import format_bytes
-from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.convert.chunks import EdgeChunk, EdgeList
 from spsample.errors import CapacityError
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ class DistinctIds:
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take note of the ids of a chunk."""
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        ids = [np.unique(column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
-        self._sorted.append(np.union1d(*ids).astype(np.int64))
+        self._sorted.append(np.union1d(*map(np.unique, chunk.ends)).astype(np.int64))
         while len(self._sorted) > 1 and 2 * len(self._sorted[-1]) >= len(self._sorted[-2]):
             self._merge()
 
@@ -108,22 +106,21 @@ class DistinctIds:
 
 
 class RenumberedEdges:
-    """Edges of another source, with an id's place in `ids` for the id."""
+    """Other edges, with an id's place in `ids` for the id."""
 
     rereadable = True
 
-    def __init__(self, source: EdgeSource, ids: NDArray[np.int64]) -> None:
-        self.name, self.weight_dtype = source.name, source.weight_dtype
+    def __init__(self, edges: EdgeList, ids: NDArray[np.int64]) -> None:
+        self.name, self.weight_dtype = edges.name, edges.weight_dtype
         self.num_nodes: int | None = max(len(ids), 1)
-        self._source, self._ids = source, ids
+        self._edges, self._ids = edges, ids
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
-        for task in self._source.tasks(count):
+        for task in self._edges.tasks(count):
             yield partial(self._renumbered, task)
 
     def _renumbered(self, task: Callable[[], EdgeChunk]) -> EdgeChunk:
         chunk = task()
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        ends = [np.searchsorted(self._ids, column[: stop : chunk.step]) for column in (chunk.sources, chunk.targets)]
-        return EdgeChunk(ends[0], ends[1], chunk.count, 1, chunk.weights, chunk.first)
+        sources, targets = (np.searchsorted(self._ids, ids) for ids in chunk.ends)
+        return EdgeChunk(sources, targets, chunk.count, 1, chunk.weights, chunk.first)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.folder import system_errors
 
-__all__ = ["Layout", "Segment", "Spill"]
+__all__ = ["RecordFormat", "Segment", "Spill"]
 
-_HEADS = (4, 5, 6, 7, 8, 9, 10, 11, 12)
+_HEADS = range(4, 13)
 
 
-class Layout(NamedTuple):
+class RecordFormat(NamedTuple):
     """What a record is: see ``kernels/cpu/edge_records.h``."""
 
     head_bytes: int
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
         return self.head_bytes + self.weight_bytes
 
     @classmethod
-    def for_bits(cls, key_bits: int, position_bits: int, weight_bytes: int) -> Layout:
+    def for_bits(cls, key_bits: int, position_bits: int, weight_bytes: int) -> RecordFormat:
         """Return the smallest records that hold keys and positions of these widths in bits."""
         head = next(size for size in _HEADS if 8 * size >= key_bits + position_bits)
         return cls(head, position_bits, weight_bytes)
@@ -51,8 +51,8 @@ class Spill:
     Writes are sequential and as long as a chunk; a bucket is read in as many pieces as there are chunks.
     """
 
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, path: Path, record_format: RecordFormat) -> None:
+        self.format = record_format
         self.nbytes = 0
         self.path = path
         with system_errors(path, "a temporary file that can be made"):
@@ -75,18 +75,18 @@ class Spill:
                 raise DataError(argument=str(self.path.parent), given=given, expected="room on the disk") from error
 
     def segments(self, bucket: int) -> list[Segment]:
-        """Return the parts of a bucket, in the order of the input."""
+        """Return the segments of a bucket, in the order of the input."""
         result = []
         for number in sorted(self._chunks):
             first, at, offsets = self._chunks[number]
             begin, end = int(offsets[bucket]), int(offsets[bucket + 1])
             if end > begin:
-                result.append(Segment(first, at + begin * self.layout.size, end - begin))
+                result.append(Segment(first, at + begin * self.format.size, end - begin))
         return result
 
     def read(self, segments: list[Segment]) -> NDArray[np.uint8]:
         """Return the records of segments, one after the other."""
-        size = self.layout.size
+        size = self.format.size
         records = np.empty(size * sum(segment.size for segment in segments), np.uint8)
         view, done = records.data, 0
         for segment in segments:

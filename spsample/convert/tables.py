@@ -19,7 +19,7 @@ __all__ = ["ParquetEdges"]
 
 
 class ParquetEdges:
-    """Two columns of a Parquet file, and perhaps one of weights; `EdgeSource` says what its parts are."""
+    """Two columns of a Parquet file, and perhaps one of weights; see `EdgeList`."""
 
     rereadable = False
 

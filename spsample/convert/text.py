@@ -13,9 +13,9 @@ import numpy as np
 
 from spsample.convert.chunks import EdgeChunk, given_chunk
 from spsample.convert.compressed import open_bytes
-from spsample.convert.core import core
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
+from spsample.convert.resources import core
 from spsample.errors import DataError, InputError
 
 __all__ = ["NamedTextEdges", "TextEdges", "TextForm", "text_form"]
@@ -118,13 +118,13 @@ def _column(path: Path, word: str, names: list[str] | None, argument: str) -> in
 
 
 class TextEdges:
-    """An edge list with integer ids; `EdgeSource` says what its parts are."""
+    """An edge list with integer ids; see `EdgeList`."""
 
     rereadable = False
 
-    def __init__(self, path: Path, form: TextForm, *, num_nodes: int | None = None) -> None:
+    def __init__(self, path: Path, form: TextForm) -> None:
         self.name = str(path)
-        self.num_nodes = num_nodes
+        self.num_nodes: int | None = None
         self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
         self.unread = form.unread
         self._path, self._form = path, form
@@ -185,9 +185,9 @@ def blocks(path: Path, size: int, skipped: int) -> Iterator[bytes]:
 
 def _emptied(data: bytes, lines: int) -> tuple[bytes, int]:
     """Return bytes with their first lines empty, and how many such lines are still to come."""
-    parts = data.split(b"\n", lines)
-    ended = len(parts) - 1
-    return b"\n" * ended + (parts[-1] if ended == lines else b""), lines - ended
+    pieces = data.split(b"\n", lines)
+    ended = len(pieces) - 1
+    return b"\n" * ended + (pieces[-1] if ended == lines else b""), lines - ended
 
 
 def _check_line(path: Path, line: bytes) -> None:
@@ -196,17 +196,12 @@ def _check_line(path: Path, line: bytes) -> None:
         raise DataError(argument=str(path), given=given, expected="lines of text, one edge each")
 
 
-class NamedTextEdges:
+class NamedTextEdges(TextEdges):
     """An edge list whose vertices are strings, numbered in order of first appearance."""
 
-    rereadable = False
-
     def __init__(self, path: Path, form: TextForm, names: VertexNames) -> None:
-        self.name = str(path)
-        self.num_nodes: int | None = None
-        self.weight_dtype = None if form.weight < 0 else np.dtype(np.float64)
-        self.unread = form.unread
-        self._path, self._form, self._names = path, form, names
+        super().__init__(path, form)
+        self._names = names
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks, which are made one after the other: numbers go by the order of the file."""

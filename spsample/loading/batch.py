@@ -1,4 +1,4 @@
-"""`Batch`, and how a minibatch is completed to one."""
+"""`Batch`, and how one is made of a minibatch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from spsample.sampling import MiniBatch
 
-__all__ = ["Batch", "Completion", "gathered"]
+__all__ = ["Batch", "Collate", "gather_features"]
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,26 @@ class Batch:
     @property
     def batch_id(self) -> int:
         """Number of the batch in its epoch."""
-        return int(self.minibatch.batch_id)
+        return self.minibatch.batch_id
 
     @property
     def seeds(self) -> NDArray[Any]:
         """The distinct seeds, in order of first appearance: rows of the last layer and of ``y``."""
-        seeds: NDArray[Any] = self.minibatch.seeds
-        return seeds
+        return self.minibatch.seeds
 
     @property
     def src_nodes(self) -> NDArray[Any]:
         """The vertices whose features layer 1 needs: rows of ``x``."""
-        nodes: NDArray[Any] = self.minibatch.src_nodes
-        return nodes
+        return self.minibatch.src_nodes
 
     @property
     def layers(self) -> Sequence[Any]:
         """The sampled layers, farthest from the seeds first."""
-        layers: Sequence[Any] = self.minibatch.layers
-        return layers
+        return self.minibatch.layers
 
 
-class Completion:
-    """Where the features and labels of a loader's batches come from.
+class Collate:
+    """Put features and labels to minibatches.
 
     Parameters
     ----------
@@ -94,7 +91,7 @@ class Completion:
         self.labels = _labels(labels, graph.num_nodes)
         self._labels_on_device: Any = None
 
-    def given(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
+    def contents(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
         """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
         contents = getattr(self.features, "contents", None)
         labels = None if self.labels is None else self.labels[seeds]
@@ -125,7 +122,7 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
     return first
 
 
-def gathered(features: FeatureSource | None, vertices: Any) -> Any:
+def gather_features(features: FeatureSource | None, vertices: Any) -> Any:
     """Features of vertices: on a device where both of them are there, else on the host; None without features."""
     if features is None:
         return None

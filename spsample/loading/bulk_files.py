@@ -52,14 +52,14 @@ def bulk_arrays(bulk: BulkSample) -> dict[str, NDArray[Any]]:
     bulk = bulk.to_host()
     arrays: dict[str, NDArray[Any]] = {"batch_ids": bulk.batch_ids}
     for number in range(1, len(bulk.layers) + 1):
-        parts = [minibatch.layers[number - 1] for minibatch in bulk]
+        layers = [minibatch.layers[number - 1] for minibatch in bulk]
         columns: dict[str, list[Any]] = {
-            "src": [part.src_nodes for part in parts],
-            "dst": [part.dst_nodes for part in parts],
-            "indptr": [part.adj.indptr for part in parts],
-            "indices": [part.adj.indices for part in parts],
-            "data": [part.adj.data for part in parts],
-            "edge_ids": [part.edge_ids for part in parts],
+            "src": [layer.src_nodes for layer in layers],
+            "dst": [layer.dst_nodes for layer in layers],
+            "indptr": [layer.adj.indptr for layer in layers],
+            "indices": [layer.adj.indices for layer in layers],
+            "data": [layer.adj.data for layer in layers],
+            "edge_ids": [layer.edge_ids for layer in layers],
         }
         arrays |= {f"{name}_{number}": np.concatenate(each) for name, each in columns.items() if _is_there(each)}
         lengths = {"src": columns["src"], "dst": columns["dst"], "entry": columns["indices"]}
@@ -73,12 +73,12 @@ def _require_bulk(bulk: object) -> None:
     require_type("bulk", bulk, BulkSample, "a BulkSample")
 
 
-def _is_there(parts: list[Any]) -> bool:
-    return bool(parts) and parts[0] is not None
+def _is_there(arrays: list[Any]) -> bool:
+    return bool(arrays) and arrays[0] is not None
 
 
-def _pointers(parts: list[Any]) -> NDArray[np.int64]:
-    return np.cumsum([0, *map(len, parts)], dtype=np.int64)
+def _pointers(arrays: list[Any]) -> NDArray[np.int64]:
+    return np.cumsum([0, *map(len, arrays)], dtype=np.int64)
 
 
 class Resumption(NamedTuple):

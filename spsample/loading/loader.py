@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from spsample.comm.objects import comm_of
 from spsample.common.checks import require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
-from spsample.loading import order
-from spsample.loading.batch import Batch, Completion, gathered
+from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.lockstep import Lockstep
-from spsample.loading.prefetch import Pipeline, Stage
-from spsample.loading.ranks import Share, Threads
+from spsample.loading.order import Delivered, Epochs, as_seeds
+from spsample.loading.prefetch import Pipeline, Prefetcher
+from spsample.loading.ranks import Duplicates, RankSlice
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -41,10 +42,10 @@ __all__ = ["BulkLoader"]
 FEATURES_AHEAD = 2
 """Batches whose features may be gathered before they are asked for."""
 
-_Complete = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
+_CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
 
-class BulkLoader:
+class BulkLoader(Epochs):
     """Iterate over minibatches that are sampled ``bulk_size`` at a time.
 
     Batch ``i`` of an epoch holds the seeds at positions ``i * batch_size`` and following of the epoch's
@@ -148,75 +149,48 @@ class BulkLoader:
     ) -> None:
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
-            ids, self.batch_size = check_arguments(graph, order.as_seeds(graph, seeds), sampler, batch_size)
+            ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
+            super().__init__(
+                graph, ids, sampler, batch_size, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed
+            )
             self.comm = graph.comm
-            self._share = Share.of(self.comm)
-            self.seeds = ids.copy()
-            self.seeds.flags.writeable = False
-            self.seeds_sha256 = order.digest_of(self.seeds)
-            self.sampler = sampler
             self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
             self.edge_ids = require_bool("edge_ids", edge_ids)
-            self.shuffle = require_bool("shuffle", shuffle)
-            self.drop_last = require_bool("drop_last", drop_last)
-            self.random_seed = require_word("random_seed", random_seed)
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
-            self.completion = Completion(features, labels, self.graph)
+            self.collate = Collate(features, labels, self.graph)
             batches = None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
-        require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
-        order_of = {"shuffle": self.shuffle, "drop_last": self.drop_last}
-        require_same(self.comm, bulk_size=bulk_size, memory_budget=memory_budget is None, **order_of)
-        if self.comm.size > 1:
-            require_same(self.comm, **self.completion.given(self.seeds))
+        self._require_same(bulk_size=bulk_size, memory_budget=memory_budget is None)
         self.plan, self.bulk_size = plan_loader(
-            self._workload,
-            num_batches=self.num_batches,
-            bulk_size=batches,
-            memory_budget=memory_budget,
+            self._workload, num_batches=self.num_batches, bulk_size=batches, memory_budget=memory_budget
         )
-        self._threads: Threads | None = None
-        if self.comm.size > 1:
-            self._threads = Threads(graph, self.features) if self.prefetch else None
-        self._is_closed = False
+        self._rank_slice = RankSlice.of(self.comm)
+        has_threads = self.comm.size > 1 and self.prefetch > 0
+        self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
-        self.epoch = 0
+        self._is_closed = False
         self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
-        self._next_batch = 0
-        self._resume = False
-        self._pass = 0  # a pass moves the loader on only while it is the newest and no other place was chosen
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """After pickling or copying: the seeds stay read-only."""
-        self.__dict__.update(state)
-        self.seeds.flags.writeable = False
 
     @property
     def features(self) -> FeatureSource | None:
         """Where features come from."""
-        return self.completion.features
+        return self.collate.features
 
     @property
     def labels(self) -> NDArray[Any] | None:
         """Labels of all vertices."""
-        return self.completion.labels
-
-    @property
-    def num_batches(self) -> int:
-        """Minibatches per epoch, of all ranks together."""
-        full, rest = divmod(len(self.seeds), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        return self.collate.labels
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
-        return self._share.steps(self.num_batches)
+        return self._rank_slice.steps(self.num_batches)
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
-        return self.batches(self.completion)
+        return self.batches(self.collate)
 
     def pyg(self) -> PygLoader:
         """Batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
@@ -232,40 +206,6 @@ class BulkLoader:
 
         return PygLoader(self)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
-
-        A pass that is under way goes on, and no longer moves the loader.
-        """
-        self.epoch = require_word("epoch", epoch)
-        self._pass += 1
-        self._next_batch = 0
-        self._resume = False
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
-
-        What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
-        so that a loader on other ranks can go on.
-        """
-        return {"next_batch": self._next_batch, "epoch": self.epoch, **order.identity(self)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next pass go on where ``state`` was taken.
-
-        Raises
-        ------
-        DTypeError
-            If ``state`` is no mapping.
-        InputError
-            If it lacks a key, or is of a loader with another graph (by digest where both are known, else by size and
-            weighting), another sampler, random seed or batch size, other seeds or another version of the law.
-        """
-        epoch, next_batch = order.checked_place(state, order.identity(self), self.num_batches)
-        self.set_epoch(epoch)
-        self._next_batch = next_batch
-        self._resume = True
-
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:
         """The bulks of an epoch from batch ``first`` on, without features; nothing is sampled ahead.
 
@@ -273,56 +213,44 @@ class BulkLoader:
         """
         self._require_open()
         require_int("first", first, minimum=0, maximum=self.num_batches)
-        order_ = order.positions(self, require_word("epoch", epoch))
-        for part in self._parts(order_, epoch, first, 1):
-            yield part.bulk
+        positions = self._positions(require_word("epoch", epoch))
+        for one in self._bulks(positions, epoch, first, 1):
+            yield one.bulk
 
     def close(self) -> None:
         """End what a pass on several ranks left behind, and free its communicators; collective, and the last call."""
         if self._left is not None:
             self._left.join()
-        if self._threads is not None:
-            self._threads.close()
-            self._threads = None
+        if self._duplicates is not None:
+            self._duplicates.close()
+            self._duplicates = None
         self._is_closed = True
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
 
-    def batches(self, complete: _Complete, *, goes_on: bool = False) -> Generator[Any, None, None]:
-        """One pass, in which ``complete(minibatch, positions, x)`` makes what is delivered.
+    def batches(self, collate: _CollateFn, *, advance: bool = False) -> Generator[Any, None, None]:
+        """One pass, in which ``collate(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
-        `__iter__` and `pyg` are made of it. With prefetch, ``complete`` runs in another thread. After a pass that was
-        left, this one is of the next epoch where it ``goes_on``.
+        `__iter__` and `pyg` are made of it. With prefetch, ``collate`` runs in another thread. After a pass that was
+        left, this one is of the next epoch where ``advance`` says so.
         """
         self._require_open()
-        if goes_on and self._next_batch and not self._resume:
-            self.set_epoch(_after(self.epoch))
-        first = self._next_batch if self._resume else 0
-        self._resume = False
-        epoch, self._next_batch = self.epoch, first
-        self._pass += 1
-        this_pass = self._pass
-        for item in self._delivered(epoch, first, complete):
-            if self._pass == this_pass:
-                self._next_batch = item.next_batch
-            yield item.batch
-        if self._pass == this_pass:
-            self.set_epoch(_after(epoch))
+        yield from self._one_pass(partial(self._delivered, collate), advance)
 
-    def _delivered(self, epoch: int, first: int, complete: _Complete) -> Generator[_Item, None, None]:
+    def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
-        positions = order.positions(self, epoch)
+        positions = self._positions(epoch)
         if self.prefetch == 0:
-            yield from self._items(self._parts(positions, epoch, first, 1), _Work(positions, complete, self.features))
+            yield from self._collated(self._bulks(positions, epoch, first, 1), positions, collate, self.features)
             return
         if self._left is not None:
             self._left.join()
-        with Pipeline(waits=self._threads is None) as pipeline:
-            self._left = pipeline if self._threads is not None else None
-            sampled, items = self._stages(pipeline, positions, (epoch, first), complete)
+        with Pipeline(waits=self._duplicates is None) as pipeline:
+            self._left = pipeline if self._duplicates is not None else None
+            sampled, items = self._prefetchers(pipeline, positions, (epoch, first), collate)
             while True:
                 with self._timed("waiting"):
                     item = next(items, None)
@@ -333,47 +261,54 @@ class BulkLoader:
                     sampled.release()
                 yield item
 
-    def _stages(
-        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], complete: _Complete
-    ) -> tuple[Stage[_Part], Stage[_Item]]:
+    def _prefetchers(
+        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], collate: _CollateFn
+    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Delivered]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
-        comms = (None, None) if self._threads is None else self._threads.comms
+        comms = (None, None) if self._duplicates is None else self._duplicates.comms
         sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
-        features = self.features if self._threads is None else self._threads.features
-        parts = self._parts(positions, *place, warm_up_divisor(self.prefetch), sampling)
-        sampled = pipeline.stage(parts if sampling is None else sampling.of(parts), self.prefetch, "sampling")
-        made = self._items(sampled, _Work(positions, complete, features, gathering))
-        items = pipeline.stage(made if gathering is None else gathering.of(made), FEATURES_AHEAD, "features")
+        features = self.features if self._duplicates is None else self._duplicates.features
+        bulks = self._bulks(positions, *place, warm_up_divisor(self.prefetch), sampling)
+        sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), self.prefetch, "sampling")
+        made = self._collated(sampled, positions, collate, features, gathering)
+        items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
         return sampled, items
 
-    def _items(self, parts: Iterator[_Part], work: _Work) -> Generator[_Item, None, None]:
-        for part in parts:
-            next_batch = part.first
-            for minibatch in self._share.minibatches(part.bulk, part.first, part.batches):
-                work.go_on()
+    def _collated(
+        self,
+        bulks: Iterator[_RankBulk],
+        positions: NDArray[np.int64],
+        collate: _CollateFn,
+        features: FeatureSource | None,
+        lockstep: Lockstep[Any] | None = None,
+    ) -> Generator[Delivered, None, None]:
+        """The batches of bulks, with features; those of distributed features are gathered in step."""
+        for one in bulks:
+            next_batch = one.first
+            for minibatch in self._rank_slice.minibatches(one.bulk, one.first, one.batches):
+                _synchronize(lockstep)
                 start = minibatch.batch_id * self.batch_size
                 with self._timed("features"):
-                    x = gathered(work.features, minibatch.src_nodes)
-                    batch = work.complete(minibatch, work.positions[start : start + self.batch_size], x)
-                begins, next_batch = next_batch == part.first, next_batch + self._share.size
-                yield _Item(min(next_batch, self.num_batches), begins, batch)
+                    x = gather_features(features, minibatch.src_nodes)
+                    batch = collate(minibatch, positions[start : start + self.batch_size], x)
+                begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
+                yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
-            del part
-        work.go_on()
+            del one
+        _synchronize(lockstep)
 
-    def _parts(
+    def _bulks(
         self,
         positions: NDArray[np.int64],
         epoch: int,
         first: int,
         warm_up: int,
         lockstep: Lockstep[Any] | None = None,
-    ) -> Generator[_Part, None, None]:
-        """Bulks from batch ``first`` on; in parts where one would pass the memory budget."""
-        graph = self.graph if lockstep is None or self._threads is None else self._threads.graph
-        for begin, end in self._share.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
-            if lockstep is not None:
-                lockstep.go_on()
+    ) -> Generator[_RankBulk, None, None]:
+        """Bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
+        graph = self.graph if lockstep is None or self._duplicates is None else self._duplicates.graph
+        for begin, end in self._rank_slice.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
+            _synchronize(lockstep)
             seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
             bulks = sample_within(
                 self.plan,
@@ -392,12 +327,19 @@ class BulkLoader:
                     bulk = next(bulks, None)
                 if bulk is None:
                     break
-                batches = len(bulk) if self._share.size == 1 else end - begin
-                yield _Part(bulk, begin, batches)
+                batches = len(bulk) if self._rank_slice.size == 1 else end - begin
+                yield _RankBulk(bulk, begin, batches)
                 begin += batches
                 del bulk
-        if lockstep is not None:
-            lockstep.go_on()
+        _synchronize(lockstep)
+
+    def _require_same(self, **settings: Any) -> None:
+        """Refuse ranks that were given different arguments; collective."""
+        order = {"shuffle": self.shuffle, "drop_last": self.drop_last}
+        require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
+        require_same(self.comm, **settings, **order)
+        if self.comm.size > 1:
+            require_same(self.comm, **self.collate.contents(self.seeds))
 
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
@@ -429,15 +371,11 @@ class BulkLoader:
         self.seconds[phase] += time.perf_counter() - start
 
 
-def _after(epoch: int) -> int:
-    return min(epoch + 1, 2**64 - 1)
-
-
 def _is_auto(bulk_size: object) -> bool:
     return isinstance(bulk_size, str) and bulk_size == "auto"
 
 
-class _Part(NamedTuple):
+class _RankBulk(NamedTuple):
     """What this rank has of a bulk, or of a part of one."""
 
     bulk: BulkSample
@@ -445,23 +383,7 @@ class _Part(NamedTuple):
     batches: int
 
 
-class _Item(NamedTuple):
-    """A completed batch, the number of the next step's first batch, and whether it is the first of a bulk."""
-
-    next_batch: int
-    begins_bulk: bool
-    batch: Any
-
-
-class _Work(NamedTuple):
-    """What minibatches are completed with."""
-
-    positions: NDArray[np.int64]
-    complete: _Complete
-    features: FeatureSource | None
-    lockstep: Lockstep[Any] | None = None
-
-    def go_on(self) -> None:
-        """Wait for the other ranks, where features are gathered together."""
-        if self.lockstep is not None:
-            self.lockstep.go_on()
+def _synchronize(lockstep: Lockstep[Any] | None) -> None:
+    """Wait for the other ranks, where there are any that work in step."""
+    if lockstep is not None:
+        lockstep.synchronize()

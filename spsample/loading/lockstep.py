@@ -17,10 +17,10 @@ T = TypeVar("T")
 class Lockstep(Generic[T]):
     """The items of a generator whose work is collective; one on each rank, each run by a thread of its own.
 
-    Before each piece of collective work, and once after the last, the generator calls `go_on`, which waits for the
-    other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next `go_on`
-    and says what it failed with, or that it left, and they raise there. An error reaches its own rank's consumer before
-    that, so that telling the others never holds it up.
+    Before each piece of collective work, and once after the last, the generator calls `synchronize`, which waits for
+    the other ranks. A rank that stops earlier leaves nobody waiting: when it is closed it joins the others' next
+    `synchronize` and says what it failed with, or that it left, and they raise there. An error reaches its own rank's
+    consumer before that, so that telling the others never holds it up.
 
     Parameters
     ----------
@@ -33,15 +33,15 @@ class Lockstep(Generic[T]):
     def __init__(self, comm: Communicator, failures: Sequence[Exception]) -> None:
         self._comm = comm
         self._failures = failures
-        self._source: Generator[T, None, None] | None = None
+        self._generator: Generator[T, None, None] | None = None
         self._is_over = False
 
-    def of(self, source: Generator[T, None, None]) -> Lockstep[T]:
-        """Itself, with a generator that calls its `go_on`."""
-        self._source = source
+    def over(self, generator: Generator[T, None, None]) -> Lockstep[T]:
+        """Itself, with a generator that calls its `synchronize`."""
+        self._generator = generator
         return self
 
-    def go_on(self) -> None:
+    def synchronize(self) -> None:
         """Wait until all ranks are here.
 
         Raises
@@ -61,18 +61,18 @@ class Lockstep(Generic[T]):
 
     def __next__(self) -> T:
         """The next item."""
-        if self._source is None:
+        if self._generator is None:
             raise StopIteration
         try:
-            return next(self._source)
+            return next(self._generator)
         except (StopIteration, CommunicationError):
             self._is_over = True
             raise
 
     def close(self) -> None:
         """Make no more items, and tell the others so, unless they know."""
-        if self._source is not None:
-            self._source.close()
+        if self._generator is not None:
+            self._generator.close()
         if self._is_over:
             return
         self._is_over = True

@@ -1,10 +1,11 @@
-"""Which seeds an epoch visits in which order, and the state that leads back into it."""
+"""Which seeds the epochs of a loader visit in which order, and where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,14 +13,16 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.arguments import require_word
+from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.loading.loader import BulkLoader
+    from spsample.sampling import Sampler
+    from spsample.store.base_graph import BaseGraph
 
-__all__ = ["as_seeds", "checked_place", "identity", "positions"]
+__all__ = ["Delivered", "Epochs", "as_seeds"]
 
 MAYBE_UNKNOWN = "graph_digest"
 """The key of a state that is compared only where both sides know it."""
@@ -47,47 +50,146 @@ def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> Any:
     return np.flatnonzero(mask)
 
 
-def positions(loader: BulkLoader, epoch: int) -> NDArray[np.int64]:
-    """Positions among the loader's seeds in the order of an epoch."""
-    if not loader.shuffle:
-        return np.arange(len(loader.seeds))
-    return keys.shuffle(len(loader.seeds), loader.random_seed, epoch)
+class Delivered(NamedTuple):
+    """A collated batch, the number of the next step's first batch, and whether it is the first of a bulk."""
+
+    next_batch: int
+    begins_bulk: bool
+    batch: Any
 
 
-def digest_of(seeds: NDArray[np.int64]) -> str:
-    """SHA-256 of the seeds as little-endian 64-bit integers."""
-    return sha256(seeds.astype("<i8", copy=False).tobytes()).hexdigest()
+@dataclass(eq=False, repr=False)
+class Epochs:
+    """Seeds in batches, epoch by epoch, and where a loader stands among them.
 
-
-def identity(loader: BulkLoader) -> dict[str, Any]:
-    """What decides the batches of an epoch; of the graph its digest where it is known, else its size and weighting."""
-    graph = loader.graph
-    return {
-        "law_version": keys.LAW_VERSION,
-        "sampler": repr(loader.sampler),
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "weighting": graph.weighting,
-        "graph_digest": graph.digest,
-        "num_seeds": len(loader.seeds),
-        "seeds_sha256": loader.seeds_sha256,
-        "batch_size": loader.batch_size,
-        "random_seed": loader.random_seed,
-        "shuffle": loader.shuffle,
-        "drop_last": loader.drop_last,
-    }
-
-
-def checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[int, int]:
-    """Epoch and next batch of a state, once it is known to be of a loader with the identity `mine`.
-
-    Raises
-    ------
-    DTypeError
-        If `state` is no mapping.
-    InputError
-        If it lacks a key or is of another loader.
+    Attributes
+    ----------
+    graph, seeds, sampler, batch_size
+        Checked by `check_arguments`.
+    shuffle
+        Whether every epoch has an order of its own; otherwise seeds come in the order given.
+    drop_last
+        Leave out the last batch of an epoch where it has fewer seeds than the others.
+    random_seed
+        Decides orders and samples.
     """
+
+    graph: BaseGraph
+    seeds: NDArray[np.int64]
+    sampler: Sampler
+    batch_size: int
+    _: KW_ONLY
+    shuffle: bool
+    drop_last: bool
+    random_seed: int
+
+    def __post_init__(self) -> None:
+        self.seeds = self.seeds.copy()
+        self.seeds.flags.writeable = False
+        self.seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
+        self.shuffle = require_bool("shuffle", self.shuffle)
+        self.drop_last = require_bool("drop_last", self.drop_last)
+        self.random_seed = require_word("random_seed", self.random_seed)
+        self.epoch = 0
+        self._next_batch = 0
+        self._resume = False
+        self._pass = 0  # a pass moves the loader on only while it is the newest and no other place was chosen
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """After pickling or copying: the seeds stay read-only."""
+        self.__dict__.update(state)
+        self.seeds.flags.writeable = False
+
+    @property
+    def num_batches(self) -> int:
+        """Minibatches per epoch, of all ranks together."""
+        full, rest = divmod(len(self.seeds), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
+
+        A pass that is under way goes on, and no longer moves the loader.
+        """
+        self.epoch = require_word("epoch", epoch)
+        self._pass += 1
+        self._next_batch = 0
+        self._resume = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader stands, after the batch that was delivered last, and what decides its batches.
+
+        What threads have prepared beyond that batch is not part of it. ``next_batch`` counts the batches of all ranks,
+        so that a loader on other ranks can go on.
+        """
+        return {"next_batch": self._next_batch, "epoch": self.epoch, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next pass go on where ``state`` was taken.
+
+        Raises
+        ------
+        DTypeError
+            If ``state`` is no mapping.
+        InputError
+            If it lacks a key, or is of a loader with another graph (by digest where both are known, else by size and
+            weighting), another sampler, random seed or batch size, other seeds or another version of the law.
+        """
+        epoch, next_batch = _checked_place(state, self._identity(), self.num_batches)
+        self.set_epoch(epoch)
+        self._next_batch = next_batch
+        self._resume = True
+
+    def _positions(self, epoch: int) -> NDArray[np.int64]:
+        """Positions among the seeds in the order of an epoch."""
+        if not self.shuffle:
+            return np.arange(len(self.seeds))
+        return keys.shuffle(len(self.seeds), self.random_seed, epoch)
+
+    def _one_pass(
+        self, deliver: Callable[[int, int], Iterator[Delivered]], advance: bool
+    ) -> Generator[Any, None, None]:
+        """The batches that ``deliver(epoch, first)`` gives: from the first on, or from where a state was taken.
+
+        After a pass that was left, this one is of the next epoch where ``advance`` says so.
+        """
+        if advance and self._next_batch and not self._resume:
+            self.set_epoch(_after(self.epoch))
+        epoch, first = self.epoch, self._next_batch if self._resume else 0
+        self._next_batch, self._resume = first, False
+        self._pass += 1
+        this_pass = self._pass
+        for delivered in deliver(epoch, first):
+            if self._pass == this_pass:
+                self._next_batch = delivered.next_batch
+            yield delivered.batch
+        if self._pass == this_pass:
+            self.set_epoch(_after(epoch))
+
+    def _identity(self) -> dict[str, Any]:
+        """What decides the batches; of the graph its digest where it is known, else its size and weighting."""
+        return {
+            "law_version": keys.LAW_VERSION,
+            "sampler": repr(self.sampler),
+            "num_nodes": self.graph.num_nodes,
+            "num_edges": self.graph.num_edges,
+            "weighting": self.graph.weighting,
+            "graph_digest": self.graph.digest,
+            "num_seeds": len(self.seeds),
+            "seeds_sha256": self.seeds_sha256,
+            "batch_size": self.batch_size,
+            "random_seed": self.random_seed,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+        }
+
+
+def _after(epoch: int) -> int:
+    return min(epoch + 1, 2**64 - 1)
+
+
+def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[int, int]:
+    """Epoch and next batch of a state, once it is known to be of a loader with the identity `mine`."""
     expected = "what state_dict() of the same loader returned"
     if not isinstance(state, Mapping):
         raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)

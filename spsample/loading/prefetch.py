@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
 
-__all__ = ["Pipeline", "Source", "Stage"]
+__all__ = ["ClosableIterator", "Pipeline", "Prefetcher"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -23,7 +23,7 @@ LONGEST_GOODBYE = 10.0
 """Seconds that a pipeline which does not wait for its threads gives them when it is garbage, or Python exits."""
 
 
-class Source(Protocol[T_co]):
+class ClosableIterator(Protocol[T_co]):
     """A generator, or what is used as one."""
 
     def __next__(self) -> T_co:
@@ -36,14 +36,14 @@ class Source(Protocol[T_co]):
 
 
 class _End:
-    """The source is exhausted, was closed, or failed."""
+    """There are no more items, or making one failed."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
-class _Channel:
-    """What a stage's thread and its consumer share.
+class _Buffer:
+    """What a prefetcher's thread and its consumer share.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
@@ -63,7 +63,7 @@ class _Channel:
         self.places.put(None)
 
 
-class Stage(Generic[T]):
+class Prefetcher(Generic[T]):
     """The items of a generator, made by a thread that begins at most `ahead` items more than were `release`d.
 
     Whether there is another item is found out by beginning it, so that every item has to be released.
@@ -71,14 +71,14 @@ class Stage(Generic[T]):
     The thread uses as many threads in the kernels as the one that starts it, and works on the stream of a GPU that is
     torch's current one there: what is made on another could be read before it is done, and its memory be given away
     while it is read. An exception of the generator is raised in the consumer, as it is and with its traceback. Made by
-    `Pipeline.stage`.
+    `Pipeline.prefetch`.
     """
 
-    def __init__(self, source: Source[T], channel: _Channel, name: str, held: object) -> None:
-        self._channel = channel
+    def __init__(self, items: ClosableIterator[T], buffer: _Buffer, name: str, keep_alive: object) -> None:
+        self._buffer = buffer
         self._thread = threading.Thread(
             target=_work,
-            args=(source, channel, get_num_threads(), _current_stream(), held),
+            args=(items, buffer, get_num_threads(), _current_stream(), keep_alive),
             name=f"spsample {name}",
             daemon=True,
         )
@@ -87,46 +87,46 @@ class Stage(Generic[T]):
         """Start the thread."""
         self._thread.start()
 
-    def __iter__(self) -> Stage[T]:
+    def __iter__(self) -> Prefetcher[T]:
         """Itself."""
         return self
 
     def __next__(self) -> T:
         """Wait for the next item."""
-        if self._channel.process != os.getpid():
+        if self._buffer.process != os.getpid():
             raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
-        item = self._channel.items.get()
+        item = self._buffer.items.get()
         if not isinstance(item, _End):
             return item  # type: ignore[no-any-return]
-        self._channel.items.put(_End())
+        self._buffer.items.put(_End())
         if item.error is not None:
             raise item.error
         raise StopIteration
 
     def release(self) -> None:
         """Let the thread begin one more item."""
-        self._channel.places.put(None)
+        self._buffer.places.put(None)
 
     def close(self) -> None:
         """Begin nothing more. What is under way is finished; see `join`."""
-        self._channel.close()
+        self._buffer.close()
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for the thread to end, after `close`; at most so long.
 
         The wait is for a word of the thread, not `Thread.join`, which a Ctrl-C that comes meanwhile can leave with a
         lock that it does not hold. A thread that a Ctrl-C kept from starting, or that has only just begun to, finds
-        its channel closed and touches nothing.
+        its buffer closed and touches nothing.
         """
-        if self._channel.process != os.getpid() or self._thread is threading.current_thread():
+        if self._buffer.process != os.getpid() or self._thread is threading.current_thread():
             return
         if self._thread.ident is None:
             return
-        if self._channel.ended.wait(seconds):
+        if self._buffer.ended.wait(seconds):
             self._thread.join()
 
 
-class _Held:
+class _KeepAlive:
     """Held by a pipeline and by each of its threads, so that it lives as long as one of them runs.
 
     What ends a pipeline that is garbage may itself be broken off by a Ctrl-C. Then this is still there when Python
@@ -135,7 +135,7 @@ class _Held:
 
 
 class Pipeline:
-    """Stages, each of which may read from those before it; they end together.
+    """Prefetchers, each of which may read from those before it; they end together.
 
     They end when the `with` block is left, when the pipeline is garbage, or when the interpreter exits, whichever comes
     first; no thread is left behind.
@@ -149,7 +149,7 @@ class Pipeline:
     Examples
     --------
     >>> with Pipeline() as pipeline:
-    ...     squares = pipeline.stage((i * i for i in range(3)), ahead=1, name="squares")
+    ...     squares = pipeline.prefetch((i * i for i in range(3)), ahead=1, name="squares")
     ...     for square in squares:
     ...         squares.release()
     ...         print(square)
@@ -160,19 +160,19 @@ class Pipeline:
 
     def __init__(self, *, waits: bool = True) -> None:
         self.failures: list[Exception] = []
-        self._stages: list[Stage[Any]] = []
+        self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else LONGEST_GOODBYE
-        self._held = _Held()
-        weakref.finalize(self, _end, self._stages, seconds)
-        weakref.finalize(self._held, _end, self._stages, seconds)
+        self._keep_alive = _KeepAlive()
+        weakref.finalize(self, _end, self._prefetchers, seconds)
+        weakref.finalize(self._keep_alive, _end, self._prefetchers, seconds)
 
-    def stage(self, source: Source[T], ahead: int, name: str) -> Stage[T]:
-        """A thread that runs through `source`."""
-        stage = Stage(source, _Channel(ahead, self.failures), name, self._held)
-        self._stages.append(stage)  # first: a Ctrl-C may come as soon as the thread runs
-        stage.start()
-        return stage
+    def prefetch(self, items: ClosableIterator[T], ahead: int, name: str) -> Prefetcher[T]:
+        """A thread that runs through `items`."""
+        prefetcher = Prefetcher(items, _Buffer(ahead, self.failures), name, self._keep_alive)
+        self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
+        prefetcher.start()
+        return prefetcher
 
     def __enter__(self) -> Pipeline:
         """Itself."""
@@ -181,34 +181,34 @@ class Pipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all stages."""
+        """End all prefetchers."""
         if self._waits:
-            _end(self._stages, None)
+            _end(self._prefetchers, None)
         else:
-            _close(self._stages)
+            _close(self._prefetchers)
 
     def join(self) -> None:
-        """End all stages, and wait for them as long as it takes."""
-        _end(self._stages, None)
+        """End all prefetchers, and wait for them as long as it takes."""
+        _end(self._prefetchers, None)
 
 
-def _close(stages: list[Stage[Any]]) -> None:
+def _close(prefetchers: list[Prefetcher[Any]]) -> None:
     """Tell all to end."""
-    for stage in stages:
-        stage.close()
+    for prefetcher in prefetchers:
+        prefetcher.close()
 
 
-def _end(stages: list[Stage[Any]], seconds: float | None) -> None:
+def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
     """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end.
 
     A Ctrl-C that comes meanwhile is kept until they have ended: a thread must not be in a kernel when Python exits.
     """
-    _close(stages)
+    _close(prefetchers)
     interrupt: KeyboardInterrupt | None = None
-    while stages:
+    while prefetchers:
         try:
-            stages[0].join(seconds)
-            stages.pop(0)
+            prefetchers[0].join(seconds)
+            prefetchers.pop(0)
         except KeyboardInterrupt as error:
             interrupt = error
     if interrupt is not None:
@@ -225,28 +225,32 @@ def _current_stream() -> AbstractContextManager[Any]:
 
 
 def _work(
-    source: Source[Any], channel: _Channel, threads: int, on_stream: AbstractContextManager[Any], held: object
+    items: ClosableIterator[Any],
+    buffer: _Buffer,
+    threads: int,
+    on_stream: AbstractContextManager[Any],
+    keep_alive: object,
 ) -> None:
-    """Run through the source until it ends or the channel is closed; what the thread runs."""
+    """Run through the items until they end or the buffer is closed; what the thread runs."""
     end = _End()
     try:
         set_num_threads(threads)
         with on_stream:
             while True:
-                channel.places.get()
-                if channel.is_closed:
+                buffer.places.get()
+                if buffer.is_closed:
                     end = _End(BackendError("this pass over the batches was left"))
                     break
-                channel.items.put(next(source))
+                buffer.items.put(next(items))
     except StopIteration:
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer
         end = _End(error)
         if isinstance(error, Exception):
-            channel.failures.append(error)
+            buffer.failures.append(error)
     finally:
-        channel.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
+        buffer.items.put(end)  # first: closing may wait for other ranks, which wait for this one's consumer
         try:
-            source.close()
+            items.close()
         finally:  # whatever it raises: others wait for this thread
-            channel.ended.set()
+            buffer.ended.set()

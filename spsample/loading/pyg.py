@@ -64,7 +64,7 @@ class PygLoader:
 
     def _data(self, minibatch: MiniBatch, positions: NDArray[np.int64], x: NDArray[np.float32] | None) -> Any:
         data = minibatch.to_pyg()
-        y = self.loader.completion.y_of(minibatch.src_nodes)
+        y = self.loader.collate.y_of(minibatch.src_nodes)
         if x is not None:
             data.x = as_tensor(self._torch, x)
         if y is not None:

@@ -1,4 +1,4 @@
-"""A loader's share of what all ranks do together."""
+"""A loader on several ranks: which batches are whose, and what its threads communicate over."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Share", "Threads"]
+__all__ = ["Duplicates", "RankSlice"]
 
 
-class Share(NamedTuple):
+class RankSlice(NamedTuple):
     """Which batches are this rank's: in each step, the `size` next batches go to the ranks in order.
 
     Attributes
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, comm: Communicator) -> Share:
+    def of(cls, comm: Communicator) -> RankSlice:
         """That of a rank."""
         return cls(comm.rank, comm.size)
 
@@ -41,7 +41,7 @@ class Share(NamedTuple):
 
         Examples
         --------
-        >>> Share(0, 4).steps(9)
+        >>> RankSlice(0, 4).steps(9)
         3
         """
         return -(-batches // self.size)
@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
         Examples
         --------
-        >>> list(Share(0, 2).bulk_ranges(3, 14, 8, warm_up=2))
+        >>> list(RankSlice(0, 2).bulk_ranges(3, 14, 8, warm_up=2))
         [(3, 7), (7, 14)]
         """
         for begin, end in bulk_ranges(0, self.steps(last - first), self.steps(size), warm_up):
@@ -67,7 +67,7 @@ class Share(NamedTuple):
             yield empty_minibatch(bulk, first + step * self.size + self.rank)
 
 
-class Threads:
+class Duplicates:
     """The graph and the features once more, over communicators of their own: for the threads that work ahead.
 
     Making them is collective; the order is fixed, graph first.

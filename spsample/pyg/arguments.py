@@ -17,7 +17,16 @@ from spsample.store import Graph
 from spsample.store.base_graph import require_graph, require_local
 from spsample.store.validation import validate_seeds
 
-__all__ = ["checked_data", "checked_graph", "checked_inputs", "checked_sizes", "refused", "taken", "warn_needless"]
+__all__ = [
+    "checked_data",
+    "checked_graph",
+    "checked_inputs",
+    "checked_sizes",
+    "is_bidirectional",
+    "refuse",
+    "taken",
+    "warn_needless",
+]
 
 _TAKEN = ("batch_size", "shuffle", "drop_last", "generator", "input_id")
 _PASSED_OVER = ("dataset", "collate_fn")
@@ -130,8 +139,8 @@ def checked_sizes(num_neighbors: Any) -> tuple[int, ...]:
     return require_sizes("num_neighbors", given, whole_rows=True)
 
 
-def refused(arguments: dict[str, Any], subgraph_type: Any) -> str:
-    """The subgraph type as a word, once nothing is refused.
+def refuse(arguments: dict[str, Any]) -> None:
+    """Refuse what cannot be sampled.
 
     Raises
     ------
@@ -144,6 +153,16 @@ def refused(arguments: dict[str, Any], subgraph_type: Any) -> str:
             raise InputError(
                 argument=name, given=short(value), expected=f"{default!r}, which is the default", hint=instead
             )
+
+
+def is_bidirectional(subgraph_type: Any) -> bool:
+    """Whether a batch has the reverse of each of its edges too.
+
+    Raises
+    ------
+    InputError
+        If it is a type of subgraph that is not taken here.
+    """
     word = str(getattr(subgraph_type, "value", subgraph_type))
     if word not in _SUBGRAPH_TYPES:
         raise InputError(
@@ -152,7 +171,7 @@ def refused(arguments: dict[str, Any], subgraph_type: Any) -> str:
             expected=" or ".join(map(repr, _SUBGRAPH_TYPES)),
             hint="The edges between all vertices of a batch: torch_geometric.utils.subgraph(batch.n_id, ...).",
         )
-    return word
+    return word == "bidirectional"
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:

@@ -126,15 +126,19 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         **options: Any,
     ) -> None:
         data = arguments.checked_data(data)
-        given = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
-        given |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
-        is_bidirectional = arguments.refused({**given, **options}, subgraph_type) == "bidirectional"
+        fixed = {"input_time": input_time, "disjoint": disjoint, "temporal_strategy": temporal_strategy}
+        fixed |= {"time_attr": time_attr, "neighbor_sampler": neighbor_sampler, "directed": directed}
+        arguments.refuse(fixed | options)
+        is_bidirectional = arguments.is_bidirectional(subgraph_type)
         options = arguments.taken(options)
         sizes = arguments.checked_sizes(num_neighbors)
-        sampler = GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph")
-        graph = arguments.checked_graph(data, graph, weight_attr)
-        if random_seed is None:
-            random_seed = _drawn_seed(options.get("generator"))
+        node_sampler = BulkNeighborSampler(
+            arguments.checked_graph(data, graph, weight_attr),
+            GraphSAGE(sizes, replace=replace, weighted=weight_attr is not None, layout="subgraph"),
+            _drawn_seed(options.get("generator")) if random_seed is None else random_seed,
+            is_bidirectional,
+            backend,
+        )
         super().__init__(
             data,
             list(sizes),
@@ -142,34 +146,42 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
-            neighbor_sampler=BulkNeighborSampler(graph, sampler, random_seed, is_bidirectional, backend),
+            neighbor_sampler=node_sampler,
             **options,
         )
         self._joins_ahead = filter_per_worker
-        self.bulk_loader = BulkLoader(
-            graph,
+        shuffle = bool(options.get("shuffle", False))
+        self.bulk_loader = self._make_bulk_loader(shuffle, bulk_size, memory_budget, prefetch)
+
+    def _make_bulk_loader(
+        self, shuffle: bool, bulk_size: int | str, memory_budget: int | str | None, prefetch: int
+    ) -> BulkLoader:
+        """What samples the batches of a pass, as `node_sampler` samples one."""
+        one = self.node_sampler
+        return BulkLoader(
+            one.graph,
             self.input_data.node.numpy(),
-            sampler,
+            one.sampler,
             batch_size=self.batch_size,
             bulk_size=bulk_size,
             memory_budget=memory_budget,
             prefetch=prefetch,
             edge_ids=True,
-            shuffle=bool(options.get("shuffle", False)),
+            shuffle=shuffle,
             drop_last=self.drop_last,
-            random_seed=random_seed,
-            backend=backend,
+            random_seed=one.random_seed,
+            backend=one.backend,
         )
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, of the epoch after the last one's, whether that was complete or left."""
         ahead, here = self._arranged()
 
-        def complete(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
+        def collate(minibatch: MiniBatch, positions: NDArray[np.int64], x: Any) -> Any:
             inputs = self.input_data[torch.from_numpy(positions)]
             return _after(ahead, self.node_sampler.output_of(minibatch, inputs))
 
-        with closing(self.bulk_loader.batches(complete, goes_on=True)) as made:
+        with closing(self.bulk_loader.batches(collate, advance=True)) as made:
             yield from map(partial(_after, here), made)
 
     def filter_fn(self, out: Any) -> Any:
@@ -205,7 +217,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):  # type: ignore[misc]  # torch_
         """What is done to a sampler's output: ahead, in a thread, and then in the loop's."""
         steps = (self.transform_sampler_output, partial(joined, self.data), self.transform)
         ahead = {True: 3, False: 0, None: 0 if self.transform_sampler_output else 2}[self._joins_ahead]
-        first, then = ([step for step in part if step is not None] for part in (steps[:ahead], steps[ahead:]))
+        first, then = ([step for step in some if step is not None] for some in (steps[:ahead], steps[ahead:]))
         return first, then
 
 

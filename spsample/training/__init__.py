@@ -11,12 +11,11 @@ except ImportError as error:
 
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
 from spsample.training.blocks import Block, BlockMaker
-from spsample.training.callbacks import Callback
-from spsample.training.checkpoint import Checkpointer, read_checkpoint, write_checkpoint
+from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
+from spsample.training.checkpoint import read_checkpoint, write_checkpoint
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
-from spsample.training.journal import Journal, TensorBoard
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.rank_summary import RankSummary, rank_summary

@@ -7,24 +7,18 @@ hash this is. It is read with ``weights_only=True``: a foreign file runs no code
 from __future__ import annotations
 
 import io
-import time
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from spsample.common.checks import require_int, require_number, require_path
+from spsample.common.checks import require_path
 from spsample.errors import DataError, DTypeError
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
-from spsample.training.callbacks import Callback
 
-if TYPE_CHECKING:
-    from spsample.training.results import EpochRecord, TrainResult
-    from spsample.training.trainer import Trainer
-
-__all__ = ["Checkpointer", "read_checkpoint", "write_checkpoint"]
+__all__ = ["read_checkpoint", "write_checkpoint"]
 
 _MAGIC = b"spsample checkpoint 1 "
 _HINT = "Take an older copy, or start the run again."
@@ -86,58 +80,6 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise DataError(argument=str(path), given=f"a {type(state).__name__}", expected=expected, hint=_HINT)
     return state
-
-
-class Checkpointer(Callback):
-    """Write the trainer's state at intervals of minutes, batches or epochs, whichever comes first, and at the end.
-
-    Parameters
-    ----------
-    path
-        The file, replaced each time.
-    every_minutes, every_batches, every_epochs
-        0 or None for never.
-
-    Raises
-    ------
-    InputError
-        If a number is negative.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        every_minutes: float | None = None,
-        every_batches: int | None = None,
-        every_epochs: int | None = 1,
-    ) -> None:
-        self.path = require_path("path", path)
-        minutes, batches, epochs = (0 if n is None else n for n in (every_minutes, every_batches, every_epochs))
-        self._minutes = require_number("every_minutes", minutes, lambda x: x >= 0, "a number of at least 0")
-        self._batches = require_int("every_batches", batches, minimum=0)
-        self._epochs = require_int("every_epochs", epochs, minimum=0)
-        self._written = time.monotonic()
-
-    def on_step(self, trainer: Trainer, loss: float) -> None:
-        """See `Callback`."""
-        every = bool(self._batches) and trainer.progress.step % self._batches == 0
-        if every or (self._minutes and time.monotonic() - self._written >= 60 * self._minutes):
-            self.write(trainer)
-
-    def on_epoch(self, trainer: Trainer, record: EpochRecord) -> None:
-        """See `Callback`."""
-        if self._epochs and trainer.progress.epoch % self._epochs == 0:
-            self.write(trainer)
-
-    def on_end(self, trainer: Trainer, result: TrainResult) -> None:
-        """See `Callback`."""
-        self.write(trainer)
-
-    def write(self, trainer: Trainer) -> None:
-        """Write a checkpoint now."""
-        write_checkpoint(self.path, trainer.state_dict())
-        self._written = time.monotonic()
 
 
 def _require_plain(place: str, value: Any) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["VerticesHere", "VerticesOnRanks", "full_logits", "layer_by_layer", "sampled_logits"]
 
 EVALUATION_BYTES = 2**30
-"""Memory for the part of the graph that is evaluated at once, unless told otherwise."""
+"""Memory for the vertices whose layer is evaluated at once, unless told otherwise."""
 
 
 def full_logits(
@@ -193,7 +193,7 @@ class Vertices(Protocol):
         """Whole rows of this rank's vertices, about `limit` edges and targets at a time; as many on every rank."""
         ...
 
-    def kept(self, parts: Iterator[NDArray[np.float32]]) -> FeatureSource:
+    def kept(self, chunks: Iterator[NDArray[np.float32]]) -> FeatureSource:
         """The activations of the chunks, in their order, as features of the next layer."""
         ...
 
@@ -219,26 +219,26 @@ def layer_by_layer(
     budget
         Bytes for one chunk, as in `full_logits`.
     """
-    source, last = features, len(model.convs) - 1
+    activations, last = features, len(model.convs) - 1
     with evaluating(model):
         for number, conv in enumerate(model.convs):
             encoder = model.encoder if number == 0 else torch.nn.Identity()
             decoder = model.decoder if number == last else torch.nn.Identity()
-            limit = budget // bytes_per_edge(source.dim, model.encoder, conv, decoder)
-            source = vertices.kept(_computed(vertices, limit, source, blocks, (encoder, conv, decoder)))
-    return source
+            limit = budget // bytes_per_edge(activations.dim, model.encoder, conv, decoder)
+            activations = vertices.kept(_computed(vertices, limit, activations, blocks, (encoder, conv, decoder)))
+    return activations
 
 
 def _computed(
-    vertices: Vertices, limit: int, source: FeatureSource, blocks: BlockMaker, modules: tuple[torch.nn.Module, ...]
+    vertices: Vertices, limit: int, features: FeatureSource, blocks: BlockMaker, modules: tuple[torch.nn.Module, ...]
 ) -> Iterator[NDArray[np.float32]]:
     """The activations of one layer, chunk by chunk; its sources are gathered by all ranks."""
     before, convolution, after = modules
     for layer in vertices.chunks(limit):
-        h = source.gather(layer.src_nodes)
+        h = features.gather(layer.src_nodes)
         with collective(vertices.comm, call="full evaluation"):
-            part: NDArray[np.float32] = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
-        yield part
+            chunk: NDArray[np.float32] = after(convolution(before(as_tensor(h).cpu()), blocks(layer))).numpy()
+        yield chunk
 
 
 def bytes_per_edge(width: int, *modules: torch.nn.Module) -> int:
@@ -272,14 +272,14 @@ class VerticesHere:
             yield bulk_sample(graph, np.arange(start, stop), GraphSAGE([-1]), batch_size=stop - start)[0].layers[0]
             start = stop
 
-    def kept(self, parts: Iterator[NDArray[np.float32]]) -> FeatureStore:
+    def kept(self, chunks: Iterator[NDArray[np.float32]]) -> FeatureStore:
         """In one array."""
         rows, start = np.empty((0, 0), np.float32), 0
-        for part in parts:
+        for chunk in chunks:
             if start == 0:
-                rows = self._new(self._graph.num_nodes, part.shape[1])
-            rows[start : start + len(part)] = part
-            start += len(part)
+                rows = self._new(self._graph.num_nodes, chunk.shape[1])
+            rows[start : start + len(chunk)] = chunk
+            start += len(chunk)
         return FeatureStore(rows)
 
 
@@ -310,9 +310,9 @@ class VerticesOnRanks:
             bulk = bulk_sample(graph, np.concatenate(ids), GraphSAGE([-1]), batch_size=size)
             yield (bulk[0] if len(bulk) else empty_minibatch(bulk, self.comm.rank)).layers[0]
 
-    def kept(self, parts: Iterator[NDArray[np.float32]]) -> PartitionedFeatures:
+    def kept(self, chunks: Iterator[NDArray[np.float32]]) -> PartitionedFeatures:
         """Each rank its vertices'."""
-        computed = list(parts)
+        computed = list(chunks)
         with collective(self.comm, call="full evaluation"):
             block = np.concatenate(computed)
         return PartitionedFeatures(block, self._rows, self._placement, phase="activations")

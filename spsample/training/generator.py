@@ -1,35 +1,76 @@
-"""Torch's global generator, which dropout draws from, as ranks use it."""
+"""Torch's global generator, as a training run uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from threading import Lock
 from typing import ClassVar
 
 import torch
 
-__all__ = ["SharedGenerator"]
+__all__ = ["RunGenerator"]
 
 
-class SharedGenerator:
-    """Torch's global generator: there is one in a process, so that ranks which are threads use it one after the other.
+class RunGenerator:
+    """Torch's global generator, whose numbers are a run's own: what draws before, between or after changes none.
+
+    There is one generator in a process, so that ranks which are threads use it one after the other.
+
+    Parameters
+    ----------
+    random_seed
+        Of the run.
+    device
+        Where the model is.
 
     Examples
     --------
-    >>> with SharedGenerator.seeded(3):
+    >>> generator = RunGenerator(3, torch.device("cpu"))
+    >>> with generator.in_use():
     ...     first = torch.rand(2)
-    >>> with SharedGenerator.seeded(3):
+    >>> with generator.in_use():
     ...     print(torch.equal(torch.rand(2), first))
     True
     """
 
-    _in_use: ClassVar[Lock] = Lock()
+    _lock: ClassVar[Lock] = Lock()
+
+    def __init__(self, random_seed: int, device: torch.device) -> None:
+        self._random_seed = random_seed
+        self._devices = [device] if device.type == "cuda" else []
+        self._state: torch.Tensor | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Let the numbers follow from the run's seed, or go on from a state that was kept; set it back afterwards."""
+        with torch.random.fork_rng(devices=self._devices):
+            if self._state is None:
+                torch.manual_seed(self._random_seed)
+            else:
+                torch.random.set_rng_state(self._state)
+            self._state = None
+            yield
 
     @classmethod
     @contextmanager
-    def seeded(cls, seed: int) -> Iterator[None]:
-        """Let this thread alone draw numbers, which follow from the seed."""
-        with cls._in_use:
-            torch.manual_seed(seed)
+    def of_batch(cls, random_seed: int, epoch: int, batch_id: int) -> Iterator[None]:
+        """Let this thread alone draw numbers, which follow from the batch."""
+        words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
+        with cls._lock:
+            torch.manual_seed(int.from_bytes(sha256(words).digest()[:7], "little"))
             yield
+
+    def keep(self) -> None:
+        """Keep where the numbers are, within `in_use`; the next use goes on from there."""
+        self._state = torch.random.get_rng_state()
+
+    @property
+    def state(self) -> torch.Tensor:
+        """What was kept; in use, where the numbers are."""
+        return torch.random.get_rng_state() if self._state is None else self._state
+
+    @state.setter
+    def state(self, state: torch.Tensor | None) -> None:
+        self._state = state

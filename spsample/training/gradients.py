@@ -94,7 +94,7 @@ class LocalGradients:
         return StepLoss(loss.item(), num_seeds)
 
 
-class CommunicatorGradients:
+class CommunicatorGradients(LocalGradients):
     """By one sum over the ranks per step, of a flat buffer: gradients times seeds, loss times seeds, seeds.
 
     Summed in the order of the ranks: the same bits in every step, over every communicator, fresh or resumed.
@@ -108,13 +108,9 @@ class CommunicatorGradients:
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
-        self.model: Any = model
+        super().__init__(model)
         self._comm = comm
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-    def prepare(self, loss: torch.Tensor) -> None:
-        """Backward."""
-        loss.backward()  # type: ignore[no-untyped-call]
 
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Sum over the ranks, and divide by all seeds."""
@@ -127,8 +123,8 @@ class CommunicatorGradients:
         total /= np.float32(max(seeds, 1.0))
         first = 0
         for parameter in self._parameters:
-            part = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
-            parameter.grad = torch.from_numpy(part.copy()).to(parameter)
+            gradient = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
+            parameter.grad = torch.from_numpy(gradient.copy()).to(parameter)
             first += parameter.numel()
         return StepLoss(float(total[-2]), int(seeds))
 

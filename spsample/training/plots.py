@@ -113,9 +113,8 @@ def _figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, An
     return figure, axes
 
 
-def _save(figure: Any, title: str, path: str | Path) -> None:
+def _save(figure: Any, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=10, color=_GREY)
-    path = Path(path)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise InputError(argument="path", given=str(path), expected="a name that ends in .png, .pdf or .svg")

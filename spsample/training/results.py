@@ -1,11 +1,16 @@
-"""What a training run gives: `EpochRecord`, `TrainResult`."""
+"""What training runs give: `EpochRecord`, `TrainResult`, and the summary of several."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["PHASES", "EpochRecord", "TrainResult"]
+import numpy as np
+
+from spsample.training.metrics import METRICS
+
+__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary"]
 
 PHASES = ("sampling", "features", "waiting", "training", "evaluation")
 """Phases that the seconds of every run name."""
@@ -68,3 +73,35 @@ class TrainResult:
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainResult:
+        """Return the result that `as_dict` was taken of.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            If it is not what a run has.
+        """
+        result = cls(**{**values, "history": [EpochRecord(**record) for record in values["history"]]})
+        if result.metric not in METRICS:
+            raise ValueError(f"the metric {result.metric!r}")
+        missing = {*PHASES} - {*result.seconds}
+        if missing:
+            raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
+        if result.sampled is not None and {*result.sampled} != {"val", "test"}:
+            raise ValueError(f"sampled {result.sampled}")
+        return result
+
+
+def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
+    """Return runs and, of several, mean and standard deviation (with n - 1) of their scores, ready for JSON."""
+    report: dict[str, Any] = {"runs": [result.as_dict() for result in results]}
+    if len(results) > 1:
+        scores = {name: np.array([getattr(result, name) for result in results]) for name in ("val", "test")}
+        if all(result.sampled for result in results):
+            scores |= {f"sampled_{name}": np.array([(r.sampled or {})[name] for r in results]) for name in scores}
+        report["summary"] = {
+            name: {"mean": float(values.mean()), "std": float(values.std(ddof=1))} for name, values in scores.items()
+        }
+    return report

@@ -19,25 +19,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spsample.comm import collective
 from spsample.comm.objects import broadcast_object
 from spsample.errors import DataError, InputError, MissingDependencyError
 from spsample.settings.training import Recording
 from spsample.store.files import whole_file
 from spsample.store.folder import system_errors
-from spsample.training.checkpoint import Checkpointer, read_checkpoint
-from spsample.training.journal import Journal, TensorBoard
-from spsample.training.metrics import METRICS
+from spsample.training.callbacks import Checkpointer, Journal, TensorBoard
+from spsample.training.checkpoint import read_checkpoint
 from spsample.training.plots import plot_curves, plot_phases
-from spsample.training.results import PHASES, EpochRecord, TrainResult
+from spsample.training.results import TrainResult, summary
 
 if TYPE_CHECKING:
     from spsample.training.callbacks import Callback
     from spsample.training.trainer import Trainer
 
-__all__ = ["Recording", "RunFolder", "summary"]
+__all__ = ["Recording", "RunFolder"]
 
 
 _WRITABLE, _RESUMED = "a folder that can be written to", "the run goes on from its checkpoint"
@@ -105,9 +102,7 @@ class RunFolder:
             with system_errors(self._results, "results that can be read"):
                 text = self._results.read_text("utf-8")
             (run,) = json.loads(text)["runs"]
-            result = TrainResult(**{**run, "history": [EpochRecord(**record) for record in run["history"]]})
-            _check_names(result)
-            return result
+            return TrainResult.from_dict(run)
         except (ValueError, KeyError, TypeError) as error:
             given = f"a file that cannot be read ({error})"
             raise DataError(argument=str(self._results), given=given, expected="the results of one run") from None
@@ -193,25 +188,3 @@ class RunFolder:
             every_epochs=recording.checkpoint_epochs,
         )
         return [*callbacks, checkpointer]
-
-
-def _check_names(result: TrainResult) -> None:
-    """Refuse a result that names what no run has."""
-    if result.metric not in METRICS:
-        raise ValueError(f"the metric {result.metric!r}")
-    missing = {*PHASES} - {*result.seconds}
-    if missing or (result.sampled is not None and {*result.sampled} != {"val", "test"}):
-        raise ValueError(f"no seconds of {', '.join(sorted(missing))}" if missing else f"sampled {result.sampled}")
-
-
-def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
-    """Return runs and, of several, mean and standard deviation (with n - 1) of their scores, ready for JSON."""
-    report: dict[str, Any] = {"runs": [result.as_dict() for result in results]}
-    if len(results) > 1:
-        scores = {part: np.array([getattr(result, part) for result in results]) for part in ("val", "test")}
-        if all(result.sampled for result in results):
-            scores |= {f"sampled_{part}": np.array([(r.sampled or {})[part] for r in results]) for part in scores}
-        report["summary"] = {
-            part: {"mean": float(values.mean()), "std": float(values.std(ddof=1))} for part, values in scores.items()
-        }
-    return report

@@ -6,10 +6,10 @@ import copy
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +34,14 @@ from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
-from spsample.training.generator import SharedGenerator
+from spsample.training.generator import RunGenerator
 from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
-from spsample.training.optimisation import Schedule, make_optimizer, require_epochs
+from spsample.training.optimisation import Schedule, make_optimizer
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
-from spsample.training.states import reading_state
+from spsample.training.states import check_state, reading_state
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
@@ -108,15 +108,7 @@ class Trainer:
         config: TrainConfig,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        require_type("dataset", dataset, Dataset, "a data set")
-        _check_sampler(sampler)
-        require_type("model", model, ModelConfig, "a ModelConfig")
-        require_type("config", config, TrainConfig, "a TrainConfig")
-        require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
-        for number, callback in enumerate(callbacks):
-            require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
-        require_choice("metric", dataset.metric, sorted(METRICS))
-        require_graph(dataset.graph)
+        _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
         self.features = _feature_source(dataset)
         self.dataset = dataset
@@ -128,8 +120,8 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.loader = self._make_loader()
-        self._rng_state: torch.Tensor | None = None
         self.device = device_of(config.backend)
+        self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
         self.gradients = gradients_for(self.model, self.comm)
@@ -163,16 +155,16 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._random():
+        with self._generator.in_use():
             try:
-                self._tell(lambda callback: callback.on_start(self))
+                self._tell("on_start")
                 while not self.is_over:
                     self._epoch()
             finally:
-                self._rng_state = torch.random.get_rng_state()
+                self._generator.keep()
         self._take_best()
         result = self._result()
-        self._tell(lambda callback: callback.on_end(self, result))
+        self._tell("on_end", result)
         return result
 
     def _take_best(self) -> None:
@@ -209,7 +201,7 @@ class Trainer:
             "model": self.model.state_dict() if self._last_weights is None else self._last_weights,
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "rng": torch.random.get_rng_state() if self._rng_state is None else self._rng_state,
+            "rng": self._generator.state,
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
             "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
@@ -229,7 +221,7 @@ class Trainer:
             If ``state`` is of a run with other settings, which are named, or of another version of the law; or if it
             has other epochs, and the schedule of the learning rate depends on their number.
         """
-        _check_state(state, self.settings)
+        check_state(state, self.settings)
         self.loader.load_state_dict(state["loader"])
         self.progress = Progress.from_state(state["progress"])
         if state["settings"]["epochs"] != self.config.epochs:
@@ -240,7 +232,7 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         if state["rng"] is not None:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
-        self._rng_state = state["rng"]
+        self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
         for name, callback in self._named_callbacks():
             callback.load_state_dict(state["callbacks"].get(name, {}))
@@ -269,23 +261,23 @@ class Trainer:
             with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
-            self._tell(partial(_on_step, self, loss.mean))
+            self._tell("on_step", loss.mean)
         record = self._record()
         in_turn = self._evaluates(record.epoch)
         if record.val is not None:
             progress.consider(record.epoch, record.val, self.model, in_turn=in_turn)
         self.schedule.epoch_over(record.val if in_turn else None)
         progress.close_epoch(record)
-        self._tell(lambda callback: callback.on_epoch(self, record))
+        self._tell("on_epoch", record)
 
-    def _tell(self, call: Callable[[Callback], None]) -> None:
-        """Call the callbacks."""
+    def _tell(self, event: str, *arguments: Any) -> None:
+        """Call that method of all callbacks."""
         with collective(self.comm, call="callbacks of training"):
             for callback in self.callbacks:
-                call(callback)
+                getattr(callback, event)(self, *arguments)
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
-        """Compute one rank's part of a step: the mean loss over the batch's seeds, and their number."""
+        """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
             self.optimizer.zero_grad()
             inputs = self.blocks.inputs(batch, self.model)
@@ -299,7 +291,7 @@ class Trainer:
         """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
         if self.comm.size == 1 and self.device.type == "cpu":
             return nullcontext()
-        return SharedGenerator.seeded(_step_seed(self.config.random_seed, self.progress.epoch, batch.batch_id))
+        return RunGenerator.of_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
 
     def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
@@ -327,22 +319,22 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------------------- evaluation
 
-    def _scores(self, parts: Sequence[str], kind: str) -> dict[str, float]:
+    def _scores(self, names: Sequence[str], kind: str) -> dict[str, float]:
         metric = METRICS[self.dataset.metric]
-        ids = {part: getattr(self.dataset, f"{part}_idx") for part in parts}
+        ids = {name: getattr(self.dataset, f"{name}_idx") for name in names}
         with self._timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
             if not np.isfinite(logits).all():
                 raise self._divergence("logits that are not finite")
-            ends = np.cumsum([len(part) for part in ids.values()])[:-1]
+            ends = np.cumsum([len(name) for name in ids.values()])[:-1]
             split = np.split(logits, ends)
-            return {part: metric(rows, self.dataset.y[ids[part]]) for part, rows in zip(parts, split, strict=True)}
+            return {name: metric(rows, self.dataset.y[ids[name]]) for name, rows in zip(names, split, strict=True)}
 
     def _require_same_split(self) -> None:
         """Refuse vertices or labels that differ between ranks."""
         if self.comm.size == 1:
             return
-        ids = {f"{part}_idx": np.asarray(getattr(self.dataset, f"{part}_idx")) for part in ("train", "val", "test")}
+        ids = {f"{name}_idx": np.asarray(getattr(self.dataset, f"{name}_idx")) for name in ("train", "val", "test")}
         with collective(self.comm, call="a look at the labels"):
             labels = np.asarray(self.dataset.y)[np.concatenate(list(ids.values()))]
         require_same(self.comm, **ids, labels=labels)
@@ -350,8 +342,8 @@ class Trainer:
     def _check_metric(self) -> None:
         """Refuse a metric that the labels do not allow before anything is trained."""
         metric, outputs = METRICS[self.dataset.metric], _num_outputs(self.dataset)
-        for part in ("val", "test"):
-            y = self.dataset.y[getattr(self.dataset, f"{part}_idx")]
+        for subset in ("val", "test"):
+            y = self.dataset.y[getattr(self.dataset, f"{subset}_idx")]
             metric(np.zeros((len(y), outputs), dtype=np.float32), y)
 
     def _divergence(self, given: str) -> InputError:
@@ -404,7 +396,7 @@ class Trainer:
     # -------------------------------------------------------------------------------------------------- set-up
 
     def _built(self, model: ModelConfig) -> GNN:
-        with self._random():
+        with self._generator.in_use():
             return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
 
     def _make_loader(self) -> BulkLoader:
@@ -442,25 +434,24 @@ class Trainer:
         }
 
     @contextmanager
-    def _random(self) -> Iterator[None]:
-        """Torch's global generator as the run has it within, and as it was without."""
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            if self._rng_state is None:
-                torch.manual_seed(self.config.random_seed)
-            else:
-                torch.random.set_rng_state(self._rng_state)
-            self._rng_state = None
-            yield
-
-    @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
         self._seconds[phase] += time.perf_counter() - start
 
 
-def _on_step(trainer: Trainer, loss: float, callback: Callback) -> None:
-    callback.on_step(trainer, loss)
+def _check_arguments(
+    dataset: Dataset, sampler: Sampler, model: ModelConfig, config: TrainConfig, callbacks: Sequence[Callback]
+) -> None:
+    require_type("dataset", dataset, Dataset, "a data set")
+    _check_sampler(sampler)
+    require_type("model", model, ModelConfig, "a ModelConfig")
+    require_type("config", config, TrainConfig, "a TrainConfig")
+    require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")
+    for number, callback in enumerate(callbacks):
+        require_type(f"callbacks[{number}]", callback, Callback, "a Callback")
+    require_choice("metric", dataset.metric, sorted(METRICS))
+    require_graph(dataset.graph)
 
 
 def _check_sampler(sampler: Sampler) -> None:
@@ -497,12 +488,6 @@ def _kind(config: TrainConfig) -> str:
     return "sampled" if config.evaluation == "sampled" else "full"
 
 
-def _step_seed(random_seed: int, epoch: int, batch_id: int) -> int:
-    """Seed of torch's generator, for one batch."""
-    words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
-    return int.from_bytes(sha256(words).digest()[:7], "little")
-
-
 def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if len(y) == 0:  # of a rank without seeds: no gradient, but one of each parameter
         return logits.sum() * 0.0
@@ -515,37 +500,3 @@ def _fingerprint(features: FeatureSource) -> str:
     """Hash of 64 rows spread over all: tells scaled features from others without reading them all."""
     rows = np.linspace(0, features.num_rows - 1, num=min(64, features.num_rows)).astype(np.int64)
     return sha256(as_tensor(features.gather(rows)).cpu().numpy().tobytes()).hexdigest()[:16]
-
-
-_KEYS = {
-    *("law_version", "settings", "progress", "model", "optimizer", "schedule", "rng", "loader", "seconds", "callbacks")
-}
-
-
-def _check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
-    expected = "what state_dict() of a Trainer returned"
-    missing = _KEYS - set(state)
-    if missing:
-        raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
-    theirs = {**state["settings"], "law_version": state["law_version"]}
-    mine = {**settings, "law_version": keys.LAW_VERSION}
-    differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
-    names = [name for name in differ if name != "epochs"]
-    if names:
-        differences = ", ".join(f"{name} {theirs.get(name)!r} (here {mine.get(name)!r})" for name in names)
-        given = f"a checkpoint with other settings: {differences}"
-        raise InputError(argument="resume", given=given, expected="the settings of the run")
-    if differ:
-        _check_epochs(settings, theirs["epochs"], state["progress"])
-
-
-def _check_epochs(settings: dict[str, Any], planned: int, progress: dict[str, Any]) -> None:
-    """Refuse other epochs than were planned, where the run would differ from one of that length from the start."""
-    epochs, trained = settings["epochs"], progress["epoch"]
-    if epochs <= trained:
-        given = f"{epochs} for a run that has trained {trained}"
-        raise InputError(argument="epochs", given=given, expected=f"{planned}, or more than {trained}")
-    if "before_last" not in progress:
-        given = f"{epochs} for a checkpoint of an older release"
-        raise InputError(argument="epochs", given=given, expected=str(planned))
-    require_epochs(epochs, planned, settings["schedule"])

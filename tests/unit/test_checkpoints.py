@@ -32,7 +32,7 @@ from spsample.training import (  # noqa: E402
     read_checkpoint,
     write_checkpoint,
 )
-from spsample.training.journal import Journal  # noqa: E402
+from spsample.training.callbacks import Journal  # noqa: E402
 from spsample.training.runs import Recording, RunFolder  # noqa: E402
 
 DATA = planted(400, degree=5)  # 240 vertices to train on: 8 batches
@@ -317,7 +317,7 @@ def test_an_interrupted_write_leaves_the_old_checkpoint(checkpoint, monkeypatch)
 
 def test_when_checkpoints_are_written(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("spsample.training.checkpoint.write_checkpoint", lambda path, state: written.append(state))
+    monkeypatch.setattr("spsample.training.callbacks.write_checkpoint", lambda path, state: written.append(state))
 
     def steps(**options):
         written.clear()

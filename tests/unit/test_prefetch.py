@@ -159,7 +159,7 @@ def test_at_most_so_many_items_are_begun() -> None:
             yield i
 
     with Pipeline() as pipeline:
-        stage = pipeline.stage(source(), 2, "test")
+        stage = pipeline.prefetch(source(), 2, "test")
         for i in range(5):
             assert next(stage) == i
             time.sleep(0.01)
@@ -222,7 +222,7 @@ def test_ctrl_c_while_threads_end_waits_for_them():
 
     def interrupted():
         with Pipeline() as pipeline:
-            stage = pipeline.stage(slow(), ahead=2, name="slow")
+            stage = pipeline.prefetch(slow(), ahead=2, name="slow")
             next(stage)
             busy.wait()
             threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
@@ -267,7 +267,7 @@ def test_threads_work_on_the_stream_of_the_one_that_starts_them(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "torch", torch)
     local.stream = "side"
     with Pipeline() as pipeline:
-        used = pipeline.stage((local.stream for _ in range(2)), ahead=3, name="streams")
+        used = pipeline.prefetch((local.stream for _ in range(2)), ahead=3, name="streams")
         assert list(used) == ["side", "side"]
 
 
@@ -290,7 +290,7 @@ def test_a_source_that_cannot_be_closed_is_not_waited_for():
 
     def body():
         with Pipeline() as pipeline:
-            stage = pipeline.stage(BadlyClosed(), ahead=1, name="bad")
+            stage = pipeline.prefetch(BadlyClosed(), ahead=1, name="bad")
             assert next(stage) == 0
 
     ending = threading.Thread(target=body, daemon=True)
@@ -317,7 +317,7 @@ def products():
 
 def run():
     with Pipeline() as pipeline:
-        stage = pipeline.stage(products(), ahead=2, name="products")
+        stage = pipeline.prefetch(products(), ahead=2, name="products")
         next(stage)
         stage.release()
 

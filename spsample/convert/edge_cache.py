@@ -11,13 +11,13 @@ import numpy as np
 from spsample.convert.chunks import EdgeChunk, array_chunks
 from spsample.errors import DataError
 
-__all__ = ["StagedEdges"]
+__all__ = ["CachedEdges"]
 
 
-class StagedEdges:
+class CachedEdges:
     """Edges appended to files in a folder, int32 until an id needs more, and read again from maps of them.
 
-    It is an `EdgeSource` itself.
+    It is an `EdgeList`.
     """
 
     rereadable = True
@@ -27,47 +27,48 @@ class StagedEdges:
         self.num_nodes: int | None = None
         self.weight_dtype = weight_dtype
         self._folder = folder
-        self._parts: list[_Part] = []
+        self._columns: list[_Columns] = []
 
     def add(self, chunk: EdgeChunk, largest: int) -> None:
         """Append a chunk, whose largest id is given."""
         if chunk.count == 0:
             return
         dtype = np.dtype(np.int32 if largest < 2**31 else np.int64)
-        if not self._parts or self._parts[-1].dtype.itemsize < dtype.itemsize:
-            self._parts.append(_Part(self._folder, len(self._parts), dtype, self.weight_dtype))
-        self._parts[-1].add(chunk)
+        if not self._columns or self._columns[-1].dtype.itemsize < dtype.itemsize:
+            self._columns.append(_Columns(self._folder, len(self._columns), dtype, self.weight_dtype))
+        self._columns[-1].add(chunk)
 
     def flush(self) -> None:
         """Let everything be read."""
-        for part in self._parts:
-            part.flush()
+        for columns in self._columns:
+            columns.flush()
 
     def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
         """Yield the chunks."""
         before = 0
-        for part in self._parts:
-            yield from part.tasks(count, before)
-            before += part.count
+        for columns in self._columns:
+            yield from columns.tasks(count, before)
+            before += columns.count
 
     def close(self) -> None:
         """Remove the files."""
-        for part in self._parts:
-            part.close()
+        for columns in self._columns:
+            columns.close()
 
 
-class _Part:
+class _Columns:
+    """Chunks of one width of ids: a file of sources, one of targets, and perhaps one of weights."""
+
     def __init__(self, folder: Path, number: int, dtype: np.dtype[Any], weight_dtype: np.dtype[Any] | None) -> None:
         self.dtype = dtype
         self.count = 0
         self._dtypes = [dtype, dtype] + ([] if weight_dtype is None else [weight_dtype])
         names = ("sources", "targets", "weights")[: len(self._dtypes)]
-        self._files = [(folder / f"staged-{number}.{name}").open("wb") for name in names]
+        self._files = [(folder / f"cached-{number}.{name}").open("wb") for name in names]
 
     def add(self, chunk: EdgeChunk) -> None:
         self.count += chunk.count
-        stop = max((chunk.count - 1) * chunk.step + 1, 0)
-        columns = [chunk.sources[: stop : chunk.step], chunk.targets[: stop : chunk.step], chunk.weights]
+        columns = [*chunk.ends, chunk.weights]
         try:
             for file, dtype, column in zip(self._files, self._dtypes, columns, strict=False):
                 values = np.ascontiguousarray(column, dtype=dtype)

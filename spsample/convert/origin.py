@@ -14,19 +14,12 @@ from numpy.typing import NDArray
 
 from spsample.convert.arrays import npy_edges, npy_pair, raw_edges
 from spsample.convert.compressed import COMPRESSED, decompressed, inner_suffix
+from spsample.convert.datasets import GraphEdges, data_attributes, npz_masks, open_npz, store_attributes
 from spsample.convert.generated import PlantedEdges, RmatEdges, write_planted, write_rmat
-from spsample.convert.graphs import (
-    data_attributes,
-    dataset_edges,
-    load_pyg,
-    pyg_edges,
-    pyg_labels,
-    pyg_unread,
-    store_attributes,
-)
 from spsample.convert.matrix_market import MatrixMarketEdges
 from spsample.convert.names import VertexNames
 from spsample.convert.options import ConvertOptions
+from spsample.convert.pyg import load_pyg, pyg_edges, pyg_labels, pyg_unread
 from spsample.convert.tables import ParquetEdges
 from spsample.convert.text import NamedTextEdges, TextEdges, text_form
 from spsample.data.dataset import Dataset
@@ -39,7 +32,7 @@ from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 
 if TYPE_CHECKING:
-    from spsample.convert.chunks import EdgeSource
+    from spsample.convert.chunks import EdgeList
     from spsample.store import StoreWriter
 
 __all__ = ["Origin", "open_origin"]
@@ -58,7 +51,7 @@ _MAPPED = ("npy", "int32", "int64", "parquet", "npz", "pyg")
 class Origin:
     """Edges, and what else the source tells: facts for ``meta.json``, arrays to be written, names of the vertices."""
 
-    edges: EdgeSource
+    edges: EdgeList
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Any] = field(default_factory=dict)
@@ -178,7 +171,7 @@ def _refuse_weights(options: ConvertOptions, name: str) -> None:
         raise InputError(argument="weights", given=f"{options.weights!r} for {name}", expected=expected)
 
 
-def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeSource:
+def _edges(text: str, kind: str, options: ConvertOptions, names: VertexNames | None) -> EdgeList:
     weights = None if options.weights is None else Path(options.weights)
     if kind == "npy":
         if not _is_pair(text):
@@ -209,8 +202,6 @@ def _named(text: str, options: ConvertOptions) -> Origin:
 
 
 def _from_npz(path: Path, options: ConvertOptions) -> Origin:
-    from spsample.convert.matrices import npz_masks, open_npz
-
     dataset = open_npz(path)
     origin = _from_object(dataset, options, path.stem)
     if dataset.num_splits == 1:
@@ -230,7 +221,7 @@ def _of_store(store: GraphStore) -> Origin:
 
 
 def _from_dataset(dataset: Dataset, facts: dict[str, Any], arrays: dict[str, Any]) -> Origin:
-    edges = dataset_edges(dataset.graph, dataset.name)
+    edges = GraphEdges(dataset.name, dataset.graph)
     return Origin(edges, dataset.name, facts, arrays, row_normalized=dataset.graph.weighting == "row")
 
 

@@ -1,9 +1,7 @@
-"""Graphs that are in memory already: data sets and PyG's data."""
+"""PyG's ``Data``: edges, weights, features, labels, masks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,97 +10,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spsample.convert.arrays import ArrayEdges
-from spsample.convert.chunks import EdgeChunk, EdgeSource
+from spsample.convert.chunks import EdgeList
 from spsample.convert.compressed import require_file
-from spsample.data.dataset import Dataset
-from spsample.data.splits import PARTS, SPLIT_IDS, SPLIT_MASKS
+from spsample.data.splits import PARTS, SPLIT_MASKS
 from spsample.errors import DataError, DTypeError, InputError, MissingDependencyError
-from spsample.store import Graph, GraphStore
 from spsample.store.pyg_data import host_array
 from spsample.store.validation import as_edge_index, as_weights
 
-__all__ = [
-    "GraphEdges",
-    "data_attributes",
-    "dataset_edges",
-    "load_pyg",
-    "pyg_edges",
-    "pyg_labels",
-    "pyg_unread",
-    "store_attributes",
-]
+__all__ = ["load_pyg", "pyg_edges", "pyg_labels", "pyg_unread"]
 
 _LARGEST_WHOLE = 2**53
-_NAMES = ("original_ids", "names_ptr", "names_data")
-_REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
-"""Arrays of a store that are made from its graph, or are those of its data set."""
-
-
-class GraphEdges:
-    """The entries of a graph as edges; their positions are those in its arrays."""
-
-    rereadable = True
-
-    def __init__(self, name: str, graph: Graph) -> None:
-        self.name = name
-        self.num_nodes: int | None = graph.num_nodes
-        self.weight_dtype = None if graph.data is None else graph.data.dtype
-        self._graph = graph
-
-    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
-        """Yield the chunks."""
-        for first in range(0, self._graph.num_edges, count):
-            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
-
-    def _chunk(self, first: int, last: int) -> EdgeChunk:
-        graph = self._graph
-        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
-        end = int(np.searchsorted(graph.indptr, last, side="left"))
-        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
-        sources = graph.indices[first:last]
-        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
-        weights = None if graph.data is None else graph.data[first:last]
-        return EdgeChunk(sources, targets, last - first, 1, weights, first)
-
-
-def dataset_edges(graph: Graph, name: str) -> EdgeSource:
-    """Return the edges of a graph."""
-    return GraphEdges(name, graph)
-
-
-def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return facts and arrays of a data set, apart from its graph."""
-    facts = {**dataset.meta, "name": dataset.name, "metric": dataset.metric, "num_classes": dataset.num_classes}
-    arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
-    if dataset.num_classes:
-        arrays["y"] = dataset.y
-    parts = {name: getattr(dataset, name) for name in SPLIT_IDS}
-    if any(len(ids) for ids in parts.values()):
-        arrays |= parts
-    return facts, arrays
-
-
-def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return facts and arrays of a store, apart from its graph: data set, all splits, names, more features.
-
-    Raises
-    ------
-    DataError
-        If it has other arrays, of which nobody knows what to do to them when edges change.
-    """
-    facts, arrays = data_attributes(dataset)
-    arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
-    features = store.meta.get("node_features", [])
-    if features:
-        facts["node_features"] = features
-    for name in store.names:
-        if name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES) or (name in features and name != "x"):
-            arrays[name] = store.array(name)
-        elif name not in _REMADE:
-            expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
-            hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
-            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
-    return facts, arrays
 
 
 def load_pyg(path: Path) -> Any:
@@ -142,7 +59,7 @@ def load_pyg(path: Path) -> Any:
     return loaded
 
 
-def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeSource, dict[str, Any], dict[str, Any]]:
+def pyg_edges(data: Any, name: str, weights: str | None) -> tuple[EdgeList, dict[str, Any], dict[str, Any]]:
     """Return edges, facts and arrays of PyG's ``Data``; `weights` names the attribute that holds them.
 
     Raises
@@ -179,7 +96,7 @@ def pyg_labels(data: Any, name: str, num_nodes: int | None) -> tuple[dict[str, A
 
 def pyg_unread(data: Any, weights: str | None) -> tuple[str, ...]:
     """Names of the attributes of PyG's ``Data`` of which nothing is made."""
-    masks = [f"{part}_mask" for part in PARTS]
+    masks = [f"{subset}_mask" for subset in PARTS]
     taken = {"edge_index", weights or "edge_weight", "x", "y", "num_nodes"}
     taken |= set(masks) if all(getattr(data, mask, None) is not None for mask in masks) else set()
     held = data.keys() if callable(data.keys) else data.keys  # a property in PyG before 2.4
@@ -205,8 +122,8 @@ def _as_features(held: Any) -> Any:
     if layout not in ("torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
         return host_array(held)
     rows = held.detach().to_sparse_csr()
-    parts = (host_array(part) for part in (rows.values(), rows.col_indices(), rows.crow_indices()))
-    return sparse.csr_array(tuple(parts), shape=tuple(rows.shape))
+    arrays = (host_array(tensor) for tensor in (rows.values(), rows.col_indices(), rows.crow_indices()))
+    return sparse.csr_array(tuple(arrays), shape=tuple(rows.shape))
 
 
 def _labels(y: NDArray[Any], name: str, num_nodes: int | None) -> NDArray[np.int64]:
@@ -241,7 +158,7 @@ def _label_error(name: str, given: str, expected: str) -> DataError:
 
 def _pyg_masks(data: Any, name: str) -> dict[str, NDArray[np.bool_]]:
     """train_masks, val_masks and test_masks, of shape (splits, n), where the data has all three."""
-    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+    masks = [getattr(data, f"{subset}_mask", None) for subset in PARTS]
     if any(mask is None for mask in masks):
         return {}
     arrays = [np.asarray(mask) for mask in masks]

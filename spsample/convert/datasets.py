@@ -1,0 +1,118 @@
+"""Data sets and graphs: in memory, in stores, in ``.npz`` files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from spsample.convert.chunks import EdgeChunk
+from spsample.convert.compressed import require_file
+from spsample.data.dataset import Dataset
+from spsample.data.npz import load_npz
+from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS
+from spsample.errors import DataError, InputError
+from spsample.store import Graph, GraphStore
+from spsample.store.archives import npz_names, read_npz
+
+__all__ = ["GraphEdges", "data_attributes", "npz_masks", "open_npz", "store_attributes"]
+
+_NAMES = ("original_ids", "names_ptr", "names_data")
+_REMADE = ("indptr", "indices", "data", "edge_ids", "x", "x_indptr", "x_indices", "x_data", "y")
+"""Arrays of a store that are made from its graph, or are those of its data set."""
+
+
+class GraphEdges:
+    """The entries of a graph as edges; their positions are those in its arrays."""
+
+    rereadable = True
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        self.name = name
+        self.num_nodes: int | None = graph.num_nodes
+        self.weight_dtype = None if graph.data is None else graph.data.dtype
+        self._graph = graph
+
+    def tasks(self, count: int) -> Iterator[Callable[[], EdgeChunk]]:
+        """Yield the chunks."""
+        for first in range(0, self._graph.num_edges, count):
+            yield partial(self._chunk, first, min(first + count, self._graph.num_edges))
+
+    def _chunk(self, first: int, last: int) -> EdgeChunk:
+        graph = self._graph
+        begin = int(np.searchsorted(graph.indptr, first, side="right")) - 1
+        end = int(np.searchsorted(graph.indptr, last, side="left"))
+        bounds = np.clip(graph.indptr[begin : end + 1], first, last)
+        sources = graph.indices[first:last]
+        targets = np.repeat(np.arange(begin, end, dtype=sources.dtype), np.diff(bounds))
+        weights = None if graph.data is None else graph.data[first:last]
+        return EdgeChunk(sources, targets, last - first, 1, weights, first)
+
+
+def data_attributes(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a data set, apart from its graph."""
+    facts = {**dataset.meta, "name": dataset.name, "metric": dataset.metric, "num_classes": dataset.num_classes}
+    arrays: dict[str, Any] = {} if dataset.x is None else {"x": dataset.x}
+    if dataset.num_classes:
+        arrays["y"] = dataset.y
+    index_sets = {name: getattr(dataset, name) for name in SPLIT_IDS}
+    if any(len(ids) for ids in index_sets.values()):
+        arrays |= index_sets
+    return facts, arrays
+
+
+def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return facts and arrays of a store, apart from its graph: data set, all splits, names, more features.
+
+    Raises
+    ------
+    DataError
+        If it has other arrays, of which nobody knows what to do to them when edges change.
+    """
+    facts, arrays = data_attributes(dataset)
+    arrays = {name: array for name, array in arrays.items() if name not in (*SPLIT_IDS, *SPLIT_MASKS)}
+    features = store.meta.get("node_features", [])
+    if features:
+        facts["node_features"] = features
+    for name in store.names:
+        if name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES) or (name in features and name != "x"):
+            arrays[name] = store.array(name)
+        elif name not in _REMADE:
+            expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
+            hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
+            raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)
+    return facts, arrays
+
+
+def open_npz(path: Path) -> Dataset:
+    """Load a graph from ``scipy.sparse.save_npz``, or a data set in the form of `load_npz`.
+
+    Raises
+    ------
+    DataError
+        If the file is neither.
+    """
+    require_file(path)
+    if "format" not in npz_names(path, "an .npz file"):
+        return load_npz(path)
+    read_npz(path, "what scipy.sparse.save_npz writes")  # SciPy itself does not check that all of it is read
+    try:
+        graph = Graph.from_scipy(scipy.sparse.load_npz(path))
+    except InputError as error:
+        given = f"{error.argument} with {error.given}"
+        raise DataError(argument=str(path), given=given, expected=error.expected) from error
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types on damaged bytes
+        given = f"a matrix that cannot be read ({error})"
+        raise DataError(argument=str(path), given=given, expected="what scipy.sparse.save_npz writes") from error
+    empty = np.empty(0, np.int64)
+    return Dataset(path.stem, graph, None, np.full(graph.num_nodes, -1, np.int64), empty, empty, empty, 0)
+
+
+def npz_masks(path: Path) -> dict[str, NDArray[np.bool_]]:
+    """Return all splits of a data set that `load_npz` takes, in a form that a store has, too."""
+    return read_npz(path, "an .npz file with masks", SPLIT_MASKS)
