@@ -113,7 +113,8 @@ class Frontier(ABC):
 
         src has each batch's `known` vertices first, where targets are included, and then the new ones.
         """
-        return self.A.backend.compact_owned(known, entries.rows, include_targets, self.A.num_nodes)
+        rows, A = entries.rows, self.A
+        return A.backend.compact(known, rows.entry_ptr, rows.columns, include_targets, A.num_nodes)
 
     def take_numbered(
         self, known: StackedSelector, include_targets: bool, edge_ids: bool

@@ -114,7 +114,7 @@ class ColumnSets(Calls):
         """Write the new columns behind the known ones, ascending."""
         self.run(PLACE_NEW, self._chunks, *self.parameters, self._chunks, src_ptr, src, variant=self._variant)
 
-    def number(self, pointers: DeviceArray, columns: DeviceArray, local: DeviceArray, count: int) -> None:
-        """The place of every column among its batch's vertices."""
-        arguments = (*self.parameters, pointers, self.num_batches, columns, local)
+    def number(self, pointers: DeviceArray, columns: DeviceArray, count: int) -> None:
+        """Write over every column its place among its batch's vertices."""
+        arguments = (*self.parameters, pointers, self.num_batches, columns)
         self.run(NUMBER, chunks_of(count), *arguments, variant=self._variant)

@@ -46,7 +46,7 @@ class RowLaw(CompactionKernels):
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows` and `compact`."""
         rows = self.take_rows(A, Q, positions)
-        return rows, self.compact_owned(known, rows, include_targets, num_columns(A))
+        return rows, self.compact(known, rows.entry_ptr, rows.columns, include_targets, num_columns(A))
 
     def _room(self, A: Matrix, pointers: StackedPointers, positions: bool) -> tuple[DeviceArray, DeviceArray | None]:
         where = self.device.empty(pointers.total, np.int64) if positions else None

@@ -50,8 +50,6 @@ class ReferenceBackend(OnHost):
     shared_guide = staticmethod(column_law.shared_guide)
     draw_shared = staticmethod(column_law.draw_shared)
     compact = staticmethod(compaction.compact)
-    compact_owned = staticmethod(compaction.compact_owned)
-    merge_targets = staticmethod(compaction.merge_targets)
     extract = staticmethod(extraction.extract)
     extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))
     own_weights = staticmethod(values.own_weights)
