@@ -144,7 +144,7 @@ class ColumnDistribution(Protocol):
 
 
 class EntryLimit:
-    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it."""
+    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it, on each rank alone."""
 
     def check(self, frontier: Frontier, draw: Draw) -> None:
         """Raise an error where a draw from rows would make too many entries."""
