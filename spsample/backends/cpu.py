@@ -122,9 +122,9 @@ class CpuBackend(OnHost):
         return rows, Compaction(src_ptr, src, rows.columns)
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
-    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+    def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
-        totals: Int64Array = _core.row_totals(A, Q, exclude)
+        totals: Int64Array = _core.entry_counts(A, Q, exclude)
         return totals
 
     def locate(

@@ -18,7 +18,7 @@ random        `philox`, `shuffle`                                               
 quantisation  `row_exponents`, `batch_totals`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `take_rows`,                      3
               `take_rows_numbered`
-entry_law     `row_totals`, `locate`, `draw_entries`                                           3
+entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
               `shared_guide`, `draw_shared`
 compaction    `compact`                                                                        4
@@ -289,7 +289,7 @@ class Backend(Protocol):
         ...
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
-    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+    def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not among its batch's `exclude` columns."""
         ...
 

@@ -185,7 +185,7 @@ def extract_rows(
             expected="what its_sample drew from this P",
             hint="Keep the P that was sampled: each product Q @ A is another one, also of the same Q and A.",
         )
-    if not (known is None or isinstance(known, RowSelector)):
+    if known is not None:
         require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
     return P.extract(sample, options, known)
 

@@ -22,8 +22,8 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting, batch_totals
 
-RowRule = Literal["uniform", "weighted"]
-"""Whether entries of a row are drawn uniformly or by weight."""
+RowForm = Literal["uniform", "weighted"]
+"""The form of the row law: whether entries of a row are drawn uniformly or by weight."""
 
 
 class Entries(NamedTuple):
@@ -85,7 +85,7 @@ class Frontier(ABC):
 
     # --- SAMPLE ----------------------------------------------------------------------------------------------------
     @abstractmethod
-    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         """Row law; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
 
         The arrays are the caller's: EXTRACT writes local ids over `columns`.
@@ -202,7 +202,7 @@ __all__ = [
     "Frontier",
     "FrontierTotals",
     "GraphOperand",
-    "RowRule",
+    "RowForm",
     "RowTotals",
     "Weighting",
 ]

@@ -8,20 +8,20 @@ from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSele
 from spsample.backends.protocol import Int64Array
 from spsample.errors import ConsumedError
 from spsample.sparse.extraction import ExtractOptions, StackedLayer, own_weights
-from spsample.sparse.operand import Entries, Frontier, RowRule
+from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.selector import RowSelector
 
 
 class RowLaw(NamedTuple):
     """P with a distribution over the entries of each selected row of A (law, section 3: row law).
 
-    It is never written: weights are quantised under the row rule as a row is drawn from. `rule` is "weighted" or
+    It is never written: weights are quantised under the row rule as a row is drawn from. `form` is "weighted" or
     "uniform".
     """
 
     Q: RowSelector
     F: Frontier
-    rule: RowRule
+    form: RowForm
 
     def sample(self, draw: Draw, edge_ids: bool = False) -> RowSample:
         """Entries of every row; a size of -1 takes whole rows."""
@@ -29,7 +29,7 @@ class RowLaw(NamedTuple):
         F.A.limit.check(F, draw)
         if draw.size < 0:
             return WholeRows(F, edge_ids)
-        return RowSample(F, F.sample_rows(draw, self.rule, edge_ids))
+        return RowSample(F, F.sample_rows(draw, self.form, edge_ids))
 
     def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
         """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""

@@ -416,14 +416,14 @@ class BackendContract(RoutingContract):
 
     # --- entry law and column law -----------------------------------------------------------------------------------
     @index_types
-    def test_row_totals(self, backend, index):
+    def test_entry_counts(self, backend, index):
         A, Q = matrix(index), selector(index=index)
-        totals = backend.row_totals(A, Q, None)
+        totals = backend.entry_counts(A, Q, None)
         assert totals.dtype == np.int64
         assert totals.tolist() == [len(ROWS[v]) for f in FRONTIERS for v in f]
         excluded = [[1, 5], [0], [], [0, 3], [4]]
         counts = [sum(u not in excluded[i] for u in ROWS[v]) for i, f in enumerate(FRONTIERS) for v in f]
-        assert backend.row_totals(A, Q, sample_of(excluded, index)).tolist() == counts
+        assert backend.entry_counts(A, Q, sample_of(excluded, index)).tolist() == counts
 
     @index_types
     def test_locate(self, backend, index):
@@ -442,11 +442,11 @@ class BackendContract(RoutingContract):
                 assert backend.locate(A, Q, rows, offsets, None).tolist() == columns.tolist()
 
     @empties
-    def test_row_totals_and_locate_empty(self, backend, frontiers):
+    def test_entry_counts_and_locate_empty(self, backend, frontiers):
         A, Q, none = matrix(), selector(frontiers), np.zeros(0, np.int64)
         exclude = sample_of([[1]] * len(frontiers))
         for excluded in (None, exclude):
-            assert backend.row_totals(A, Q, excluded).tolist() == [0] * len(Q.vertices)
+            assert backend.entry_counts(A, Q, excluded).tolist() == [0] * len(Q.vertices)
             found = backend.locate(A, Q, none, none, excluded)
             assert (len(found), found.dtype) == (0, np.int32)
 
@@ -878,8 +878,8 @@ class BackendContract(RoutingContract):
         for block in blocks(kind, index, 4):
             exclude = backend.draw_entries(block.A, block.selected, None, Draw(KEY, 1, 2))
             for excluded in (None, exclude):
-                totals = backend.row_totals(block.matrix, block.Q, excluded)
-                assert_same(totals, backend.row_totals(block.A, block.selected, excluded))
+                totals = backend.entry_counts(block.matrix, block.Q, excluded)
+                assert_same(totals, backend.entry_counts(block.A, block.selected, excluded))
                 rows = np.flatnonzero(totals)
                 found = backend.locate(block.matrix, block.Q, rows, totals[rows] - 1, excluded)
                 assert_same(found, backend.locate(block.A, block.selected, rows, totals[rows] - 1, excluded))

@@ -236,12 +236,12 @@ def test_compact_extract_and_values(cpu, index):
     assert without.local.tolist() == [1, 0, 1, 1, 0]
 
 
-def test_row_totals_and_locate_leave_out_excluded_columns(cpu):
+def test_entry_counts_and_locate_leave_out_excluded_columns(cpu):
     A = matrix([[1.0, 1.0, 1.0], [None, 1.0, 1.0], [None, None, None]])
     Q = selector([0, 2], [1, 0])
     exclude = column_sample([0, 1, 1], np.array([1]))
-    assert cpu.row_totals(A, Q, None).tolist() == [3, 0, 2, 3]
-    assert cpu.row_totals(A, Q, exclude).tolist() == [2, 0, 2, 3]
+    assert cpu.entry_counts(A, Q, None).tolist() == [3, 0, 2, 3]
+    assert cpu.entry_counts(A, Q, exclude).tolist() == [2, 0, 2, 3]
     rows = np.array([0, 0, 2, 3])
     assert cpu.locate(A, Q, rows, np.array([0, 1, 1, 1]), exclude).tolist() == [0, 2, 2, 1]
     with pytest.raises(ValueError, match="offsets"):

@@ -222,8 +222,8 @@ def test_normalize_rows_knows_the_law(product, laws):
     Q = stack([np.array([0], np.int32)])
     for graph, law in zip((plain, plain.normalized("row"), weighted), laws, strict=True):
         assert type(normalize_rows(product(Q, graph.operand()))).__name__ == law
-    assert normalize_rows(Q @ weighted.operand()).rule == "weighted"
-    assert normalize_rows(Q @ pattern(weighted.operand())).rule == "uniform"
+    assert normalize_rows(Q @ weighted.operand()).form == "weighted"
+    assert normalize_rows(Q @ pattern(weighted.operand())).form == "uniform"
 
 
 def test_only_a_p_is_sampled():

@@ -40,7 +40,7 @@ class ReferenceBackend(OnHost):
     sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
-    row_totals = staticmethod(entry_law.row_totals)
+    entry_counts = staticmethod(entry_law.entry_counts)
     locate = staticmethod(entry_law.locate)
     draw_entries = staticmethod(entry_law.draw_entries)
     column_totals = staticmethod(_as_ieee(column_law.column_totals))
