@@ -21,7 +21,7 @@ namespace spsample {
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
 constexpr int kMostLaneDraws = kRoundDraws * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
-constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
+constexpr int kWideCut = kWideBits - 32;  // totals of wide rows are at most 2^kWideBits, elements of a tree have 32 bits
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 
 // What there is to draw from a row, from the simplest.
