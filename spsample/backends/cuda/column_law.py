@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import index_variant
-from spsample.backends.cuda.column_law_merged import Merged, Merging
+from spsample.backends.cuda.column_law_merged import Merged, MergedColumnKernels
 from spsample.backends.cuda.device import BLOCK, Device, DeviceArray, Kernel
 from spsample.backends.cuda.distinct_draws import DistinctDraws, Drawn, Names
+from spsample.backends.cuda.launcher import index_variant
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import (
     ColumnMatrix,
@@ -43,7 +43,7 @@ class _Distributions(NamedTuple):
     guide: DeviceArray | None = None
 
 
-class ColumnLaw(Merging, DistinctDraws):
+class ColumnLawKernels(MergedColumnKernels, DistinctDraws):
     """`draw_columns`, `draw_merged`, `shared_guide` and `draw_shared`."""
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:

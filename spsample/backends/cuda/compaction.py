@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, index_variant
 from spsample.backends.cuda.compaction_sets import ColumnSets, groups
 from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant
 from spsample.backends.protocol import Compaction, Int64Array, StackedSelector
 
 LARGEST = Kernel("compaction", "largest")
 
 
-class CompactionKernels(Calls):
+class CompactionKernels(KernelLauncher):
     """`compact`."""
 
     def compact(

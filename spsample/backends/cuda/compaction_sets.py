@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
 
@@ -47,7 +47,7 @@ def groups(device: Device, num_batches: int, num_columns: int) -> Iterator[tuple
     return ((first, min(first + fitting, num_batches)) for first in range(0, num_batches, fitting))
 
 
-class ColumnSets(Calls):
+class ColumnSets(KernelLauncher):
     """The sets of batches first .. last - 1 of stacked arrays.
 
     Mark known vertices and found columns in any order, then `rank`; then places can be asked for. Kernels of other

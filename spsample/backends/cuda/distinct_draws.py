@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import draw_limit_error
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import BLOCK, MOST_BLOCKS, DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Int64Array
 
@@ -70,7 +70,7 @@ class Names(NamedTuple):
     ids: DeviceArray
 
 
-class DistinctDraws(Calls):
+class DistinctDraws(KernelLauncher):
     """Base of the laws' parts."""
 
     def drawn_room(self, room: Int64Array, replace: bool) -> Drawn:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.cuda.calls import index_variant, num_columns
 from spsample.backends.cuda.device import BLOCK, DeviceArray, Kernel
 from spsample.backends.cuda.distinct_draws import SHARE_OF_FREE, DistinctDraws, Drawn, State
+from spsample.backends.cuda.launcher import index_variant, num_columns
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Draw, Int64Array, Matrix, StackedSelector
 
@@ -50,7 +50,7 @@ class _Frontier(NamedTuple):
     draw: Draw
 
 
-class EntryLaw(DistinctDraws):
+class EntryLawKernels(DistinctDraws):
     """`entry_counts`, `locate` and `draw_entries`."""
 
     def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> DeviceArray:

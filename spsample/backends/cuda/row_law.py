@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.calls import StackedPointers, index_variant, num_columns
 from spsample.backends.cuda.compaction import CompactionKernels
 from spsample.backends.cuda.device import WARP, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import StackedPointers, index_variant, num_columns
 from spsample.backends.protocol import Compaction, Draw, Matrix, StackedRows, StackedSelector
 
 TAKE = chunk_kernel("row_law", "take_rows")
@@ -15,7 +15,7 @@ SCRATCH_BYTES = 256 << 20
 """At most, for the positions drawn so far of the rows that are drawn from at a time."""
 
 
-class RowLaw(CompactionKernels):
+class RowLawKernels(CompactionKernels):
     """`sample_rows_uniform`, `take_rows` and `take_rows_numbered`."""
 
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
