@@ -106,7 +106,7 @@ inline bool read_item(PyObject* item, bool convert, DrawIn::Key& key) noexcept {
 }
 inline bool DrawIn::look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, key, hop, size, replace); }
 
-struct RuleIn : ArgumentTuple {
+struct QuantisationRuleIn : ArgumentTuple {
     std::optional<In<int64_t>> shifts;
     int32_t power = 0, column_power = 0;
     bool look_at(PyObject* object, bool convert) noexcept { return read_tuple(object, convert, shifts, power, column_power); }

@@ -131,11 +131,11 @@ nb::tuple stacked(const std::vector<BatchSample<Index>>& samples) {
 
 template <class Index>
 nb::tuple draw_merged(
-    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RuleIn& quantisation,
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const QuantisationRuleIn& quantisation,
     const DrawIn& how) {
     const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
     const SelectorView<Index> Q = selector_view(selector, A.num_rows);
-    const Rule rule = make_rule(quantisation, Q.num_batches);
+    const QuantisationRule rule = quantisation_rule(quantisation, Q.num_batches);
     const DrawArguments draw = draw_arguments(how);
     std::vector<BatchSample<Index>> samples(static_cast<size_t>(Q.num_batches));
     with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {

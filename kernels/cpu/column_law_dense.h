@@ -145,7 +145,7 @@ public:
     // Sums of the columns of ranges begin .. end - 1 over the rows of a batch. O(columns + entries within them).
     template <class Index, class Weights>
     void make(
-        const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const Rule& rule, int64_t batch, int64_t begin,
+        const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const QuantisationRule& rule, int64_t batch, int64_t begin,
         int64_t end) {
         const int64_t first = begin * kRange, last = std::min(end * kRange, num_blocks_ * kSumBlock);
         std::fill(sums_.data() + first, sums_.data() + last, Sum(0));
@@ -190,7 +190,7 @@ private:
     // The entries of the batch's rows within columns [first, last): those of short rows are added, parts of long rows returned.
     template <class Index, class Weights>
     std::vector<Part<Index>> long_parts(
-        const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const Rule& rule, int64_t batch, int64_t first,
+        const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const QuantisationRule& rule, int64_t batch, int64_t first,
         int64_t last) {
         std::vector<Part<Index>> parts;
         const int64_t several = 16 * ((last - first) / kSlice + 1);  // entries that make slices worth while
@@ -227,7 +227,7 @@ private:
 
     // Adds the entries of the part before `upto`.
     template <class Index, class Weights>
-    void add(const CsrView<Index>& A, const Weights& weights, const Rule& rule, int64_t batch, const Part<Index>& part, int64_t upto) {
+    void add(const CsrView<Index>& A, const Weights& weights, const QuantisationRule& rule, int64_t batch, const Part<Index>& part, int64_t upto) {
         Sum* sums = sums_.data();
         const Index* columns = A.indices;
         if constexpr (std::is_same_v<Sum, Mark>) return mark(A, weights, rule, part, upto);
@@ -245,7 +245,7 @@ private:
 
     // Marks the columns of these entries, but of those that weigh 0. Stores only, so that neighbours do not wait for each other.
     template <class Index, class Weights>
-    void mark(const CsrView<Index>& A, const Weights& weights, const Rule& rule, const Part<Index>& part, int64_t upto) {
+    void mark(const CsrView<Index>& A, const Weights& weights, const QuantisationRule& rule, const Part<Index>& part, int64_t upto) {
         Mark* marks = sums_.data();
         if constexpr (!equal_weights<Weights>()) {
             if (rule.shifts != nullptr) {

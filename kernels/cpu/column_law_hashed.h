@@ -34,7 +34,7 @@ void prefetch_rows(const CsrView<Index>& A, const SelectorView<Index>& Q, int64_
 // The merged row of one batch: O(entries of its rows + sort of its distinct columns).
 template <class Index, class Weights>
 MergedRow<Index> merge_batch(
-    const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const Rule& rule, int64_t batch,
+    const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const QuantisationRule& rule, int64_t batch,
     MergeScratch<Index>& scratch) {
     scratch.columns.reset(Q.batch_ptr[batch + 1] - Q.batch_ptr[batch]);
     scratch.sums.clear();

@@ -26,7 +26,7 @@ void add_relaxed(uint64_t& sum, uint64_t summand) { __atomic_fetch_add(&sum, sum
 
 // totals: one element per column; every entry of A is added to its column's. O(columns + entries).
 template <class Index, class Weights>
-void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& rule, Buffer<uint64_t>& totals) {
+void sum_columns(const CsrView<Index>& A, const Weights& weights, const QuantisationRule& rule, Buffer<uint64_t>& totals) {
     zero(totals);
     uint64_t* sums = totals.data();
     parallel_chunks(A.num_rows, kRowChunk, [&](int64_t begin, int64_t end) {
@@ -44,9 +44,9 @@ void sum_columns(const CsrView<Index>& A, const Weights& weights, const Rule& ru
 }
 
 template <class Index>
-nb::object column_totals(const MatrixIn<Index>& matrix, const RuleIn& quantisation) {
+nb::object column_totals(const MatrixIn<Index>& matrix, const QuantisationRuleIn& quantisation) {
     const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
-    const Rule rule = make_rule(quantisation, 1);
+    const QuantisationRule rule = quantisation_rule(quantisation, 1);
     Buffer<uint64_t> totals(A.num_columns);
     with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;
@@ -146,10 +146,10 @@ MergedRows<Index> merge_batches(const BatchSums<Index, Weights>& in) {
 
 template <class Index>
 nb::tuple merge_columns(
-    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RuleIn& quantisation) {
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const QuantisationRuleIn& quantisation) {
     const CsrView<Index> A = csr_view_over(matrix.indptr, matrix.indices, matrix.num_columns);
     const SelectorView<Index> Q = selector_view(selector, A.num_rows);
-    const Rule rule = make_rule(quantisation, Q.num_batches);
+    const QuantisationRule rule = quantisation_rule(quantisation, Q.num_batches);
     MergedRows<Index> merged;
     with_weights(matrix.data, matrix.row_normalized, A.num_entries, [&](auto weights) {
         nb::gil_scoped_release release;

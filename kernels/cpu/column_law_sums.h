@@ -22,7 +22,7 @@ struct BatchSums {
     const CsrView<Index>& A;
     const Weights& weights;
     const SelectorView<Index>& Q;
-    const Rule& rule;
+    const QuantisationRule& rule;
 };
 
 template <class Index, class Weights>

@@ -10,26 +10,9 @@ void require_entries(const In<int64_t>& batch_ptr, const In<int64_t>& entry_ptr,
     require_pointers(entry_ptr, static_cast<int64_t>(num_entries), "entry_ptr");
 }
 
-// (src_ptr, src, local). Serves merge_targets too: there the columns of a batch are those drawn, each once.
+// (src_ptr, src); `columns` become places in their batch's src. After an error they are neither.
 template <class Index>
 nb::tuple compact(
-    const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const In<Index>& columns,
-    bool include_targets) {
-    const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
-    require_entries<Index>(batch_ptr, entry_ptr, columns.size());
-    Buffer<Index> local(static_cast<int64_t>(columns.size()));
-    Sources<Index> sources;
-    {
-        nb::gil_scoped_release release;
-        sources = number_columns<Index>(Q, entry_ptr.data(), columns.data(), include_targets, local.data());
-    }
-    return nb::make_tuple(
-        to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)), to_numpy(std::move(local)));
-}
-
-// (src_ptr, src); `columns` become local. After an error they are neither.
-template <class Index>
-nb::tuple compact_in_place(
     const In<int64_t>& batch_ptr, const In<Index>& vertices, const In<int64_t>& entry_ptr, const InOut<Index>& columns,
     bool include_targets) {
     const SelectorView<Index> Q = batches_view<Index>(batch_ptr, vertices);
@@ -37,7 +20,7 @@ nb::tuple compact_in_place(
     Sources<Index> sources;
     {
         nb::gil_scoped_release release;
-        sources = number_columns<Index>(Q, entry_ptr.data(), columns.data(), include_targets, columns.data());
+        sources = number_columns<Index>(Q, entry_ptr.data(), columns.data(), include_targets);
     }
     return nb::make_tuple(to_numpy(std::move(sources.src_ptr)), to_numpy(std::move(sources.src)));
 }
@@ -45,9 +28,6 @@ nb::tuple compact_in_place(
 template <class Index>
 void bind_for(nb::module_& m) {
     m.def("compact", &compact<Index>, nb::arg("batch_ptr"), nb::arg("vertices"),
-          nb::arg("entry_ptr"), nb::arg("columns").noconvert(), nb::arg("include_targets"),
-          "(src_ptr, src, local) of the columns of k batches.");
-    m.def("compact_in_place", &compact_in_place<Index>, nb::arg("batch_ptr"), nb::arg("vertices"),
           nb::arg("entry_ptr"), nb::arg("columns").noconvert(), nb::arg("include_targets"),
           "(src_ptr, src) of the columns of k batches, which are written over by their places in src.");
 }

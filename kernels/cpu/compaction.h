@@ -42,10 +42,10 @@ int64_t largest_id(const Index* ids, int64_t count, int64_t floor, const char* n
     return std::max(floor, static_cast<int64_t>(range.largest));
 }
 
-// The columns of a batch's entries.
+// The columns of a batch's entries: vertices, which are written over by their places in src.
 template <class Index>
 struct Columns {
-    const Index* vertices;
+    Index* vertices;
     int64_t count;
 };
 
@@ -160,10 +160,10 @@ bool add_distinct(const Index* vertices, int64_t count, uint64_t* set) {
     return twice == 0;
 }
 
-// The new vertices of a batch; local: its columns as indices into src. O(largest id / 64 + targets + entries).
+// The new vertices of a batch; its columns become places in src. O(largest id / 64 + targets + entries).
 template <class Index>
 NewVertices<Index> compact_by_bits(
-    const Targets<Index>& targets, const Columns<Index>& columns, int64_t largest, BatchScratch<Index>& scratch, Index* local) {
+    const Targets<Index>& targets, const Columns<Index>& columns, int64_t largest, BatchScratch<Index>& scratch) {
     const SetFunctions<Index>& functions = instruction_set().sets<Index>();
     const BitSets sets = scratch.bits.sets(largest);
     const bool distinct = add_distinct(targets.vertices, targets.count, sets.known);
@@ -175,14 +175,14 @@ NewVertices<Index> compact_by_bits(
     const int64_t count = functions.take_new(sets, vertices, static_cast<uint32_t>(targets.count), places);
     functions.place(sets.ranks, targets.vertices, targets.count, 0, places);
     const uint32_t* const by_rank = targets.count > 0 ? places : nullptr;
-    functions.relabel(sets.ranks, by_rank, columns.vertices, columns.count, local);
+    functions.relabel(sets.ranks, by_rank, columns.vertices, columns.count, columns.vertices);
     return kept(count, scratch.room);
 }
 
 // As above, for few targets: `found` keeps the new vertices alone, and a table tells the places of the targets.
 template <class Index>
 NewVertices<Index> compact_among_few(
-    const Targets<Index>& targets, const Columns<Index>& columns, int64_t largest, BatchScratch<Index>& scratch, Index* local) {
+    const Targets<Index>& targets, const Columns<Index>& columns, int64_t largest, BatchScratch<Index>& scratch) {
     const NewSetFunctions<Index>& functions = new_set_functions<Index>();
     const BitSets sets = scratch.bits.sets(largest);
     const HashMap<Index, Index> places = scratch.table.of(targets.vertices, targets.count);
@@ -194,19 +194,20 @@ NewVertices<Index> compact_among_few(
     }
     Index* vertices = scratch.room.reserve(std::min(columns.count, largest + 1) + kLanes);
     const int64_t count = functions.take({sets.found, sets.ranks, sets.num_words}, vertices, static_cast<uint32_t>(targets.count));
-    functions.relabel(sets.ranks, places, columns.vertices, columns.count, local);
+    functions.relabel(sets.ranks, places, columns.vertices, columns.count, columns.vertices);
     return kept(count, scratch.room);
 }
 
 // As above. O(targets + entries + sort of the new vertices).
 template <class Index>
 NewVertices<Index> compact_by_hash(
-    const Targets<Index>& targets, const Columns<Index>& columns, BatchScratch<Index>& scratch, Index* local) {
+    const Targets<Index>& targets, const Columns<Index>& columns, BatchScratch<Index>& scratch) {
     HashScratch<Index>& hash = scratch.hash;
     Numbering<Index>& vertices = hash.vertices;
     vertices.reset(targets.count + columns.count / 2);
     for (int64_t r = 0; r < targets.count; ++r) vertices.number(targets.vertices[r]);
     require(vertices.size() == targets.count, "vertices", "must be distinct within a batch");
+    Index* const local = columns.vertices;
     for (int64_t e = 0; e < columns.count; ++e) local[e] = vertices.number(columns.vertices[e]);
     ascending(vertices, targets.count, hash.order, hash.spare);
     const int64_t count = static_cast<int64_t>(hash.order.size());
@@ -227,15 +228,15 @@ NewVertices<Index> compact_by_hash(
 // By what suits the batch.
 template <class Index>
 NewVertices<Index> compact_batch(
-    const Targets<Index>& targets, const Columns<Index>& columns, BatchScratch<Index>& scratch, Index* local) {
+    const Targets<Index>& targets, const Columns<Index>& columns, BatchScratch<Index>& scratch) {
     int64_t largest = largest_id(targets.vertices, targets.count, 0, "vertices");
     largest = largest_id(columns.vertices, columns.count, largest, "columns");
     const int64_t elements = targets.count + columns.count;
     const bool few_words = largest / 64 <= std::max(kFewWords, kWordsPerElement * elements);
-    if (!few_words || elements >= int64_t(1) << 32) return compact_by_hash(targets, columns, scratch, local);
+    if (!few_words || elements >= int64_t(1) << 32) return compact_by_hash(targets, columns, scratch);
     const int64_t few = std::min({kFewTargets, columns.count / kEntriesPerTarget, (largest + 1) / kVerticesPerTarget});
-    if (targets.count <= few) return compact_among_few(targets, columns, largest, scratch, local);
-    return compact_by_bits(targets, columns, largest, scratch, local);
+    if (targets.count <= few) return compact_among_few(targets, columns, largest, scratch);
+    return compact_by_bits(targets, columns, largest, scratch);
 }
 
 // --- all batches ------------------------------------------------------------------------------------------------------------
@@ -275,31 +276,28 @@ Sources<Index> stacked_sources(
     return all;
 }
 
-// Numbers all batches, whose vertices in Q are their targets: `columns_of(i)`, called by the thread that numbers batch i, gives its columns,
-// `local_of(i)` where their numbers go, which may be the columns' own memory. Memory beside the result: the new vertices once more, and
-// the scratch of each thread.
-template <class Index, class ColumnsOf, class LocalOf>
-Sources<Index> number_batches(const SelectorView<Index>& Q, bool include_targets, ColumnsOf&& columns_of, LocalOf&& local_of) {
+// Numbers all batches, whose vertices in Q are their targets: `columns_of(i)`, called by the thread that numbers batch i, gives its
+// columns. Memory beside the result: the new vertices once more, and the scratch of each thread.
+template <class Index, class ColumnsOf>
+Sources<Index> number_batches(const SelectorView<Index>& Q, bool include_targets, ColumnsOf&& columns_of) {
     std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
     const int64_t batches_of_thread = (Q.num_batches - 1) / thread_limit() + 1;
     const auto make_scratch = [&] { return BatchScratch<Index>{{}, {}, {}, Room<Index>(batches_of_thread)}; };
     parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
         const int64_t first = Q.batch_ptr[i];
         const Targets<Index> targets{Q.vertices + first, include_targets ? Q.batch_ptr[i + 1] - first : 0};
-        added[static_cast<size_t>(i)] = compact_batch<Index>(targets, columns_of(i), scratch, local_of(i));
+        added[static_cast<size_t>(i)] = compact_batch<Index>(targets, columns_of(i), scratch);
     });
     return stacked_sources(Q, include_targets, added);
 }
 
-// The same of columns that lie stacked, batch i's from entry_ptr[i] on; `local` may be their own memory.
+// Numbers columns that lie stacked, batch i's from entry_ptr[i] on.
 template <class Index>
-Sources<Index> number_columns(
-    const SelectorView<Index>& Q, const int64_t* entry_ptr, const Index* columns, bool include_targets, Index* local) {
+Sources<Index> number_columns(const SelectorView<Index>& Q, const int64_t* entry_ptr, Index* columns, bool include_targets) {
     constexpr int64_t kEntryWork = 8, kBatchWork = 1 << 12;  // as elements of a loop
     const ThreadsFor threads(kEntryWork * (Q.num_rows + entry_ptr[Q.num_batches]) + kBatchWork * Q.num_batches);
-    return number_batches(
-        Q, include_targets, [&](int64_t i) { return Columns<Index>{columns + entry_ptr[i], entry_ptr[i + 1] - entry_ptr[i]}; },
-        [&](int64_t i) { return local + entry_ptr[i]; });
+    const auto columns_of = [&](int64_t i) { return Columns<Index>{columns + entry_ptr[i], entry_ptr[i + 1] - entry_ptr[i]}; };
+    return number_batches(Q, include_targets, columns_of);
 }
 
 }  // namespace spsample

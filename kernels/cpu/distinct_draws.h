@@ -31,56 +31,56 @@ nb::tuple packed(SampleResult<Index>&& result) {
 
 // Arrays with room for capacity(i) columns of batch i; indptr is where they may begin.
 template <class Index, class Capacity>
-SampleResult<Index> staged(int64_t num_batches, Capacity&& capacity) {
-    SampleResult<Index> stage;
-    stage.indptr = Buffer<int64_t>(num_batches + 1);
-    stage.indptr[0] = 0;
-    for (int64_t i = 0; i < num_batches; ++i) stage.indptr[i + 1] = checked_sum(stage.indptr[i], capacity(i));
-    stage.columns = Buffer<Index>(stage.indptr[num_batches]);
-    stage.counts = Buffer<int64_t>(stage.indptr[num_batches]);
-    stage.totals = Buffer<uint64_t>(num_batches);
-    stage.whole = Buffer<bool>(num_batches);
-    return stage;
+SampleResult<Index> reserved(int64_t num_batches, Capacity&& capacity) {
+    SampleResult<Index> result;
+    result.indptr = Buffer<int64_t>(num_batches + 1);
+    result.indptr[0] = 0;
+    for (int64_t i = 0; i < num_batches; ++i) result.indptr[i + 1] = checked_sum(result.indptr[i], capacity(i));
+    result.columns = Buffer<Index>(result.indptr[num_batches]);
+    result.counts = Buffer<int64_t>(result.indptr[num_batches]);
+    result.totals = Buffer<uint64_t>(num_batches);
+    result.whole = Buffer<bool>(num_batches);
+    return result;
 }
 
 // Closes the gaps: batch i has found[i] columns. The same arrays where there are no gaps.
 template <class Index>
-SampleResult<Index> closed_up(SampleResult<Index>&& stage, const std::vector<int64_t>& found) {
+SampleResult<Index> closed_up(SampleResult<Index>&& result, const std::vector<int64_t>& found) {
     const int64_t num_batches = static_cast<int64_t>(found.size());
     int64_t total = 0;
     for (const int64_t count : found) total += count;
-    if (total == stage.indptr[num_batches]) return std::move(stage);
+    if (total == result.indptr[num_batches]) return std::move(result);
     Buffer<Index> columns(total);
     Buffer<int64_t> counts(total);
     int64_t end = 0;
     for (int64_t i = 0; i < num_batches; ++i) {
-        const int64_t begin = stage.indptr[i];
-        std::copy_n(stage.columns.data() + begin, found[i], columns.data() + end);
-        std::copy_n(stage.counts.data() + begin, found[i], counts.data() + end);
-        stage.indptr[i] = end;
+        const int64_t begin = result.indptr[i];
+        std::copy_n(result.columns.data() + begin, found[i], columns.data() + end);
+        std::copy_n(result.counts.data() + begin, found[i], counts.data() + end);
+        result.indptr[i] = end;
         end += found[i];
     }
-    stage.indptr[num_batches] = end;
-    stage.columns = std::move(columns);
-    stage.counts = std::move(counts);
-    return std::move(stage);
+    result.indptr[num_batches] = end;
+    result.columns = std::move(columns);
+    result.counts = std::move(counts);
+    return std::move(result);
 }
 
 // Runs draw(scratch, i, columns, counts, &total, &whole), which returns how many columns batch i gets, for every batch.
 template <class Index, class Scratch, class Capacity, class DrawBatch>
 SampleResult<Index> for_batches(int64_t num_batches, Capacity&& capacity, DrawBatch&& draw) {
     constexpr int64_t kDrawWork = 32;  // as elements of a loop
-    SampleResult<Index> stage = staged<Index>(num_batches, capacity);
-    const ThreadsFor threads(kDrawWork * stage.indptr[num_batches]);
+    SampleResult<Index> result = reserved<Index>(num_batches, capacity);
+    const ThreadsFor threads(kDrawWork * result.indptr[num_batches]);
     std::vector<int64_t> found(static_cast<size_t>(num_batches));
     parallel_chunks(
         num_batches, 1, [] { return Scratch(); },
         [&](Scratch& scratch, int64_t i, int64_t) {
-            const int64_t begin = stage.indptr[i];
+            const int64_t begin = result.indptr[i];
             found[static_cast<size_t>(i)] = draw(
-                scratch, i, stage.columns.data() + begin, stage.counts.data() + begin, &stage.totals[i], &stage.whole[i]);
+                scratch, i, result.columns.data() + begin, result.counts.data() + begin, &result.totals[i], &result.whole[i]);
         });
-    return closed_up(std::move(stage), found);
+    return closed_up(std::move(result), found);
 }
 
 // --- column law ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// The entry law, one draw per batch: draw_entries; and the row totals and entries of which it is composed where rows lie elsewhere:
-// row_totals, locate (docs/law.md, section 3).
+// The entry law, one draw per batch: draw_entries; and the counts and entries of which it is composed where rows lie elsewhere:
+// entry_counts, locate (docs/law.md, section 3).
 //
 // In parallel over the k batches. The result of a draw is a ColumnSample (spsample/backends/protocol.py).
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kRowChunk = 64;
 
-// --- row_totals and locate -----------------------------------------------------------------------------------------
+// --- entry_counts and locate -----------------------------------------------------------------------------------------
 
 // Tables of the excluded columns of k batches, or none. The pointers and columns outlive the tables.
 template <class Index>
@@ -38,29 +38,29 @@ int64_t work_of_rows(const CsrView<Index>& A, const SelectorView<Index>& Q) {
     return work;
 }
 
-// totals: one per stacked row. O(rows), or O(excluded + entries of the rows).
+// counts: one per stacked row. O(rows), or O(excluded + entries of the rows).
 template <class Index>
-nb::object row_totals(
+nb::object entry_counts(
     const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector,
     const std::optional<SampleColumnsIn<Index>>& excluded) {
     const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
     const SelectorView<Index> Q = selector_view(selector, A.num_rows);
-    Buffer<int64_t> totals(Q.num_rows);
+    Buffer<int64_t> counts(Q.num_rows);
     {
         nb::gil_scoped_release release;
         const ThreadsFor threads(excluded ? work_of_rows(A, Q) : Q.num_rows);
         auto tables = excluded_tables(Q, excluded);
         parallel_rows(Q.batch_ptr, Q.num_batches, kRowChunk, [&](int64_t batch, int64_t begin, int64_t end) {
             for (int64_t r = begin; r < end; ++r) {
-                totals[r] = A.degree(Q.vertices[r]);
+                counts[r] = A.degree(Q.vertices[r]);
                 if (!tables) continue;
                 const HashMap<Index, Index> chosen = tables->batch(batch);
                 const Index* row = A.indices + A.begin(Q.vertices[r]);
-                totals[r] -= std::count_if(row, row + totals[r], [&](Index v) { return chosen.contains(v); });
+                counts[r] -= std::count_if(row, row + counts[r], [&](Index v) { return chosen.contains(v); });
             }
         });
     }
-    return to_numpy(std::move(totals));
+    return to_numpy(std::move(counts));
 }
 
 constexpr const char* kOffsetOutside = "an offset is not below the number of entries of its row";
@@ -208,7 +208,7 @@ nb::tuple draw_entries(
 
 template <class Index>
 void bind_for(nb::module_& m) {
-    m.def("row_totals", &row_totals<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("exclude").none(),
+    m.def("entry_counts", &entry_counts<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("exclude").none(),
           "Number of entries of each selected row outside the excluded columns.");
     m.def("locate", &locate<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("rows"), nb::arg("offsets"), nb::arg("exclude").none(),
           "Columns of the entries at (rows, offsets).");

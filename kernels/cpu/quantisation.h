@@ -9,7 +9,7 @@
 namespace spsample {
 
 // How weights become integers: with K = shift and entry power a = power, or 1 for every entry without shifts.
-struct Rule {
+struct QuantisationRule {
     const int64_t* shifts;  // num_batches elements, or null
     int32_t power;
     int32_t column_power;
@@ -21,7 +21,7 @@ inline uint64_t raise(uint64_t sum, int32_t column_power) { return column_power 
 // those of ArrayWeights) are quantised once.
 template <class Index, class Weights, class Body>
 void for_each_numerator(
-    const CsrView<Index>& A, const Weights& weights, const Rule& rule, int64_t batch, int64_t row, Body&& body) {
+    const CsrView<Index>& A, const Weights& weights, const QuantisationRule& rule, int64_t batch, int64_t row, Body&& body) {
     const int64_t begin = A.indptr[row];
     const int64_t end = A.indptr[row + 1];
     if (rule.shifts == nullptr) {
@@ -38,7 +38,7 @@ void for_each_numerator(
 }
 
 // Checks the rule and that it has `count` shifts, or none.
-inline Rule make_rule(const RuleIn& rule, int64_t count) {
+inline QuantisationRule quantisation_rule(const QuantisationRuleIn& rule, int64_t count) {
     const auto& [shifts, power, column_power] = rule;
     require(power == 1 || power == 2, "power", "must be 1 or 2");
     require(column_power == 1 || column_power == 2, "column_power", "must be 1 or 2");

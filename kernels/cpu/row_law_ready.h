@@ -130,7 +130,7 @@ private:
         }
     }
 
-    Alongside columns(const ReadyRow& row) const {
+    PrefetchRange columns(const ReadyRow& row) const {
         if (!row.near) return {};
         return {reinterpret_cast<uintptr_t>(call_.A.indices + row.begin), static_cast<int64_t>(sizeof(Index))};
     }

@@ -10,7 +10,7 @@
 namespace spsample {
 
 // A row of A that is asked for, by runs runs[0 .. count - 1], ascending; one that holds it twice is there twice.
-struct WantedRow {
+struct RequestedRow {
     int64_t number;
     const uint32_t* runs;
     int64_t count;
@@ -35,23 +35,23 @@ public:
             end_[i] = position_of(runs_[i], begin_[i], end);
             count += end_[i] - begin_[i];
         }
-        wanted_.clear();
+        rows_.clear();
         runs_of_.resize(static_cast<size_t>(count));
         if (end - first > kSparse * count || count >> 32 != 0) {
             by_sorting();
         } else {
             by_counting(end - first);
         }
-        wanted_.push_back({0, count});
+        rows_.push_back({0, count});
     }
 
     int64_t num_requests() const { return static_cast<int64_t>(runs_of_.size()); }
 
     // Rows asked for, ascending.
-    int64_t num_rows() const { return static_cast<int64_t>(wanted_.size()) - 1; }
-    WantedRow row(int64_t number) const {
-        const Wanted* wanted = wanted_.data() + number;
-        return {base_ + wanted->row, runs_of_.data() + wanted->first, wanted[1].first - wanted->first};
+    int64_t num_rows() const { return static_cast<int64_t>(rows_.size()) - 1; }
+    RequestedRow row(int64_t number) const {
+        const RowStart* row = rows_.data() + number;
+        return {base_ + row->row, runs_of_.data() + row->first, row[1].first - row->first};
     }
 
     // The number of the first vertex of a run that lies in the part.
@@ -62,9 +62,9 @@ private:
 
     static constexpr size_t kRunsAhead = 2;
 
-    struct Wanted {
+    struct RowStart {
         uint32_t row;   // within the part
-        int64_t first;  // request
+        int64_t first;  // of its requests
     };
 
     // Asks for vertices of a run that are likely in the part: as many as in the part before, and a line.
@@ -101,7 +101,7 @@ private:
         uint32_t sum = 0;
         for (int64_t row = 0; row < num_rows; ++row) {
             if (next[row] == 0) continue;
-            wanted_.push_back({static_cast<uint32_t>(row), sum});
+            rows_.push_back({static_cast<uint32_t>(row), sum});
             sum += std::exchange(next[row], sum);
         }
         uint32_t* const runs_of = runs_of_.data();
@@ -114,7 +114,7 @@ private:
         std::sort(pairs_.begin(), pairs_.end());
         for (size_t j = 0; j < pairs_.size(); ++j) {
             const uint32_t row = static_cast<uint32_t>(pairs_[j] >> 32);
-            if (j == 0 || row != wanted_.back().row) wanted_.push_back({row, static_cast<int64_t>(j)});
+            if (j == 0 || row != rows_.back().row) rows_.push_back({row, static_cast<int64_t>(j)});
             runs_of_[j] = static_cast<uint32_t>(pairs_[j]);
         }
     }
@@ -122,7 +122,7 @@ private:
     const std::vector<Run<Index>>& runs_;
     std::vector<int64_t> begin_, end_;  // of each run's vertices in the part
     int64_t base_ = 0, past_ = 0;        // the part's first row, and the one behind its last
-    std::vector<Wanted> wanted_;     // and one more, which ends the last
+    std::vector<RowStart> rows_;     // asked for, and one more, which ends the last
     std::vector<uint32_t> runs_of_;  // of each request
     std::vector<uint32_t> next_;     // request, for each row
     std::vector<uint64_t> pairs_;

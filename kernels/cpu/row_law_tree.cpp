@@ -87,8 +87,8 @@ ExponentRange range(const Real* weights, int64_t count) {
 
 template <class Real>
 uint64_t prefix_sums(
-    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside) {
-    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums, alongside);
+    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const PrefetchRange& ahead) {
+    return prefix_sums_loop<PlainSums>(weights, count, shift, level0, sums, ahead);
 }
 
 template <bool Wide>

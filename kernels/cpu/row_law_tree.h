@@ -21,7 +21,7 @@ namespace spsample {
 constexpr int kTreeLanes = 16;           // rows drawn at a time, and elements of a block
 constexpr int kMostTreeDraws = 64;       // a row of a larger fanout is drawn by itself
 constexpr int kMostLaneDraws = kRoundDraws * kMostTreeDraws;  // draws of a lane, repeats among them: those of its first round
-constexpr int kWideCut = 30;             // totals of wide rows are at most 2^62
+constexpr int kWideCut = kWideBits - 32;  // totals of wide rows are at most 2^kWideBits, elements of a tree have 32 bits
 constexpr int64_t kSumsEvery = 256;      // entries from one exact prefix sum of a wide row to the next
 
 // What there is to draw from a row, from the simplest.
@@ -144,12 +144,12 @@ struct TreeLanes {
 
 // Memory that is asked for while the weights of a row are passed over, in step with them: `bytes` for each weight, from address
 // `begin` on, or none.
-struct Alongside {
+struct PrefetchRange {
     uintptr_t begin = 0;
     int64_t bytes = 0;
 
     // Asks for the lines of weights first .. first + number - 1.
-    void ask(int64_t first, int64_t number) const {
+    void prefetch(int64_t first, int64_t number) const {
         constexpr uintptr_t line = 64;
         const uintptr_t end = begin + static_cast<uintptr_t>((first + number) * bytes);
         uintptr_t at = (begin + static_cast<uintptr_t>(first * bytes)) / line * line;
@@ -163,9 +163,9 @@ struct TreeFunctions {
     ExponentRange (*range)(const Real* weights, int64_t count);
 
     // Writes level 0 of the tree (cut 0 or kWideCut), filled up to whole blocks with the total, and for wide rows the exact
-    // sums; returns the total. -1000 < shift < 1000. Asks for what lies alongside. O(count).
+    // sums; returns the total. -1000 < shift < 1000. Prefetches `ahead` in step. O(count).
     uint64_t (*prefix_sums)(
-        const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside);
+        const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const PrefetchRange& ahead);
 };
 
 struct TreeSet {

@@ -131,11 +131,11 @@ struct PlainSums {
 // The padding of level 0 repeats the total: no search is for more. At least one weight is positive: a sum of 0 stands for 2^32.
 template <class Sums, class Real>
 SPSAMPLE_LOOP uint64_t prefix_sums_loop(
-    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const Alongside& alongside) {
+    const Real* weights, int64_t count, int64_t shift, uint32_t* level0, uint64_t* sums, const PrefetchRange& ahead) {
     const double scale = double_from_bits(static_cast<uint64_t>(1023 + shift) << 52);
     uint64_t sum = 0;
     for_stretches(weights, count, [&](const Real* some, int64_t first, int64_t number) SPSAMPLE_LOOP_LAMBDA {
-        alongside.ask(first, number);
+        ahead.prefetch(first, number);
         if (sums) {
             if (first % kSumsEvery == 0) sums[first / kSumsEvery] = sum;
             sum = Sums::template write<true>(some, number, scale, sum, level0 + first);

@@ -85,14 +85,14 @@ private:
     // for meanwhile.
     void work_row(int64_t number) {
         if (ready_.full()) forget();
-        const WantedRow wanted = requests_.row(number);
-        const bool near = wanted.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(wanted.number);
-        const ReadyRow& row = ready_.make(wanted.number, near);
+        const RequestedRow requested = requests_.row(number);
+        const bool near = requested.count * call_.draw.size * kEntriesPerDraw >= call_.A.degree(requested.number);
+        const ReadyRow& row = ready_.make(requested.number, near);
         if (!counts_.is_right(row.degree, row.number)) {
             result_.misplaced = true;
             return;
         }
-        drawer_.draw(row, wanted.runs, wanted.count, outputs_);
+        drawer_.draw(row, requested.runs, requested.count, outputs_);
     }
 
     void forget() {

@@ -27,8 +27,7 @@ template <class Index>
 NumberedRows<Index> copied_then_numbered(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const SelectorView<Index>& known, bool positions, bool include_targets) {
     NumberedRows<Index> all{whole_rows(A, Q, positions), {}};
-    Index* const columns = all.result.columns.data();
-    all.sources = number_columns<Index>(known, all.result.entry_ptr.data(), columns, include_targets, columns);
+    all.sources = number_columns<Index>(known, all.result.entry_ptr.data(), all.result.columns.data(), include_targets);
     return all;
 }
 
@@ -38,12 +37,12 @@ NumberedRows<Index> copied_and_numbered(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const SelectorView<Index>& known, bool positions, bool include_targets) {
     WholeRows<Index> rows = laid_out_whole(A, Q, positions);
     RowsResult<Index>& result = rows.result;
-    const auto local_of = [&](int64_t i) { return result.columns.data() + result.entry_ptr[i]; };
     const auto columns_of = [&](int64_t i) {
         copy_batch(A, Q, rows, i);
-        return Columns<Index>{local_of(i), result.entry_ptr[i + 1] - result.entry_ptr[i]};
+        const int64_t first = result.entry_ptr[i];
+        return Columns<Index>{result.columns.data() + first, result.entry_ptr[i + 1] - first};
     };
-    Sources<Index> sources = number_batches(known, include_targets, columns_of, local_of);
+    Sources<Index> sources = number_batches(known, include_targets, columns_of);
     return {std::move(result), std::move(sources)};
 }
 

@@ -23,7 +23,7 @@ constexpr int64_t kRowChunk = 64;
 template <class Index, class Weights>
 void sum_extracted(
     const CsrView<Index>& A, const Weights& weights, const SelectorView<Index>& Q, const StackedView<Index>& rows,
-    const int64_t* src_ptr, const Rule& rule, Buffer<uint64_t>& numerators) {
+    const int64_t* src_ptr, const QuantisationRule& rule, Buffer<uint64_t>& numerators) {
     const ThreadsFor threads(4 * rows.num_entries + numerators.size());
     parallel_chunks(Q.num_batches, 1, [&](int64_t i, int64_t) {
         uint64_t* sums = numerators.data() + src_ptr[i];
@@ -46,10 +46,10 @@ void sum_extracted(
 template <class Index>
 nb::object extracted_numerators(
     const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const RowsIn<Index>& stacked,
-    const In<int64_t>& src_ptr, const RuleIn& quantisation) {
+    const In<int64_t>& src_ptr, const QuantisationRuleIn& quantisation) {
     const CsrView<Index> A = csr_view(matrix.indptr, matrix.indices);
     const SelectorView<Index> Q = selector_view(selector, A.num_rows);
-    const Rule rule = make_rule(quantisation, Q.num_batches);
+    const QuantisationRule rule = quantisation_rule(quantisation, Q.num_batches);
     const StackedView<Index> rows = stacked_view(selector.batch_ptr, stacked);
     require_positions(rows, matrix.data.has_value(), A.num_entries);
     require(src_ptr.size() == selector.batch_ptr.size(), "src_ptr", "needs one element per batch and one more");

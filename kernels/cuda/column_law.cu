@@ -107,18 +107,18 @@ __device__ inline bool block_distinct(const ColumnRow& row, DrawStream& draws, T
 //   support   null, or how many positive numerators that one row has (more than draw_size stand for any such number)
 //   guide     null, or the guide table of that one row, of `guide_size` positions
 //   taken     3 * limit elements for each block, for later rounds; limit: of draw_size and the longest row the smaller one
-//   stage_ptr (batches + 1) where each batch's positions begin in `stage` (room for min(draw_size, row)); counts: null without
+//   room_ptr (batches + 1) where each batch's positions begin in `outcomes` (room for min(draw_size, row)); counts: null without
 //             replacement
 // Expected time O(size log columns / threads), where few draws repeat.
 extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_t* batch_ids, int64_t batches,
                                           const int64_t* indptr, const uint64_t* prefix, int64_t columns, const int64_t* support,
                                           const Index* guide, int64_t guide_size, SPSAMPLE_TABLE_PARAMETERS, uint64_t* taken_out,
-                                          int64_t limit, const int64_t* stage_ptr, int64_t* stage, int64_t* counts,
+                                          int64_t limit, const int64_t* room_ptr, int64_t* outcomes, int64_t* counts,
                                           int64_t* state_words) {
     __shared__ int64_t shared_keys[kSharedSlots];
     __shared__ uint32_t shared_numbers[kSharedSlots];
     const OutcomeTable table = SPSAMPLE_TABLE;
-    const DrawRule rule = SPSAMPLE_DRAW;
+    const DrawArguments how = SPSAMPLE_DRAW;
     const DrawState state = {state_words, batches};
     uint64_t* scratch = taken_out + blockIdx.x * 3 * limit;
     for (int64_t batch = blockIdx.x; batch < batches; batch += gridDim.x) {
@@ -131,22 +131,22 @@ extern "C" __global__ void draw_positions(SPSAMPLE_DRAW_PARAMETERS, const int64_
             continue;
         }
         bool whole = false;
-        if (!rule.replace) whole = support ? *support <= rule.size : block_support_within(row, rule.size);
-        Drawn drawn = {table, stage + stage_ptr[batch], counts ? counts + stage_ptr[batch] : nullptr, rule.size, 0};
+        if (!how.replace) whole = support ? *support <= how.size : block_support_within(row, how.size);
+        Drawn drawn = {table, outcomes + room_ptr[batch], counts ? counts + room_ptr[batch] : nullptr, how.size, 0};
         if (whole) {
             drawn.count = total > 0 ? block_support(row, drawn.outcomes) : 0;
         } else if (total > 0) {
             table.clear();
-            DrawStream draws(rule.key, 0, rule.hop, batch_ids[batch], total);
+            DrawStream draws(how.key, 0, how.hop, batch_ids[batch], total);
             TakenOut taken = {reinterpret_cast<int64_t*>(scratch), scratch + limit, scratch + 2 * limit, 0};
-            if (rule.replace) {
-                draw_chunks(FindPosition{row, taken}, draws, total, 0, rule.size, false, drawn);
+            if (how.replace) {
+                draw_chunks(FindPosition{row, taken}, draws, total, 0, how.size, false, drawn);
             } else if (!block_distinct(row, draws, taken, drawn)) {
                 if (threadIdx.x == 0) state.refuse(kNoDrawNumbers);
             }
         }
         if (threadIdx.x == 0) {
-            state.found(batch) = drawn.count < rule.size ? drawn.count : rule.size;
+            state.found(batch) = drawn.count < how.size ? drawn.count : how.size;
             state.total(batch) = total;
             state.whole(batch) = whole;
         }
@@ -178,14 +178,14 @@ extern "C" __global__ void fill_guide(int64_t columns, const uint64_t* prefix, i
     }
 }
 
-// Closes the gaps between the batches' outcomes: batch i has indptr[i + 1] - indptr[i] of them from stage_ptr[i] on. Writes
+// Closes the gaps between the batches' outcomes: batch i has indptr[i + 1] - indptr[i] of them from room_ptr[i] on. Writes
 // them to `out`, and how often each was drawn to out_counts: 1 where counts is null. names: null, or what outcome o of batch i
 // stands for: names[names_ptr[i] + o].
-extern "C" __global__ void close_up(int64_t batches, const int64_t* indptr, const int64_t* stage_ptr, const int64_t* stage,
+extern "C" __global__ void close_up(int64_t batches, const int64_t* indptr, const int64_t* room_ptr, const int64_t* outcomes,
                                     const int64_t* counts, const int64_t* names_ptr, const Index* names, Index* out,
                                     int64_t* out_counts) {
     for (int64_t i = thread_index(); i < indptr[batches]; i += thread_count()) {
-        const int64_t batch = part_of(indptr, batches, i), from = stage_ptr[batch] + i - indptr[batch], outcome = stage[from];
+        const int64_t batch = part_of(indptr, batches, i), from = room_ptr[batch] + i - indptr[batch], outcome = outcomes[from];
         out[i] = names ? names[names_ptr[batch] + outcome] : static_cast<Index>(outcome);
         out_counts[i] = counts ? counts[from] : 1;
     }

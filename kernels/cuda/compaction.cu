@@ -82,11 +82,10 @@ extern "C" __global__ void place_new(SPSAMPLE_SETS_PARAMETERS, int64_t chunks, c
     }
 }
 
-// local[i]: the place of columns[i] among its batch's vertices. local may be columns.
-extern "C" __global__ void number_columns(
-    SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, const Index* columns, Index* local) {
+// Each column becomes its place among its batch's vertices.
+extern "C" __global__ void number_columns(SPSAMPLE_SETS_PARAMETERS, const int64_t* pointers, int64_t batches, Index* columns) {
     const ColumnSets sets = SPSAMPLE_SETS;
-    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { local[i] = static_cast<Index>(sets.place(batch, columns[i])); });
+    for_each_item(pointers, batches, [&](int64_t batch, int64_t i) { columns[i] = static_cast<Index>(sets.place(batch, columns[i])); });
 }
 
 // Raises *largest to the largest of `count` values. One atomic operation a warp.

@@ -120,7 +120,7 @@ struct Selector {
     Selector { Q_batch_ptr, Q_vertices, Q_batch_ids, Q_batches, Q_rows }
 
 // How to draw (the law's counter and key).
-struct DrawRule {
+struct DrawArguments {
     PhiloxKey key;
     uint32_t hop;
     int64_t size;
@@ -129,7 +129,7 @@ struct DrawRule {
 
 #define SPSAMPLE_DRAW_PARAMETERS int64_t draw_key, int64_t draw_hop, int64_t draw_size, int64_t draw_replace
 #define SPSAMPLE_DRAW                                                                                                     \
-    DrawRule {                                                                                                            \
+    DrawArguments {                                                                                                            \
         {static_cast<uint32_t>(draw_key), static_cast<uint32_t>(static_cast<uint64_t>(draw_key) >> 32)},                  \
             static_cast<uint32_t>(draw_hop), draw_size, draw_replace != 0                                                 \
     }

@@ -136,7 +136,7 @@ extern "C" __global__ void weigh_rows(SPSAMPLE_LEFT_PARAMETERS, int64_t rows, co
 // totals, which wrap.
 extern "C" __global__ void begin_entries(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, int64_t size, int64_t replace,
                                          const int64_t* ends, const uint64_t* prefix, SPSAMPLE_TABLE_PARAMETERS,
-                                         const int64_t* stage_ptr, int64_t* stage, int64_t* state_words) {
+                                         const int64_t* room_ptr, int64_t* outcomes, int64_t* state_words) {
     __shared__ int64_t shared_keys[kSharedSlots];
     __shared__ uint32_t shared_numbers[kSharedSlots];
     const OutcomeTable table = SPSAMPLE_TABLE;
@@ -145,7 +145,7 @@ extern "C" __global__ void begin_entries(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELE
     const DrawState state = {state_words, Q.num_batches};
     for (int64_t batch = blockIdx.x; batch < Q.num_batches; batch += gridDim.x) {
         const int64_t begin = Q.batch_ptr[batch], end = Q.batch_ptr[batch + 1], first = ends[begin], last = ends[end];
-        Drawn found = {table, stage + stage_ptr[batch], nullptr, size, 0};
+        Drawn found = {table, outcomes + room_ptr[batch], nullptr, size, 0};
         if (replace == 0) {
             table.clear();
             for (int64_t chunk = first; chunk < last && found.count <= size; chunk += blockDim.x) {
@@ -191,37 +191,37 @@ struct FindColumn {
 
 // One round of draws, one block a batch, for the batches that have neither taken the whole support nor drawn `size` columns:
 // draws round * kRoundDraws size and on, or all `size` draws with replacement. prefix (rows): inclusive sums of the rows' totals in this
-// round, which wrap; left: which entries count in it. Later rounds go on from what is in `stage`, found(batch) columns of each
+// round, which wrap; left: which entries count in it. Later rounds go on from what is in `outcomes`, found(batch) columns of each
 // batch.
 extern "C" __global__ void draw_round(SPSAMPLE_ROWS_PARAMETERS, SPSAMPLE_SELECTOR_PARAMETERS, SPSAMPLE_DRAW_PARAMETERS,
                                       SPSAMPLE_LEFT_PARAMETERS, const uint64_t* numerators, const uint64_t* prefix, int64_t round,
-                                      SPSAMPLE_TABLE_PARAMETERS, const int64_t* stage_ptr, int64_t* stage, int64_t* counts,
+                                      SPSAMPLE_TABLE_PARAMETERS, const int64_t* room_ptr, int64_t* outcomes, int64_t* counts,
                                       int64_t* state_words) {
     __shared__ int64_t shared_keys[kSharedSlots];
     __shared__ uint32_t shared_numbers[kSharedSlots];
     const OutcomeTable table = SPSAMPLE_TABLE;
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
-    const DrawRule rule = SPSAMPLE_DRAW;
+    const DrawArguments how = SPSAMPLE_DRAW;
     const LeftEntries left = SPSAMPLE_LEFT;
     const DrawState state = {state_words, Q.num_batches};
     for (int64_t batch = blockIdx.x; batch < Q.num_batches; batch += gridDim.x) {
         const int64_t known = state.found(batch);
         const uint64_t total = state.total(batch);
-        if (state.whole(batch) != 0 || total == 0 || known >= rule.size) continue;
-        DrawStream draws(rule.key, 0, rule.hop, Q.batch_ids[batch], total);
-        const int64_t length = rule.replace ? rule.size : kRoundDraws * rule.size, first = round * length;
+        if (state.whole(batch) != 0 || total == 0 || known >= how.size) continue;
+        DrawStream draws(how.key, 0, how.hop, Q.batch_ids[batch], total);
+        const int64_t length = how.replace ? how.size : kRoundDraws * how.size, first = round * length;
         if (round > 0 && first + length > draws.count()) {
             if (threadIdx.x == 0) state.refuse(kNoDrawNumbers);
             continue;
         }
         const int64_t begin = Q.batch_ptr[batch], end = Q.batch_ptr[batch + 1];
         const FindColumn find = {A, Q, left, numerators, prefix, begin, end - begin, begin > 0 ? prefix[begin - 1] : 0};
-        Drawn drawn = {table, stage + stage_ptr[batch], counts ? counts + stage_ptr[batch] : nullptr, rule.size, known};
+        Drawn drawn = {table, outcomes + room_ptr[batch], counts ? counts + room_ptr[batch] : nullptr, how.size, known};
         table.clear();
         drawn.restore();
-        draw_chunks(find, draws, sum_between(prefix, begin, end), first, first + length, !rule.replace, drawn);
-        if (threadIdx.x == 0) state.found(batch) = drawn.count < rule.size ? drawn.count : rule.size;
+        draw_chunks(find, draws, sum_between(prefix, begin, end), first, first + length, !how.replace, drawn);
+        if (threadIdx.x == 0) state.found(batch) = drawn.count < how.size ? drawn.count : how.size;
         __syncthreads();
     }
 }

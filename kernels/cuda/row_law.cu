@@ -44,7 +44,7 @@ extern "C" __global__ void sample_uniform_narrow(SPSAMPLE_ROWS_PARAMETERS, SPSAM
                                                  int64_t width, const int64_t* ends, Index* columns, int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
-    const DrawRule rule = SPSAMPLE_DRAW;
+    const DrawArguments how = SPSAMPLE_DRAW;
     const int within = lane_index() & static_cast<int>(width - 1), lane_of_first = lane_index() - within;
     const uint64_t tag = static_cast<uint64_t>(lane_of_first / width);
     const int64_t rows_per_warp = kWarp / width;
@@ -53,19 +53,19 @@ extern "C" __global__ void sample_uniform_narrow(SPSAMPLE_ROWS_PARAMETERS, SPSAM
         const bool in_range = r < Q.num_rows;
         const int64_t row = in_range ? static_cast<int64_t>(Q.vertices[r]) : 0;
         const int64_t degree = in_range ? A.degree(row) : 0;
-        const int64_t length = drawn_count(degree, rule.size, rule.replace);
+        const int64_t length = drawn_count(degree, how.size, how.replace);
         const bool has_entry = within < length;
-        const bool takes_all = !rule.replace && degree <= rule.size;
+        const bool takes_all = !how.replace && degree <= how.size;
         int64_t position = within;
         if (has_entry && !takes_all) {
-            DrawStream draws(rule.key, A.vertex(row), rule.hop, Q.batch_ids[Q.batch_of(r)], degree);
-            const int64_t last = degree - rule.size + within;
-            position = static_cast<int64_t>(draws.below(within, rule.replace ? degree : last + 1));
+            DrawStream draws(how.key, A.vertex(row), how.hop, Q.batch_ids[Q.batch_of(r)], degree);
+            const int64_t last = degree - how.size + within;
+            position = static_cast<int64_t>(draws.below(within, how.replace ? degree : last + 1));
         }
-        if (!rule.replace) {
+        if (!how.replace) {
             const bool draws = has_entry && !takes_all;
-            if (floyd_gives_way(position, degree - rule.size, 0, lane_of_first, within, false, draws, tag)) {
-                position = degree - rule.size + within;
+            if (floyd_gives_way(position, degree - how.size, 0, lane_of_first, within, false, draws, tag)) {
+                position = degree - how.size + within;
             }
         }
         if (has_entry) {
@@ -105,27 +105,27 @@ extern "C" __global__ void sample_uniform_wide(SPSAMPLE_ROWS_PARAMETERS, SPSAMPL
                                                int64_t* scratch, int64_t capacity, const int64_t* ends, Index* columns, int64_t* positions) {
     const Rows A = SPSAMPLE_ROWS;
     const Selector Q = SPSAMPLE_SELECTOR;
-    const DrawRule rule = SPSAMPLE_DRAW;
+    const DrawArguments how = SPSAMPLE_DRAW;
     const PositionSet seen = {scratch + warp_index() * capacity, capacity};
     for (int64_t r = warp_index(); r < Q.num_rows; r += warp_count()) {
-        const int64_t row = Q.vertices[r], degree = A.degree(row), length = drawn_count(degree, rule.size, rule.replace);
-        const bool floyd = !rule.replace && degree > rule.size;
+        const int64_t row = Q.vertices[r], degree = A.degree(row), length = drawn_count(degree, how.size, how.replace);
+        const bool floyd = !how.replace && degree > how.size;
         if (floyd) {
             for (int64_t slot = lane_index(); slot < capacity; slot += kWarp) seen.keys[slot] = -1;
             __syncwarp();
         }
-        DrawStream draws(rule.key, A.vertex(row), rule.hop, Q.batch_ids[Q.batch_of(r)], degree);
+        DrawStream draws(how.key, A.vertex(row), how.hop, Q.batch_ids[Q.batch_of(r)], degree);
         for (int64_t first = 0; first < length; first += kWarp) {
             const int64_t draw = first + lane_index();
             const bool has_entry = draw < length;
             int64_t position = draw;
-            if (has_entry && (floyd || rule.replace)) {
-                position = static_cast<int64_t>(draws.below(draw, rule.replace ? degree : degree - rule.size + draw + 1));
+            if (has_entry && (floyd || how.replace)) {
+                position = static_cast<int64_t>(draws.below(draw, how.replace ? degree : degree - how.size + draw + 1));
             }
             if (floyd) {
                 const bool repeats = has_entry && seen.contains(position);
-                if (floyd_gives_way(position, degree - rule.size, first, 0, lane_index(), repeats, has_entry, 0)) {
-                    position = degree - rule.size + draw;
+                if (floyd_gives_way(position, degree - how.size, first, 0, lane_index(), repeats, has_entry, 0)) {
+                    position = degree - how.size + draw;
                 }
                 if (has_entry) seen.insert(position);
                 __syncwarp();

@@ -209,8 +209,8 @@ __device__ Number add_new(
 }
 
 // One draw of a row; the integer is below t. No state is kept: what a stream holds ready costs more registers than it saves time.
-__device__ inline uint64_t drawn(const DrawRule& rule, const RowRecord& row, uint64_t initial_total, int64_t draw, uint64_t t) {
-    DrawStream draws(rule.key, row.vertex, rule.hop, row.batch_id, initial_total);
+__device__ inline uint64_t drawn(const DrawArguments& how, const RowRecord& row, uint64_t initial_total, int64_t draw, uint64_t t) {
+    DrawStream draws(how.key, row.vertex, how.hop, row.batch_id, initial_total);
     return draws.below(draw, t);
 }
 
@@ -218,21 +218,21 @@ __device__ inline uint64_t drawn(const DrawRule& rule, const RowRecord& row, uin
 // kept, or the first row.length distinct entries of the draws. False where a further round would pass the last draw number. Sums and
 // searches stand here once: each copy of them is many thousand bytes of code.
 template <class Team, class Chosen>
-__device__ bool give_entries(const Team& team, RowSections<Team>& sections, const DrawRule& rule, const Results& results,
+__device__ bool give_entries(const Team& team, RowSections<Team>& sections, const DrawArguments& how, const Results& results,
                              const RowRecord& row, const Chosen& chosen) {
     using Number = typename Chosen::Number;
     const bool whole = row.plan == kWhole;
     RowNumerators<Chosen> numerators = {row.weights, whole ? Quantizer::ones() : Quantizer(row.plan), chosen, 0};
-    const int64_t round = rule.replace ? row.length : kRoundDraws * row.length;
+    const int64_t round = how.replace ? row.length : kRoundDraws * row.length;
     uint64_t initial_total = 0, total = 0;
     Number count = 0;
     int64_t draw = 0, round_end = 0;
-    if (!whole && !rule.replace) chosen.clear(team);
+    if (!whole && !how.replace) chosen.clear(team);
     while (true) {
         if (draw == round_end) {
             round_end += round;
             if (draw > 0) {
-                if (round_end > DrawStream(rule.key, 0, 0, 0, initial_total).count()) return false;
+                if (round_end > DrawStream(how.key, 0, 0, 0, initial_total).count()) return false;
                 chosen.end_round(team);
                 numerators.without = count;
             }
@@ -241,33 +241,33 @@ __device__ bool give_entries(const Team& team, RowSections<Team>& sections, cons
             if (whole) break;
         }
         // Each further draw from a row of several sections costs a section; from one section it costs nothing.
-        const int64_t wanted = rule.replace || sections.count() == 1 ? kWarp : row.length - count;
+        const int64_t wanted = how.replace || sections.count() == 1 ? kWarp : row.length - count;
         const int64_t left = round_end - draw < wanted ? round_end - draw : wanted;
         const int now = static_cast<int>(left < kWarp ? left : kWarp);
         const bool in_range = lane_index() < now;
-        const uint64_t x = in_range ? drawn(rule, row, initial_total, draw + lane_index(), total) : 0;
+        const uint64_t x = in_range ? drawn(how, row, initial_total, draw + lane_index(), total) : 0;
         const int64_t entry = sections.position_of(x, in_range, numerators);
-        if (rule.replace) {
+        if (how.replace) {
             if (in_range && team.warp() == 0) results.write(row, draw + lane_index(), entry);
         } else {
             if (team.warp() == 0) count = add_new(chosen, results, row, count, entry, in_range);
             count = static_cast<Number>(team.from_first_warp(count));
         }
         draw += now;
-        if (rule.replace ? draw == row.length : count == static_cast<Number>(row.length)) return true;
+        if (how.replace ? draw == row.length : count == static_cast<Number>(row.length)) return true;
     }
     take_positive(team, sections, results, row);
     return true;
 }
 
 template <class Team, class Chosen>
-__device__ void give_row(const Team& team, uint64_t* shared_ends, int64_t* found, const Chosen& chosen, const DrawRule& rule,
+__device__ void give_row(const Team& team, uint64_t* shared_ends, int64_t* found, const Chosen& chosen, const DrawArguments& how,
                          const Results& results, const RowRecord& row, uint64_t* failed) {
     if (row.plan == kWhole && row.length == row.degree) {
         for (int64_t entry = team.thread(); entry < row.degree; entry += Team::kThreads) results.write(row, entry, entry);
     } else {
         RowSections<Team> sections(team, shared_ends, found, static_cast<typename Team::Entry>(row.degree));
-        if (!give_entries(team, sections, rule, results, row, chosen)) *failed = 1;
+        if (!give_entries(team, sections, how, results, row, chosen)) *failed = 1;
     }
     team.sync();  // shared memory is used again
 }
@@ -288,7 +288,7 @@ __device__ inline RowRecord record_of(
 // The rows of one warp, rows_per_warp at a time: a lane finds out about a row, then the warp does one after the other.
 // records: 32 elements of shared memory.
 template <class Chosen>
-__device__ void give_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawRule& rule, const Results& results,
+__device__ void give_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawArguments& how, const Results& results,
                           const LongRows& long_ones, int64_t rows_per_warp, uint64_t* shared_ends, RowRecord* records,
                           const Chosen& chosen, uint64_t* failed) {
     const WarpTeam team = {nullptr};
@@ -307,14 +307,14 @@ __device__ void give_rows(const Rows& A, const Weights& weights, const Selector&
         unsigned rest = __ballot_sync(kAllLanes, gives);
         __syncwarp();
         for (; rest != 0; rest &= rest - 1) {
-            give_row(team, shared_ends, nullptr, chosen, rule, results, records[__ffs(rest) - 1], failed);
+            give_row(team, shared_ends, nullptr, chosen, how, results, records[__ffs(rest) - 1], failed);
         }
     }
 }
 
 // The long rows, a block each. record: in shared memory.
 template <class Chosen>
-__device__ void give_long_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawRule& rule,
+__device__ void give_long_rows(const Rows& A, const Weights& weights, const Selector& Q, const DrawArguments& how,
                                const Results& results, const LongRows& long_ones, const BlockTeam& team, uint64_t* shared_ends,
                                int64_t* found, RowRecord* record, const Chosen& chosen, uint64_t* failed) {
     const int64_t count = static_cast<int64_t>(*long_ones.count);
@@ -322,7 +322,7 @@ __device__ void give_long_rows(const Rows& A, const Weights& weights, const Sele
         const int64_t r = long_ones.rows[i], row = Q.vertices[r];
         if (team.thread() == 0) *record = record_of(A, weights, Q, results, r, row, A.degree(row));
         team.sync();
-        give_row(team, shared_ends, found, chosen, rule, results, *record, failed);
+        give_row(team, shared_ends, found, chosen, how, results, *record, failed);
     }
 }
 

@@ -122,9 +122,9 @@ class CpuBackend(OnHost):
         return rows, Compaction(src_ptr, src, rows.columns)
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
-    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+    def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not in its batch's `exclude`."""
-        totals: Int64Array = _core.row_totals(A, Q, exclude)
+        totals: Int64Array = _core.entry_counts(A, Q, exclude)
         return totals
 
     def locate(
@@ -175,25 +175,17 @@ class CpuBackend(OnHost):
 
     # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
-        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+        self,
+        Q: StackedSelector,
+        entry_ptr: Int64Array,
+        columns: IntArray,
+        include_targets: bool,
+        num_vertices: int | None = None,
     ) -> Compaction:
-        """src of each batch: its Q vertices first (`include_targets`), then the other columns ascending."""
-        return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, rows.entry_ptr, rows.columns, bool(include_targets)))
-
-    def compact_owned(
-        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
-    ) -> Compaction:
-        """`compact` whose `local` is the memory of `rows.columns`."""
-        local = rows.columns if rows.columns.flags.carray else rows.columns.copy()
-        src_ptr, src = _core.compact_in_place(Q.batch_ptr, Q.vertices, rows.entry_ptr, local, bool(include_targets))
+        """src of each batch: its Q vertices first (`include_targets`), then its other columns ascending."""
+        local = columns if columns.flags.carray else columns.copy()
+        src_ptr, src = _core.compact(Q.batch_ptr, Q.vertices, entry_ptr, local, bool(include_targets))
         return Compaction(src_ptr, src, local)
-
-    def merge_targets(
-        self, Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
-    ) -> Compaction:
-        """src of a layer-wise draw: dst first (`include_targets`), then the other drawn columns ascending."""
-        columns = sample.columns.astype(Q.vertices.dtype, copy=False)
-        return Compaction(*_core.compact(Q.batch_ptr, Q.vertices, sample.indptr, columns, bool(include_targets)))
 
     # --- extraction --------------------------------------------------------------------------------------------------
     def extract(

@@ -18,10 +18,10 @@ random        `philox`, `shuffle`                                               
 quantisation  `row_exponents`, `batch_totals`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `take_rows`,                      3
               `take_rows_numbered`
-entry_law     `row_totals`, `locate`, `draw_entries`                                           3
+entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
               `shared_guide`, `draw_shared`
-compaction    `compact`, `compact_owned`, `merge_targets`                                      4
+compaction    `compact`                                                                        4
 extraction    `extract`                                                                        4
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
               `reference_weights`, `own_weights`, `entry_values`
@@ -289,7 +289,7 @@ class Backend(Protocol):
         ...
 
     # --- entry_law ---------------------------------------------------------------------------------------------------
-    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+    def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
         """(m,) number of entries of each selected row whose column is not among its batch's `exclude` columns."""
         ...
 
@@ -352,26 +352,18 @@ class Backend(Protocol):
 
     # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
-        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+        self,
+        Q: StackedSelector,
+        entry_ptr: PerBatch[Int64Array],
+        columns: IntArray,
+        include_targets: bool,
+        num_vertices: int | None = None,
     ) -> Compaction:
-        """src of each batch: its Q vertices first (`include_targets`), then the other columns of its rows ascending.
+        """src of each batch: its Q vertices first (`include_targets`), then its other columns ascending.
 
+        Batch i has `columns[entry_ptr[i]:entry_ptr[i + 1]]`, of the type of `Q.vertices`: the columns of its rows'
+        entries, or those that were drawn for it. The caller gives them up: `local` may be their memory, written over.
         All ids are below `num_vertices`; a backend that needs to know it looks for the largest id where it is None.
-        """
-        ...
-
-    def compact_owned(
-        self, Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
-    ) -> Compaction:
-        """`compact` of rows that the caller gives up: `local` may be the memory of `rows.columns`, written over."""
-        ...
-
-    def merge_targets(
-        self, Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
-    ) -> Compaction:
-        """src of a layer-wise draw: dst first (`include_targets`), then the drawn columns that are not dst, ascending.
-
-        `local` (len(sample.columns),) is each drawn column's index in its batch's src.
         """
         ...
 
@@ -398,8 +390,8 @@ class Backend(Protocol):
     ) -> NDArray[np.float64]:
         """(len(src),) c of every src column for a draw without replacement (law, section 6).
 
-        `sources` is what `merge_targets` made of `sample`; the first `num_targets` (k,) src columns of each batch are
-        targets, whose c is 1. `numerators` (len(src),) uint64 is N of each.
+        `sources` is what `compact` made of the columns of `sample`; the first `num_targets` (k,) src columns of each
+        batch are targets, whose c is 1. `numerators` (len(src),) uint64 is N of each.
         """
         ...
 

@@ -13,7 +13,7 @@ from spsample.distributed.placement import equal_bounds
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
-from spsample.sparse.drawing import ColumnSource, Counts, draw_columns
+from spsample.sparse.drawing import BatchDistributions, Counts, draw_columns
 from spsample.sparse.probability import FrontierTotals, frontier_rule
 
 PHASE = "columns"
@@ -135,7 +135,7 @@ def column_sums(
     return totals
 
 
-class _RangeDraws(ColumnSource):
+class _RangeDraws(BatchDistributions):
     """The one distribution, of which each of k batches has taken out intervals: those of the columns it has chosen."""
 
     margin = 0

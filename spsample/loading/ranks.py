@@ -9,7 +9,7 @@ from spsample.comm import Communicator
 from spsample.comm.objects import comm_of
 from spsample.errors import BackendError
 from spsample.planning.bulk_plan import bulk_ranges
-from spsample.sampling.empty import empty_minibatch
+from spsample.sampling.bulk import empty_minibatch
 
 if TYPE_CHECKING:
     from spsample.features import FeatureSource

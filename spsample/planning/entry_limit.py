@@ -19,6 +19,9 @@ class MostEntries(EntryLimit):
 
     Entries drawn from rows are counted before they are drawn: at most the size of the draw for each row, or exactly
     where that bound would pass. Those of an extraction are counted once they are made.
+
+    It stops one rank and knows nothing of others; also, it asks for totals of rows only where a bound does not do, and
+    on a graph of several ranks that is a collective call. `SamplingCall.run` therefore refuses it there.
     """
 
     def __init__(self, most_entries: int) -> None:

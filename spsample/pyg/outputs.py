@@ -16,7 +16,7 @@ from spsample.errors import InputError
 from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE
 from spsample.sampling.adapters import subgraph_tensors
-from spsample.sampling.empty import empty_minibatch
+from spsample.sampling.bulk import empty_minibatch
 
 if TYPE_CHECKING:
     from spsample.sampling import MiniBatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,35 @@ _INSTALL = {"torch_sparse": "--no-build-isolation torch-scatter torch-sparse"}
 """Packages that have to be compiled against the torch that is installed."""
 
 
-def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
-    """`(batch_size, n_id, adjs)` as PyG's NeighborSampler returned it: `adjs[l] = EdgeIndex(edge_index, e_id, size)`.
+class EdgeIndex(NamedTuple):
+    """The tuple that PyG's bipartite examples unpack for a block.
 
-    `edge_index` (2, E) int64 holds local (source, target); `e_id` is None unless edge ids were asked for;
-    `size = (n_src, n_dst)`; layer 1 first.
+    `edge_index` (2, E) holds local (source, target); `e_id` is None unless edge ids were asked for;
+    `size = (n_src, n_dst)`.
+
+    Examples
+    --------
+    >>> edge_index, e_id, size = EdgeIndex("edges", None, (3, 2))
+    >>> size
+    (3, 2)
+    """
+
+    edge_index: Any
+    e_id: Any
+    size: tuple[int, int]
+
+    def to(self, *args: Any, **kwargs: Any) -> EdgeIndex:
+        """A copy on another device."""
+        e_id = None if self.e_id is None else self.e_id.to(*args, **kwargs)
+        return EdgeIndex(self.edge_index.to(*args, **kwargs), e_id, self.size)
+
+
+def to_pyg_blocks(batch: MiniBatch) -> tuple[int, Any, list[Any]]:
+    """`(batch_size, n_id, adjs)` as PyG's NeighborSampler returned it: an `EdgeIndex` a layer, layer 1 first.
+
+    Ids are int64.
     """
     torch = _require("torch", "to_pyg", "pyg")
-    from spsample.sampling.pyg_types import EdgeIndex
-
     adjs = [
         EdgeIndex(
             as_tensor(torch, _edge_index(layer.adj)),

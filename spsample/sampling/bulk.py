@@ -18,7 +18,7 @@ from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Sampler
 from spsample.sampling.seeds import SeedBatches
-from spsample.sparse import LAW_VERSION
+from spsample.sparse import LAW_VERSION, RowSelector
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -270,6 +270,25 @@ class BulkSample:
 
     def __repr__(self) -> str:
         return f"BulkSample({len(self)} minibatches, {self.num_edges} edges, {self.sampler!r})"
+
+
+def empty_minibatch(like: BulkSample, batch_id: int) -> MiniBatch:
+    """A minibatch of no seeds, for a rank that has none left in a step that all ranks take.
+
+    It has as many layers as those of a bulk, of the same dtypes, with 0 rows.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2]), batch_size=2)
+    >>> empty_minibatch(bulk, 7)
+    MiniBatch(batch_id=7, seeds=0, layers=[0x0])
+    """
+    ptr = np.zeros(2, np.int64)
+    selector = RowSelector(ptr, like.seed_batches.selector.vertices[:0], np.array([batch_id], np.int64))
+    bulk = BulkSample(like.sampler, SeedBatches(selector, ptr), [layer.empty_batch() for layer in like.layers])
+    return MiniBatch(bulk, 0)
 
 
 def _slice_layer(layer: BulkLayer, i: int) -> Layer:

@@ -146,6 +146,22 @@ class BulkLayer:
             entry_ranges=starts[3],
         )
 
+    def empty_batch(self) -> BulkLayer:
+        """Return a layer of one batch without rows, of the types of this one."""
+        none = Ranges(np.zeros(2, np.int64))
+        return BulkLayer(
+            dst=self.dst[:0],
+            dst_ranges=none,
+            src=self.src[:0],
+            src_ranges=none,
+            indptr=backend_for(self.src).to_device(np.zeros(1, np.int64)),
+            indptr_ranges=Ranges(np.zeros(2, np.int64), more=1),
+            indices=self.indices[:0],
+            data=None if self.data is None else self.data[:0],
+            edge_ids=None if self.edge_ids is None else self.edge_ids[:0],
+            entry_ranges=none,
+        )
+
     def take(self, positions: Int64Array) -> BulkLayer:
         """Return the layer of some of the batches, in the same arrays."""
         return replace(

@@ -14,7 +14,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import collective
 from spsample.comm.agreement import require_same
 from spsample.common.checks import require_choice, require_int
-from spsample.errors import CapacityError
+from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
@@ -89,10 +89,12 @@ class SamplingCall:
         Parameters
         ----------
         limit : EntryLimit, optional
-            What stops it where it would have too many entries.
+            What stops it where it would have too many entries; of a graph on one rank only.
 
         Raises
         ------
+        InputError
+            If a limit is given on several ranks: one that stops would leave the others waiting for it.
         CapacityError
             If memory runs out, or a value of a layer-wise sample is too large for its type.
         """
@@ -101,6 +103,13 @@ class SamplingCall:
             require_same(self.graph.comm, **given, random_seed=self.key)
         A = self.graph.operand(self.backend)
         if limit is not None:
+            if self.graph.comm.size > 1:
+                raise InputError(
+                    argument="limit",
+                    given=f"a limit of entries for {self.graph.comm.size} ranks",
+                    expected="none: a rank that stops would leave the others waiting in a collective call",
+                    hint="Plan a bulk on ranks by a RankPlan, which limits no entries.",
+                )
             A = copy.copy(A)
             A.limit = limit
         with self.graph.sampling(), A.backend.session():

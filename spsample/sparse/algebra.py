@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_type, short
-from spsample.errors import DTypeError
+from spsample.errors import DTypeError, InputError
 from spsample.sparse.column_law import ColumnLaw, GraphLaw
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.entry_law import EntryLaw
@@ -149,21 +149,55 @@ def extract_rows(
 ) -> StackedLayer:
     """EXTRACT for node-wise samplers: the sampled rows without empty columns. It consumes the sample.
 
-    Columns are numbered after `known`, each batch's vertices that have a number already: by default the rows of P.
+    Parameters
+    ----------
+    P : RowLaw
+        What normalize_rows returns of `Q @ A`.
+    sample : RowSample
+        What its_sample gave of this P. What is refused leaves it as it is. It is consumed once its columns are
+        numbered, which is done in place: also where that fails, or what comes after it, as for want of memory.
+    options : ExtractOptions
+    known : RowSelector, optional
+        Each batch's vertices that have a number already: columns are numbered after them. By default the rows of P.
 
     Raises
     ------
     ConsumedError
         If the sample was consumed before.
+    InputError
+        If the sample was drawn from another P.
+    DTypeError
+        If an argument has the wrong type.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> A = spsample.Graph([0, 2, 3, 3], [1, 2, 0]).operand()
+    >>> P = normalize_rows(RowSelector(np.array([0, 1]), np.array([0]), np.array([0])) @ A)
+    >>> extract_rows(P, its_sample(P, Draw((1, 2), 0, 2)), ExtractOptions()).src.tolist()
+    [0, 1, 2]
     """
     _check(P, RowLaw, sample, RowSample, options)
+    if sample.F is not P.F:
+        raise InputError(
+            argument="sample",
+            given="a sample of another P",
+            expected="what its_sample drew from this P",
+            hint="Keep the P that was sampled: each product Q @ A is another one, also of the same Q and A.",
+        )
+    if known is not None:
+        require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
     return P.extract(sample, options, known)
 
 
 def extract_columns(
     P: LayerLaw, draw: Draw, sample: ColumnSample, options: ExtractOptions, weights: SourceWeights
 ) -> StackedLayer:
-    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values."""
+    """EXTRACT for layer-wise samplers: rows Q of A restricted to each batch's columns, with values.
+
+    The sample stays as it is. It is a tuple of arrays, which does not know the P that it was drawn from: values are
+    right only with that P, and with the `draw` that was given to its_sample.
+    """
     _check(P, LayerLaw, sample, ColumnSample, options)
     if not hasattr(weights, "normalize"):
         raise DTypeError(argument="weights", given=short(weights), expected="UnbiasedWeights() or ReferenceWeights()")

@@ -21,7 +21,7 @@ Counts = dict[int, int]
 """What a batch has: each column drawn so far, in the order first drawn, and how often."""
 
 
-class ColumnSource(ABC):
+class BatchDistributions(ABC):
     """One distribution over columns for each of k batches, in which the ranks find columns together.
 
     Attributes
@@ -51,13 +51,13 @@ class ColumnSource(ABC):
 
 
 def draw_columns(
-    source: ColumnSource, draw: Draw, dtype: np.dtype[np.signedinteger], known: list[Counts] | None = None
+    distributions: BatchDistributions, draw: Draw, dtype: np.dtype[np.signedinteger], known: list[Counts] | None = None
 ) -> ColumnSample:
     """Draw columns for every batch, in the same few exchanges.
 
     Parameters
     ----------
-    source : ColumnSource
+    distributions : BatchDistributions
     draw : Draw
         Size, replacement and the counter's key and hop.
     dtype : dtype
@@ -70,8 +70,8 @@ def draw_columns(
     CapacityError
         Before a round that would pass the last draw number.
     """
-    initial = source.totals.copy()
-    draws = _Draws(source, draw, initial)
+    initial = distributions.totals.copy()
+    draws = _Draws(distributions, draw, initial)
     if draw.replace:
         return stacked(draws.repeated(), initial, np.zeros(len(initial), np.bool_), dtype)
     return stacked(*draws.first_distinct(known or [{} for _ in initial]), dtype)
@@ -80,8 +80,8 @@ def draw_columns(
 class _Draws:
     """The draws of all batches; `initial` are their totals before any redraw."""
 
-    def __init__(self, source: ColumnSource, draw: Draw, initial: UInt64Array) -> None:
-        self.source = source
+    def __init__(self, distributions: BatchDistributions, draw: Draw, initial: UInt64Array) -> None:
+        self.distributions = distributions
         self.draw = draw
         self.initial = initial
         self.wide = initial > NARROW_LIMIT
@@ -99,20 +99,20 @@ class _Draws:
         A batch that draws `margin` columns more than it needs has something left. What the others have chosen is taken
         out, which shows whether anything is left of theirs.
         """
-        source, size, first = self.source, self.draw.size, 0
+        P, size, first = self.distributions, self.draw.size, 0
         limits = np.where(self.wide, WIDE_DRAWS, NARROW_DRAWS)
-        whole = np.array([bool(columns) for columns in chosen], np.bool_) | (source.totals == 0)
+        whole = np.array([bool(columns) for columns in chosen], np.bool_) | (P.totals == 0)
         while True:
             pending = self._pending(chosen, whole)
-            if not source.any_reduce(bool(pending)):
+            if not P.any_reduce(bool(pending)):
                 break
             if pending and first + ROUND_DRAWS * size > limits[pending].min():
                 raise draw_limit_error()
             self._draw_round(chosen, whole, first)
             first += ROUND_DRAWS * size
-            unsure = [i for i in pending if len(chosen[i]) < size + source.margin]
-            source.take_out(unsure, chosen)
-            whole[unsure] = source.totals[unsure] == 0
+            unsure = [i for i in pending if len(chosen[i]) < size + P.margin]
+            P.take_out(unsure, chosen)
+            whole[unsure] = P.totals[unsure] == 0
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 
     def _pending(self, chosen: list[Counts], whole: NDArray[np.bool_]) -> list[int]:
@@ -125,20 +125,24 @@ class _Draws:
         piece = size + size // 8 + 16
         for begin in range(first, end, piece):
             pending = self._pending(chosen, whole)
-            if begin > first and not self.source.any_reduce(bool(pending)):
+            if begin > first and not self.distributions.any_reduce(bool(pending)):
                 break
             for i, columns in self._columns(pending, begin, min(piece, end - begin)):
                 fresh = dict.fromkeys([*chosen[i], *columns], 1)
-                chosen[i] = dict(islice(fresh.items(), size + self.source.margin))
+                chosen[i] = dict(islice(fresh.items(), size + self.distributions.margin))
 
     def _columns(self, batches: list[int], first: int, count: int) -> zip[tuple[int, list[int]]]:
         """Columns of the draws first .. first + count - 1 of these batches."""
-        columns = self.source.find(batches, self._units(batches, first, count))
+        columns = self.distributions.find(batches, self._units(batches, first, count))
         return zip(batches, columns.tolist(), strict=True)
 
     def _units(self, batches: list[int], first: int, count: int) -> UInt64Array:
         """(batches, count) draws of these batches, below their totals."""
-        ids, totals, wide = self.source.batch_ids[batches], self.source.totals[batches], self.wide[batches]
+        ids, totals, wide = (
+            self.distributions.batch_ids[batches],
+            self.distributions.totals[batches],
+            self.wide[batches],
+        )
         x = [np.zeros(0, np.uint64)]
         for some in (slice(i, i + AT_A_TIME) for i in range(0, len(batches), AT_A_TIME)):
             numbers = np.tile(np.arange(first, first + count), len(ids[some]))
@@ -168,4 +172,4 @@ def stacked(
     )
 
 
-__all__ = ["ColumnSource", "Counts", "draw_columns", "stacked"]
+__all__ = ["BatchDistributions", "Counts", "draw_columns", "stacked"]

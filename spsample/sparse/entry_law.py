@@ -9,7 +9,7 @@ import numpy as np
 from spsample.backends import ColumnSample, Compaction, Draw, QuantisationRule
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
-from spsample.sparse.drawing import ColumnSource, Counts, draw_columns, stacked
+from spsample.sparse.drawing import BatchDistributions, Counts, draw_columns, stacked
 from spsample.sparse.layer_law import LayerLaw, read_numerators
 from spsample.sparse.operand import Entries, Frontier
 from spsample.sparse.probability import batch_totals, frontier_rule
@@ -56,12 +56,12 @@ def draw_entries(F: Frontier, numerators: UInt64Array | None, draw: Draw) -> Col
     draw : Draw
         Size, replacement and the counter's key and hop.
     """
-    source = _FrontierEntries(F, numerators)
-    known = None if draw.replace else source.small_supports(draw.size)
-    return draw_columns(source, draw, F.A.index_dtype, known)
+    entries = _FrontierEntries(F, numerators)
+    known = None if draw.replace else entries.small_supports(draw.size)
+    return draw_columns(entries, draw, F.A.index_dtype, known)
 
 
-class _FrontierEntries(ColumnSource):
+class _FrontierEntries(BatchDistributions):
     """The entries of all frontiers' rows, each q units long."""
 
     margin = 1

@@ -35,7 +35,8 @@ class LayerLaw(ABC):
         instead, in many small products (section 4.2.4).
         """
         Q, A, backend = self.Q, self.F.A, self.F.A.backend
-        sources = backend.merge_targets(Q, sample, options.include_targets, A.num_nodes)
+        columns = sample.columns.astype(Q.vertices.dtype)  # a copy: they are numbered in place
+        sources = backend.compact(Q, sample.indptr, columns, options.include_targets, A.num_nodes)
         entries = self.F.extract(sources.src_ptr, sources.src, options.edge_ids)
         A.limit.count(len(entries.rows.columns))
         targets = (Q.batch_ptr[1:] - Q.batch_ptr[:-1]) * options.include_targets

@@ -20,7 +20,7 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowRule
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm
 from spsample.sparse.probability import RowTotals, Weighting, graph_rule
 
 
@@ -107,19 +107,19 @@ class LocalFrontier(Frontier):
 
     def _row_totals(self) -> RowTotals:
         A, Q = self.A, self.Q
-        counts = A.backend.row_totals(A.matrix, Q, None)
+        counts = A.backend.entry_counts(A.matrix, Q, None)
         return RowTotals(counts, A.backend.to_device(A.row_exponents)[Q.vertices])
 
     def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return self.A.backend.row_totals(self.A.matrix, self.Q, exclude)
+        return self.A.backend.entry_counts(self.A.matrix, self.Q, exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return self.A.backend.locate(self.A.matrix, self.Q, rows, offsets, exclude)
 
-    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         A, Q = self.A, self.Q
         positions = edge_ids or A.matrix.data is not None  # they lead to the weights
-        if rule == "weighted":
+        if form == "weighted":
             rows = A.backend.sample_rows_weighted(A.matrix, Q, draw, edge_ids, True, A.kept.row_rules)
         else:
             rows = A.backend.sample_rows_uniform(A.matrix, Q, draw, positions)

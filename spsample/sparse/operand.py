@@ -22,8 +22,8 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting, batch_totals
 
-RowRule = Literal["uniform", "weighted"]
-"""Whether entries of a row are drawn uniformly or by weight."""
+RowForm = Literal["uniform", "weighted"]
+"""The form of the row law: whether entries of a row are drawn uniformly or by weight."""
 
 
 class Entries(NamedTuple):
@@ -85,7 +85,7 @@ class Frontier(ABC):
 
     # --- SAMPLE ----------------------------------------------------------------------------------------------------
     @abstractmethod
-    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         """Row law; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
 
         The arrays are the caller's: EXTRACT writes local ids over `columns`.
@@ -113,7 +113,8 @@ class Frontier(ABC):
 
         src has each batch's `known` vertices first, where targets are included, and then the new ones.
         """
-        return self.A.backend.compact_owned(known, entries.rows, include_targets, self.A.num_nodes)
+        rows, A = entries.rows, self.A
+        return A.backend.compact(known, rows.entry_ptr, rows.columns, include_targets, A.num_nodes)
 
     def take_numbered(
         self, known: StackedSelector, include_targets: bool, edge_ids: bool
@@ -143,7 +144,7 @@ class ColumnDistribution(Protocol):
 
 
 class EntryLimit:
-    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it."""
+    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it, on each rank alone."""
 
     def check(self, frontier: Frontier, draw: Draw) -> None:
         """Raise an error where a draw from rows would make too many entries."""
@@ -201,7 +202,7 @@ __all__ = [
     "Frontier",
     "FrontierTotals",
     "GraphOperand",
-    "RowRule",
+    "RowForm",
     "RowTotals",
     "Weighting",
 ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spsample.backends import Backend, QuantisationRule
 from spsample.backends.protocol import NO_EXPONENT, Int64Array
-from spsample.backends.reference.quantisation import ceil_log2
+from spsample.backends.reference.quantisation import WIDE_BITS, ceil_log2
 from spsample.errors import CapacityError
 
 Weighting = Literal["unweighted", "row", "weighted"]
@@ -33,7 +33,7 @@ class FrontierTotals(NamedTuple):
     exponents: Int64Array
 
 
-HEADROOM_BITS = {1: 62, 2: 31}
+HEADROOM_BITS = {1: WIDE_BITS, 2: WIDE_BITS // 2}
 """H by column power: a frontier's numerators sum to at most 2^H."""
 
 
@@ -86,13 +86,13 @@ def graph_rule(backend: Backend, weighting: Weighting, totals: RowTotals) -> Qua
 
 
 def _check_headroom(entries: Int64Array, column_power: int) -> None:
-    """Squares of column sums stay below 2^62 only for frontiers of at most 2^31 entries."""
-    if column_power == 1 or entries.size == 0 or entries.max() <= 2**31:
+    """Squares of column sums add up to at most 2^62 only for frontiers of at most 2^31 entries."""
+    if column_power == 1 or entries.size == 0 or entries.max() <= 2 ** HEADROOM_BITS[2]:
         return
     worst = int(entries.argmax())
     raise CapacityError(
         argument="law",
         given=f"'squared_count' on a frontier of {int(entries[worst])} entries (batch {worst} of the bulk)",
-        expected="at most 2**31 entries, so that the squared counts add up within 64 bits",
+        expected=f"at most 2**{HEADROOM_BITS[2]} entries, so that the squared counts add up within 64 bits",
         hint="Use a smaller batch_size or layer size, or law='norm'.",
     )

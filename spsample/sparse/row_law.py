@@ -8,20 +8,20 @@ from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSele
 from spsample.backends.protocol import Int64Array
 from spsample.errors import ConsumedError
 from spsample.sparse.extraction import ExtractOptions, StackedLayer, own_weights
-from spsample.sparse.operand import Entries, Frontier, RowRule
+from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.selector import RowSelector
 
 
 class RowLaw(NamedTuple):
     """P with a distribution over the entries of each selected row of A (law, section 3: row law).
 
-    It is never written: weights are quantised under the row rule as a row is drawn from. `rule` is "weighted" or
+    It is never written: weights are quantised under the row rule as a row is drawn from. `form` is "weighted" or
     "uniform".
     """
 
     Q: RowSelector
     F: Frontier
-    rule: RowRule
+    form: RowForm
 
     def sample(self, draw: Draw, edge_ids: bool = False) -> RowSample:
         """Entries of every row; a size of -1 takes whole rows."""
@@ -29,13 +29,12 @@ class RowLaw(NamedTuple):
         F.A.limit.check(F, draw)
         if draw.size < 0:
             return WholeRows(F, edge_ids)
-        return RowSample(F, F.sample_rows(draw, self.rule, edge_ids))
+        return RowSample(F, F.sample_rows(draw, self.form, edge_ids))
 
     def extract(self, sample: RowSample, options: ExtractOptions, known: RowSelector | None = None) -> StackedLayer:
         """The sampled rows; columns are numbered after each batch's `known` vertices, by default those of Q."""
-        entries, sources = sample.consume(known or self.Q, options.include_targets)
+        entries, sources = sample.consume(self.Q if known is None else known, options.include_targets)
         drawn = entries.rows
-        self.F.A.limit.count(len(drawn.columns))
         rows = StackedRows(
             drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
         )
@@ -97,8 +96,13 @@ class RowSample:
         return self.entries.edge_ids
 
     def consume(self, known: RowSelector, include_targets: bool) -> tuple[Entries, Compaction]:
-        """The entries, given up, and their columns numbered: of the entries use everything but the columns."""
-        entries, self._entries = self.entries, None
+        """The entries, given up, and their columns numbered: of the entries use everything but the columns.
+
+        A limit of entries that they pass leaves them here.
+        """
+        entries = self.entries
+        self.F.A.limit.count(len(entries.rows.columns))
+        self._entries = None  # from here on the columns are written over
         return entries, self.F.number(entries, known, include_targets)
 
 
@@ -121,8 +125,10 @@ class WholeRows(RowSample):
         """As of any sample; rows that nobody has looked at are numbered as they are taken."""
         if self._taken:
             return super().consume(known, include_targets)
+        entries, sources = self.F.take_numbered(known, include_targets, self._edge_ids)
+        self.F.A.limit.count(len(entries.rows.columns))
         self._taken = True
-        return self.F.take_numbered(known, include_targets, self._edge_ids)
+        return entries, sources
 
 
 __all__ = ["RowLaw", "RowSample", "WholeRows"]

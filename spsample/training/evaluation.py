@@ -22,7 +22,7 @@ from spsample.features import FeatureSource, FeatureStore, PartitionedFeatures
 from spsample.loading import BulkLoader
 from spsample.planning import bulk_sample
 from spsample.sampling import GraphSAGE, Layer
-from spsample.sampling.empty import empty_minibatch
+from spsample.sampling.bulk import empty_minibatch
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph, require_graph, require_local
 from spsample.training.blocks import BlockMaker

@@ -58,7 +58,7 @@ def test_the_first_bad_entry_is_named(backend: str) -> None:
     A = graph.operand(backend)
     Q = stack([np.array([1, 0], np.int32)])  # the entry of vertex 1, then those of vertex 0
     rows = A.backend.take_rows(A.matrix, Q, True)
-    sources = A.backend.compact(Q, rows, True)
+    sources = A.backend.compact(Q, rows.entry_ptr, rows.columns, True)
     local = rows._replace(columns=sources.local)
     with pytest.raises(CapacityError, match=r"value inf at sampled entry 2 .* \(entry 1 of the matrix\)"):
         A.backend.entry_values(A.matrix, Q, local, sources.src_ptr, np.full(len(sources.src), 2.0), False)

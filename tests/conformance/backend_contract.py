@@ -83,6 +83,11 @@ def unstacked(rows):
     return columns, positions
 
 
+def compacted(backend, Q, rows, include_targets):
+    """The columns of rows as places in src; those of `rows` are left as they are."""
+    return backend.compact(Q, rows.entry_ptr, rows.columns.copy(), include_targets)
+
+
 def check_types(rows, index, with_positions):
     for array in (rows.batch_ptr, rows.entry_ptr, rows.indptr):
         assert array.dtype == np.int64
@@ -411,14 +416,14 @@ class BackendContract(RoutingContract):
 
     # --- entry law and column law -----------------------------------------------------------------------------------
     @index_types
-    def test_row_totals(self, backend, index):
+    def test_entry_counts(self, backend, index):
         A, Q = matrix(index), selector(index=index)
-        totals = backend.row_totals(A, Q, None)
+        totals = backend.entry_counts(A, Q, None)
         assert totals.dtype == np.int64
         assert totals.tolist() == [len(ROWS[v]) for f in FRONTIERS for v in f]
         excluded = [[1, 5], [0], [], [0, 3], [4]]
         counts = [sum(u not in excluded[i] for u in ROWS[v]) for i, f in enumerate(FRONTIERS) for v in f]
-        assert backend.row_totals(A, Q, sample_of(excluded, index)).tolist() == counts
+        assert backend.entry_counts(A, Q, sample_of(excluded, index)).tolist() == counts
 
     @index_types
     def test_locate(self, backend, index):
@@ -437,11 +442,11 @@ class BackendContract(RoutingContract):
                 assert backend.locate(A, Q, rows, offsets, None).tolist() == columns.tolist()
 
     @empties
-    def test_row_totals_and_locate_empty(self, backend, frontiers):
+    def test_entry_counts_and_locate_empty(self, backend, frontiers):
         A, Q, none = matrix(), selector(frontiers), np.zeros(0, np.int64)
         exclude = sample_of([[1]] * len(frontiers))
         for excluded in (None, exclude):
-            assert backend.row_totals(A, Q, excluded).tolist() == [0] * len(Q.vertices)
+            assert backend.entry_counts(A, Q, excluded).tolist() == [0] * len(Q.vertices)
             found = backend.locate(A, Q, none, none, excluded)
             assert (len(found), found.dtype) == (0, np.int32)
 
@@ -566,7 +571,7 @@ class BackendContract(RoutingContract):
     def test_compact(self, backend, index, include_targets):
         Q = selector(index=index)
         rows = backend.take_rows(matrix(index), Q, False)
-        compaction = backend.compact(Q, rows, include_targets)
+        compaction = compacted(backend, Q, rows, include_targets)
         assert (compaction.src_ptr.dtype, compaction.src.dtype) == (np.int64, index)
         sources = parts(compaction.src, compaction.src_ptr)
         for i, frontier in enumerate(FRONTIERS):
@@ -581,18 +586,18 @@ class BackendContract(RoutingContract):
         """The subgraph layout: the rows are those of the new vertices, src grows from all known ones."""
         known = selector([[5, 0, 3], [1]])
         rows = backend.take_rows(matrix(), selector([[3], []]), False)
-        compaction = backend.compact(known, rows, True)
+        compaction = compacted(backend, known, rows, True)
         assert parts(compaction.src, compaction.src_ptr) == [[5, 0, 3, 2, 4, 6], [1]]
         assert compaction.local.tolist() == [1, 3, 4, 0, 5]
 
     @pytest.mark.parametrize("include_targets", [False, True])
     @index_types
-    def test_compact_owned(self, backend, index, include_targets):
+    def test_compact_in_place(self, backend, index, include_targets):
         Q = selector(index=index)
         rows = backend.take_rows(matrix(index), Q, False)
-        expected = backend.compact(Q, rows, include_targets)
-        for given in (rows._replace(columns=rows.columns.copy()), rows):
-            compaction = backend.compact_owned(Q, given, include_targets)
+        expected = compacted(backend, Q, rows, include_targets)
+        for given in (rows.columns.copy(), rows.columns):
+            compaction = backend.compact(Q, rows.entry_ptr, given, include_targets)
             for got, want in zip(compaction, expected, strict=True):
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
@@ -616,26 +621,26 @@ class BackendContract(RoutingContract):
             check_types(rows, index, positions)
             for name in ("batch_ptr", "entry_ptr", "indptr", *(["positions"] if positions else [])):
                 np.testing.assert_array_equal(getattr(rows, name), getattr(taken, name))
-            for got, want in zip(compaction, backend.compact(known, taken, include_targets), strict=True):
+            for got, want in zip(compaction, compacted(backend, known, taken, include_targets), strict=True):
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
 
-    def test_compact_owned_of_what_must_not_be_written(self, backend):
+    def test_compact_of_what_must_not_be_written(self, backend):
         Q = selector()
         rows = backend.take_rows(matrix(), Q, False)
         columns = rows.columns.copy()
         rows.columns.flags.writeable = False
-        compaction = backend.compact_owned(Q, rows, True)
+        compaction = backend.compact(Q, rows.entry_ptr, rows.columns, True)
         np.testing.assert_array_equal(rows.columns, columns)
-        np.testing.assert_array_equal(compaction.local, backend.compact(Q, rows, True).local)
+        np.testing.assert_array_equal(compaction.local, compacted(backend, Q, rows, True).local)
 
-    def test_compact_owned_of_columns_between_the_words_of_memory(self, backend):
+    def test_compact_of_columns_between_the_words_of_memory(self, backend):
         Q = selector()
         rows = backend.take_rows(matrix(), Q, False)
         off = np.ndarray(rows.columns.shape, rows.columns.dtype, np.zeros(rows.columns.nbytes + 1, np.uint8), offset=1)
         off[...] = rows.columns
-        compaction = backend.compact_owned(Q, rows._replace(columns=off), True)
-        np.testing.assert_array_equal(compaction.local, backend.compact(Q, rows, True).local)
+        compaction = backend.compact(Q, rows.entry_ptr, off, True)
+        np.testing.assert_array_equal(compaction.local, compacted(backend, Q, rows, True).local)
 
     # --- other forms ------------------------------------------------------------------------------------------------
     @index_types
@@ -689,9 +694,10 @@ class BackendContract(RoutingContract):
     # --- extraction, layer-wise -------------------------------------------------------------------------------------
     @pytest.mark.parametrize("include_targets", [False, True])
     @index_types
-    def test_merge_targets(self, backend, index, include_targets):
+    def test_compact_drawn_columns(self, backend, index, include_targets):
         drawn = [[6, 0, 2], [3, 1], [3], [], []]
-        compaction = backend.merge_targets(selector(index=index), sample_of(drawn, index), include_targets)
+        sample = sample_of(drawn, index)
+        compaction = backend.compact(selector(index=index), sample.indptr, sample.columns, include_targets)
         sources = parts(compaction.src, compaction.src_ptr)
         assert compaction.src.dtype == index
         for i, frontier in enumerate(FRONTIERS):
@@ -708,8 +714,8 @@ class BackendContract(RoutingContract):
         rows = backend.take_rows(matrix(), Q, False)
         sample = sample_of([[] for _ in frontiers])
         for compaction in (
-            backend.compact(Q, rows, include_targets),
-            backend.merge_targets(Q, sample, include_targets),
+            compacted(backend, Q, rows, include_targets),
+            backend.compact(Q, sample.indptr, sample.columns.copy(), include_targets),
         ):
             assert parts(compaction.src, compaction.src_ptr) == [f if include_targets else [] for f in frontiers]
             assert len(compaction.local) == 0
@@ -872,8 +878,8 @@ class BackendContract(RoutingContract):
         for block in blocks(kind, index, 4):
             exclude = backend.draw_entries(block.A, block.selected, None, Draw(KEY, 1, 2))
             for excluded in (None, exclude):
-                totals = backend.row_totals(block.matrix, block.Q, excluded)
-                assert_same(totals, backend.row_totals(block.A, block.selected, excluded))
+                totals = backend.entry_counts(block.matrix, block.Q, excluded)
+                assert_same(totals, backend.entry_counts(block.A, block.selected, excluded))
                 rows = np.flatnonzero(totals)
                 found = backend.locate(block.matrix, block.Q, rows, totals[rows] - 1, excluded)
                 assert_same(found, backend.locate(block.A, block.selected, rows, totals[rows] - 1, excluded))
@@ -914,7 +920,7 @@ class BackendContract(RoutingContract):
                 rows, sources = backend.take_rows_numbered(block.matrix, block.Q, known, True, include_targets)
                 taken = backend.take_rows(block.A, block.selected, True)
                 assert_same(block.in_whole(rows._replace(columns=taken.columns)), taken)
-                assert_same(sources, backend.compact(known, taken, include_targets))
+                assert_same(sources, compacted(backend, known, taken, include_targets))
 
     # --- general sparse algebra -------------------------------------------------------------------------------------
     @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint64])

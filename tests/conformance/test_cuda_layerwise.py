@@ -256,8 +256,8 @@ def test_rows_without_excluded_columns(index):
     )
     one = backend()
     for excluded in (exclude, exclude._replace(columns=flat.astype(np.int64)), None):
-        totals = one.row_totals(A, Q, excluded)
-        np.testing.assert_array_equal(totals, REFERENCE.row_totals(A, Q, excluded))
+        totals = one.entry_counts(A, Q, excluded)
+        np.testing.assert_array_equal(totals, REFERENCE.entry_counts(A, Q, excluded))
         rows = np.repeat(np.flatnonzero(totals), 3)
         offsets = np.stack(
             [totals[rows[::3]] - 1, np.zeros(len(rows) // 3, np.int64), totals[rows[::3]] // 2], 1
@@ -284,7 +284,7 @@ def layerwise_calls(kernels, rng, k):
         "draw_columns": lambda: kernels.draw_columns(P, Q.batch_ids, draw),
         "draw_shared": lambda: kernels.draw_shared(cumulative, Q.batch_ids, draw),
         "draw_entries": lambda: kernels.draw_entries(A, Q, None, draw),
-        "row_totals": lambda: kernels.row_totals(A, Q, exclude),
+        "entry_counts": lambda: kernels.entry_counts(A, Q, exclude),
         "column_totals": lambda: kernels.column_totals(A, rule),
     }
 
@@ -304,7 +304,7 @@ def test_launches_and_waits_do_not_grow_with_the_number_of_batches():
         "draw_columns": 1,
         "draw_shared": 1,
         "draw_entries": 1,
-        "row_totals": 1,
+        "entry_counts": 1,
         "column_totals": 1,
     }
 
@@ -332,7 +332,7 @@ def test_rows_that_lie_apart():
     pairs = [
         (kernels.row_exponents(apart), whole.row_exponents(A)),
         (kernels.column_totals(apart, graph_rule), whole.column_totals(A, graph_rule)),
-        (kernels.row_totals(apart, on_device, exclude), whole.row_totals(A, Q, on_host)),
+        (kernels.entry_counts(apart, on_device, exclude), whole.entry_counts(A, Q, on_host)),
         (kernels.draw_entries(apart, on_device, None, draw).columns, whole.draw_entries(A, Q, None, draw).columns),
     ]
     for one, other in pairs:

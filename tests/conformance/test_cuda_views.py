@@ -13,7 +13,7 @@ from equality import assert_bulks_same
 import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.loading.bulk_files import bulk_arrays
-from spsample.sampling.empty import empty_minibatch
+from spsample.sampling.bulk import empty_minibatch
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]

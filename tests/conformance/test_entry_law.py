@@ -1,4 +1,4 @@
-"""The entry law composed of `row_totals` and `locate`, as it runs where rows lie elsewhere, equals the fused kernel."""
+"""The entry law composed of `entry_counts` and `locate`, as it runs where rows lie elsewhere, equals the kernel."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ core = pytest.importorskip("spsample._core", reason="the compiled core is not bu
 
 import spsample as sp  # noqa: E402
 from spsample.backends.cpu import CpuBackend  # noqa: E402
-from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector  # noqa: E402
+from spsample.backends.protocol import Draw, Matrix, StackedSelector  # noqa: E402
 from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 pytestmark = pytest.mark.sanitize
@@ -213,9 +213,10 @@ def assert_compacts(name, targets, columns, index, include_targets):
         pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(len(targets))
     )
     entries = pointers([len(x) for x in columns])
-    rows = StackedRows(Q.batch_ptr, entries, np.zeros(0, np.int64), np.concatenate(columns).astype(index), None)
+    flat = np.concatenate(columns).astype(index)
+    expected = REFERENCE.compact(Q, entries, flat, include_targets)
     with instruction_set(name):
-        assert_equal(CPU.compact(Q, rows, include_targets), REFERENCE.compact(Q, rows, include_targets))
+        assert_equal(CPU.compact(Q, entries, flat, include_targets), expected)
 
 
 @each_set
@@ -262,7 +263,7 @@ def test_whole_rows_numbered(name, index, num_batches):
         taken = CPU.take_rows(A, Q, True)
     assert_equal(taken, REFERENCE.take_rows(A, Q, True))
     assert_equal(rows._replace(columns=taken.columns), taken)
-    assert_equal(sources, REFERENCE.compact(Q, taken, True))
+    assert_equal(sources, REFERENCE.compact(Q, taken.entry_ptr, taken.columns, True))
 
 
 @each_set

@@ -40,8 +40,8 @@ def test_entries_that_are_not_excluded(backend, index):
     sample = ColumnSample(
         pointers([12] * 60), columns, np.ones(720, np.int64), np.full(60, N, np.uint64), np.zeros(60, bool)
     )
-    totals = backend.row_totals(A, Q, sample)
-    np.testing.assert_array_equal(totals, REFERENCE.row_totals(A, Q, sample))
+    totals = backend.entry_counts(A, Q, sample)
+    np.testing.assert_array_equal(totals, REFERENCE.entry_counts(A, Q, sample))
     rows = np.repeat(np.flatnonzero(totals), 3)
     offsets = rng.integers(0, totals[rows].astype(np.int64))
     np.testing.assert_array_equal(

@@ -56,7 +56,7 @@ def test_arrays_between_the_words_of_memory():
     assert as_lists(taken(np.int64, misaligned(INDPTR), misaligned(VERTICES), misaligned(BATCH_PTR))) == expected
     columns = misaligned(np.array([2, 1, 2], np.int32))
     with pytest.raises(TypeError, match="incompatible function arguments"):
-        core.compact_in_place(np.array([0, 1]), np.array([1], np.int32), np.array([0, 3]), columns, True)
+        core.compact(np.array([0, 1]), np.array([1], np.int32), np.array([0, 3]), columns, True)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_what_is_no_vector_of_numbers_is_refused(vertices):
 def test_columns_are_written_over_in_place_or_not_at_all():
     columns = np.array([2, 1, 2], np.int32)
     arguments = (np.array([0, 1]), np.array([1], np.int32), np.array([0, 3]))
-    _, src = core.compact_in_place(*arguments, columns, True)
+    _, src = core.compact(*arguments, columns, True)
     assert (columns.tolist(), src.tolist()) == ([1, 0, 1], [1, 2])
     frozen = columns.copy()
     frozen.flags.writeable = False
     for refused in (frozen, np.repeat(columns, 2)[::2], columns.astype(">i4")):
         with pytest.raises(TypeError, match="incompatible function arguments"):
-            core.compact_in_place(*arguments, refused, True)
+            core.compact(*arguments, refused, True)
 
 
 def test_results_own_their_memory():

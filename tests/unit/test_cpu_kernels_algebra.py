@@ -19,7 +19,6 @@ from spsample.backends.protocol import (  # noqa: E402
     ColumnSample,
     Matrix,
     QuantisationRule,
-    StackedRows,
     StackedSelector,
 )
 
@@ -218,9 +217,7 @@ def test_column_totals(cpu):
 def test_compact_extract_and_values(cpu, index):
     A = matrix([[0.5, None, 3.0], [None, 2.0, 1.0], [7.0, None, None]], np.float32, index)
     Q = selector([2, 0], [1], index=index)
-    drawn = np.array([1, 0, 2], index)
-    sample = column_sample([0, 2, 3], drawn)
-    merged = cpu.merge_targets(Q, sample, True)
+    merged = cpu.compact(Q, np.array([0, 2, 3]), np.array([1, 0, 2], index), True)
     assert merged.src_ptr.tolist() == [0, 3, 5]
     assert merged.src.tolist() == [2, 0, 1, 1, 2]
     assert merged.local.tolist() == [2, 1, 1]
@@ -234,17 +231,17 @@ def test_compact_extract_and_values(cpu, index):
     values = cpu.entry_values(A, Q, rows, merged.src_ptr, np.array([2.0, 1.0, 9.0, 0.5, 3.0]), True)
     assert values.dtype == np.float32
     assert values.tolist() == [1.0, np.float32(0.5 / 6.5), np.float32(6.0 / 6.5), 0.25, 0.75]
-    without = cpu.compact(Q, rows._replace(columns=np.array([1, 0, 1, 2, 0], index)), False)
+    without = cpu.compact(Q, rows.entry_ptr, np.array([1, 0, 1, 2, 0], index), False)
     assert without.src.tolist() == [0, 1, 0, 2]
     assert without.local.tolist() == [1, 0, 1, 1, 0]
 
 
-def test_row_totals_and_locate_leave_out_excluded_columns(cpu):
+def test_entry_counts_and_locate_leave_out_excluded_columns(cpu):
     A = matrix([[1.0, 1.0, 1.0], [None, 1.0, 1.0], [None, None, None]])
     Q = selector([0, 2], [1, 0])
     exclude = column_sample([0, 1, 1], np.array([1]))
-    assert cpu.row_totals(A, Q, None).tolist() == [3, 0, 2, 3]
-    assert cpu.row_totals(A, Q, exclude).tolist() == [2, 0, 2, 3]
+    assert cpu.entry_counts(A, Q, None).tolist() == [3, 0, 2, 3]
+    assert cpu.entry_counts(A, Q, exclude).tolist() == [2, 0, 2, 3]
     rows = np.array([0, 0, 2, 3])
     assert cpu.locate(A, Q, rows, np.array([0, 1, 1, 1]), exclude).tolist() == [0, 2, 2, 1]
     with pytest.raises(ValueError, match="offsets"):
@@ -257,10 +254,10 @@ def test_many_columns_are_sorted_as_numpy_sorts_them(cpu):
     Q = selector([], [])
     for index, top in ((np.int32, 2**31), (np.int64, 2**47)):
         columns = rng.integers(0, top, 6000).astype(index)
-        rows = StackedRows(Q.batch_ptr, np.array([0, 5000, 6000]), np.zeros(2, np.int64), columns, None)
-        compaction = cpu.compact(Q._replace(vertices=np.zeros(0, index)), rows, False)
+        entry_ptr = np.array([0, 5000, 6000])
+        compaction = cpu.compact(Q._replace(vertices=np.zeros(0, index)), entry_ptr, columns.copy(), False)
         for i in (0, 1):
-            part = slice(rows.entry_ptr[i], rows.entry_ptr[i + 1])
+            part = slice(entry_ptr[i], entry_ptr[i + 1])
             src = compaction.src[compaction.src_ptr[i] : compaction.src_ptr[i + 1]]
             expected, local = np.unique(columns[part], return_inverse=True)
             np.testing.assert_array_equal(src, expected)

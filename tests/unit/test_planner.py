@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import spsample as sp
+from spsample.comm import Communicator, run_threads
 from spsample.common.memory import available_memory, control_groups
 from spsample.errors import CapacityError, InputError
 from spsample.planning.budget import largest_fitting
@@ -221,6 +222,15 @@ def test_too_many_entries_are_refused_before_they_are_drawn(
         monkeypatch.setattr(LocalFrontier, name, None)
     with pytest.raises(TooManyEntriesError):
         sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))
+
+
+def test_no_limit_stops_one_of_several_ranks() -> None:
+    def body(comm: Communicator) -> None:
+        for graph in (sp.ReplicatedGraph(GRAPH, comm), sp.PartitionedGraph.from_graph(GRAPH, sp.ProcessGrid(comm))):
+            with pytest.raises(InputError, match="limit: got a limit of entries for 2 ranks; expected none"):
+                sample_batches(graph, SEEDS[:64], sp.GraphSAGE([2]), batch_size=32, limit=MostEntries(10**9))
+
+    run_threads(2, body, 30)
 
 
 @pytest.mark.parametrize("budget", ["14MiB", "1GiB"])

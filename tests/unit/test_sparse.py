@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.backends import Draw, available_backends, get_backend
 from spsample.common.checks import check_range
-from spsample.errors import ConsumedError, DTypeError, InputError
+from spsample.errors import CapacityError, ConsumedError, DTypeError, InputError
 from spsample.sparse import (
     CSRMatrix,
     ExtractOptions,
+    RowSelector,
     column_norms,
     derive_key,
     extract_rows,
@@ -27,6 +28,7 @@ from spsample.sparse import (
     square,
     stack,
 )
+from spsample.sparse.operand import EntryLimit
 
 backends = pytest.mark.parametrize("backend", available_backends())
 seeds = st.integers(0, 2**32 - 1)
@@ -220,8 +222,8 @@ def test_normalize_rows_knows_the_law(product, laws):
     Q = stack([np.array([0], np.int32)])
     for graph, law in zip((plain, plain.normalized("row"), weighted), laws, strict=True):
         assert type(normalize_rows(product(Q, graph.operand()))).__name__ == law
-    assert normalize_rows(Q @ weighted.operand()).rule == "weighted"
-    assert normalize_rows(Q @ pattern(weighted.operand())).rule == "uniform"
+    assert normalize_rows(Q @ weighted.operand()).form == "weighted"
+    assert normalize_rows(Q @ pattern(weighted.operand())).form == "uniform"
 
 
 def test_only_a_p_is_sampled():
@@ -249,6 +251,68 @@ def test_extract_consumes_the_sample(size, looked_at):
             getattr(S, look)
     with pytest.raises(ConsumedError):
         extract_rows(P, S, ExtractOptions())
+
+
+def arrays_of(sample):
+    """Copies of the sampled rows' arrays."""
+    return [array.copy() for array in (sample.rows.indptr, sample.rows.columns, sample.rows.positions)]
+
+
+class NoEntries(EntryLimit):
+    """Lets rows be drawn, and none be extracted."""
+
+    def count(self, entries):
+        if entries:
+            raise CapacityError(argument="entries", given=str(entries), expected="0")
+
+
+@pytest.mark.parametrize("size", [1, -1])
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_a_refused_extraction_leaves_the_sample(size, looked_at):
+    """Bad arguments and a limit that the entries pass; the sample can be extracted afterwards."""
+    A, Q = sp.Graph([0, 2, 3, 3], [1, 2, 0]).operand(), stack([np.array([1, 0], np.int32)])
+    P, draw = normalize_rows(Q @ A), Draw((1, 2), 0, size)
+    S, expected = its_sample(P, draw, edge_ids=True), arrays_of(its_sample(P, draw, edge_ids=True))
+    if looked_at:
+        arrays_of(S)
+    refusals = [((P, S, None), DTypeError, "options: "), ((Q, S, ExtractOptions()), DTypeError, "P: ")]
+    for known in ((), 3, Q.vertices, Q.per_batch()):
+        refusals.append(((P, S, ExtractOptions(), known), DTypeError, "known: got .*; expected a RowSelector, or None"))
+    for arguments, error, message in refusals:
+        with pytest.raises(error, match=message):
+            extract_rows(*arguments)
+    A.limit = NoEntries()
+    with pytest.raises(CapacityError, match="entries: got"):
+        extract_rows(P, S, ExtractOptions())
+    del A.limit
+    if looked_at:
+        for got, want in zip(arrays_of(S), expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+    layer = extract_rows(P, S, ExtractOptions(edge_ids=True), Q)
+    assert layer.src[layer.rows.columns].tolist() == expected[1].tolist()
+
+
+@pytest.mark.parametrize("size", [1, -1])
+def test_an_extraction_that_fails_while_it_numbers_consumes_what_was_looked_at(size):
+    A, Q = sp.Graph([0, 2, 3, 3], [1, 2, 0]).operand(), stack([np.array([1, 0], np.int32)])
+    P = normalize_rows(Q @ A)
+    twice = RowSelector(Q.batch_ptr, np.array([1, 1], np.int32), Q.batch_ids)
+    S = its_sample(P, Draw((1, 2), 0, size))
+    assert len(S.rows.columns)
+    with pytest.raises(ValueError, match="distinct"):
+        extract_rows(P, S, ExtractOptions(), twice)
+    with pytest.raises(ConsumedError):
+        extract_rows(P, S, ExtractOptions())
+
+
+def test_a_sample_is_extracted_from_its_own_p():
+    A, Q = sp.Graph([0, 2, 3, 3], [1, 2, 0]).operand(), stack([np.array([1, 0], np.int32)])
+    P, draw = normalize_rows(Q @ A), Draw((1, 2), 0, 1)
+    for size in (1, -1):
+        S = its_sample(normalize_rows(Q @ A), draw._replace(size=size))
+        with pytest.raises(InputError, match=r"sample: got a sample of another P; .* Keep the P that was sampled"):
+            extract_rows(P, S, ExtractOptions())
+        assert len(S.rows.columns)
 
 
 def test_its_sample_of_an_explicit_matrix():

@@ -14,6 +14,12 @@
 
 namespace spsample {
 
+// How many bits numerators have: those of a row or of a frontier add up to at most 2^kNarrowBits or 2^kWideBits. In Python they
+// are NARROW_BITS, WIDE_BITS and PRECISE_BITS (spsample/backends/reference/quantisation.py).
+constexpr int64_t kNarrowBits = 32;
+constexpr int64_t kWideBits = 62;
+constexpr int64_t kPreciseBits = 11;  // a row is narrow where its numerators are then at least 2^kPreciseBits, or exact
+
 // w = significand * 2^(exponent - 53) with 2^52 <= significand < 2^53, that is m = significand * 2^-53.
 struct Decomposed {
     uint64_t significand;
@@ -91,7 +97,7 @@ SPSAMPLE_HD inline double mantissa(Decomposed w) {
     return double_from_bits((uint64_t(1022) << 52) | (w.significand & fraction_mask));
 }
 
-// max(1, rint(significand 2^shift)), half to even. The laws keep the result <= 2^62; beyond 2^63 it saturates.
+// max(1, rint(significand 2^shift)), half to even. The laws keep the result <= 2^kWideBits; beyond 2^63 it saturates.
 SPSAMPLE_HD inline uint64_t round_scaled(uint64_t significand, int64_t shift) {
     if (shift >= 0) {
         return shift <= 10 ? significand << shift : uint64_t(1) << 63;
@@ -166,16 +172,18 @@ SPSAMPLE_HD inline bool scaled_is_integer(Real w, int64_t shift) {
 
 // The row rule's narrow K, of a row with positive entries; the wide one is kWideGain more.
 SPSAMPLE_HD inline int64_t narrow_shift(const ExponentRange& range) {
-    return 32 - int64_t(range.largest) - ceil_log2(static_cast<uint64_t>(range.positive));
+    return kNarrowBits - int64_t(range.largest) - ceil_log2(static_cast<uint64_t>(range.positive));
 }
-constexpr int64_t kWideGain = 30;
+constexpr int64_t kWideGain = kWideBits - kNarrowBits;
 
-// Whether the exponents alone say that every numerator of a row is at least 2^11 under K = shift:
+// Whether the exponents alone say that every numerator of a row is at least 2^kPreciseBits under K = shift:
 // 2^shift w >= 2^(smallest - 1 + shift).
-SPSAMPLE_HD inline bool is_precise(const ExponentRange& range, int64_t shift) { return range.smallest + shift >= 12; }
+SPSAMPLE_HD inline bool is_precise(const ExponentRange& range, int64_t shift) {
+    return range.smallest - 1 + shift >= kPreciseBits;
+}
 
-// The row rule's exponent K, for the whole row (section 2): narrow where every numerator is then at least 2^11
-// or exact, else wide. 0 for a row without positive entries, which has T = 0. range: that of the row's exponents.
+// The row rule's exponent K, for the whole row (section 2): narrow where every numerator is then at least
+// 2^kPreciseBits or exact, else wide. 0 for a row without positive entries, which has T = 0. range: that of the row's exponents.
 template <class Real>
 SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count, const ExponentRange& range) {
     if (range.positive == 0) {
@@ -200,7 +208,7 @@ SPSAMPLE_HD inline int64_t row_shift(const Real* weights, int64_t count) {
 
 // Whether the row rule chose K = shift as that of a wide row.
 SPSAMPLE_HD inline bool is_wide(const ExponentRange& range, int64_t shift) {
-    return shift + range.largest + ceil_log2(static_cast<uint64_t>(range.positive)) == 62;
+    return shift + range.largest + ceil_log2(static_cast<uint64_t>(range.positive)) == kWideBits;
 }
 
 }  // namespace spsample

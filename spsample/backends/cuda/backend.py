@@ -7,32 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.column_law import ColumnLaw
+from spsample.backends.cuda.column_law import ColumnLawKernels
 from spsample.backends.cuda.cupy_device import CupyDevice
-from spsample.backends.cuda.entry_law import EntryLaw
-from spsample.backends.cuda.extraction import Extraction
-from spsample.backends.cuda.features import FeatureRows
-from spsample.backends.cuda.quantisation import Quantisation
-from spsample.backends.cuda.random import RandomBits
-from spsample.backends.cuda.routing import Routing
-from spsample.backends.cuda.row_law import RowLaw
-from spsample.backends.cuda.row_law_weighted import WeightedRowLaw
-from spsample.backends.cuda.spgemm import SparseAlgebra
-from spsample.backends.cuda.values import Values
+from spsample.backends.cuda.entry_law import EntryLawKernels
+from spsample.backends.cuda.extraction import ExtractionKernels
+from spsample.backends.cuda.features import FeatureKernels
+from spsample.backends.cuda.quantisation import QuantisationKernels
+from spsample.backends.cuda.random import RandomKernels
+from spsample.backends.cuda.routing import RoutingKernels
+from spsample.backends.cuda.row_law import RowLawKernels
+from spsample.backends.cuda.row_law_weighted import WeightedRowLawKernels
+from spsample.backends.cuda.spgemm import SpgemmKernels
+from spsample.backends.cuda.values import ValuesKernels
 
 
 class CudaKernels(
-    RandomBits,
-    Quantisation,
-    RowLaw,
-    WeightedRowLaw,
-    EntryLaw,
-    ColumnLaw,
-    Extraction,
-    Values,
-    Routing,
-    SparseAlgebra,
-    FeatureRows,
+    RandomKernels,
+    QuantisationKernels,
+    RowLawKernels,
+    WeightedRowLawKernels,
+    EntryLawKernels,
+    ColumnLawKernels,
+    ExtractionKernels,
+    ValuesKernels,
+    RoutingKernels,
+    SpgemmKernels,
+    FeatureKernels,
 ):
     """All operations, on one device."""
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import index_variant
-from spsample.backends.cuda.column_law_merged import Merged, Merging
+from spsample.backends.cuda.column_law_merged import Merged, MergedColumnKernels
 from spsample.backends.cuda.device import BLOCK, Device, DeviceArray, Kernel
-from spsample.backends.cuda.distinct_draws import DistinctDraws, Names, Stage
+from spsample.backends.cuda.distinct_draws import DistinctDraws, Drawn, Names
+from spsample.backends.cuda.launcher import index_variant
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import (
     ColumnMatrix,
@@ -43,7 +43,7 @@ class _Distributions(NamedTuple):
     guide: DeviceArray | None = None
 
 
-class ColumnLaw(Merging, DistinctDraws):
+class ColumnLawKernels(MergedColumnKernels, DistinctDraws):
     """`draw_columns`, `draw_merged`, `shared_guide` and `draw_shared`."""
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
@@ -80,27 +80,27 @@ class ColumnLaw(Merging, DistinctDraws):
         if not draw.replace:
             self.run(SUPPORT, min(n, 32 * self.device.resident_warps()), n, cumulative, draw.size, support)
         shared = _Distributions(cumulative, min(draw.size, n), n, None, support, guide)
-        stage = self.drawn_stage(np.full(k, shared.limit, np.int64), draw.replace)
-        self._draw_positions(shared, self.uploaded(batch_ids), draw, stage)
-        return self.drawn_sample(stage, self.drawn_state(stage), np.dtype(np.int64))
+        drawn = self.drawn_room(np.full(k, shared.limit, np.int64), draw.replace)
+        self._draw_positions(shared, self.uploaded(batch_ids), draw, drawn)
+        return self.drawn_sample(drawn, self.drawn_state(drawn), np.dtype(np.int64))
 
     def _drawn_merged(self, part: Merged, batch_ids: DeviceArray, draw: Draw) -> ColumnSample:
         room = np.minimum(np.diff(part.indptr), draw.size)
         pointers = self.device.to_device(part.indptr)
         limit = int(room.max(initial=0))
-        stage = self.drawn_stage(room, draw.replace)
+        drawn = self.drawn_room(room, draw.replace)
         rows = _Distributions(self.merged_prefix(part.numerators), limit, indptr=pointers)
-        self._draw_positions(rows, batch_ids, draw, stage)
-        return self.drawn_sample(stage, self.drawn_state(stage), part.columns.dtype, Names(pointers, part.columns))
+        self._draw_positions(rows, batch_ids, draw, drawn)
+        return self.drawn_sample(drawn, self.drawn_state(drawn), part.columns.dtype, Names(pointers, part.columns))
 
-    def _draw_positions(self, rows: _Distributions, batch_ids: DeviceArray, draw: Draw, stage: Stage) -> None:
-        """Positions drawn by each batch, into the stage."""
+    def _draw_positions(self, rows: _Distributions, batch_ids: DeviceArray, draw: Draw, drawn: Drawn) -> None:
+        """Positions drawn by each batch, into their room."""
         guide_size = 0 if rows.guide is None else len(rows.guide)
         tables = self.drawn_tables(len(batch_ids), rows.limit, TAKEN_BYTES * rows.limit)
         taken = self.device.empty(tables.blocks * 3 * rows.limit, np.uint64)
         row = (rows.indptr, rows.prefix, rows.columns, rows.support, rows.guide, guide_size)
         scratch = (*tables.parameters, taken, rows.limit)
-        out = (stage.ptr, stage.outcomes, stage.counts, stage.state)
+        out = (drawn.ptr, drawn.outcomes, drawn.counts, drawn.state)
         variant = Variant() if rows.guide is None else index_variant(rows.guide)
         arguments = (*self.draw(draw), batch_ids, len(batch_ids), *row, *scratch, *out)
         self.run(DRAW, min(tables.blocks, len(batch_ids)), *arguments, variant=variant)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, index_variant, num_columns, variant_of
 from spsample.backends.cuda.compaction_sets import PLACE_NEW, ColumnSets, groups
 from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant, num_columns, variant_of
 from spsample.backends.protocol import ColumnMatrix, Int64Array, Matrix, QuantisationRule, StackedSelector
 
 ADD_COLUMNS = Kernel("column_law_merged", "add_columns", lanes=32)
@@ -55,7 +55,7 @@ class _Group(NamedTuple):
     host_ends: Int64Array
 
 
-class Merging(Calls):
+class MergedColumnKernels(KernelLauncher):
     """`column_totals` and `merge_columns`, whole or part by part."""
 
     def column_totals(self, A: Matrix, rule: QuantisationRule) -> DeviceArray:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import Int64Array
 
@@ -47,7 +47,7 @@ def groups(device: Device, num_batches: int, num_columns: int) -> Iterator[tuple
     return ((first, min(first + fitting, num_batches)) for first in range(0, num_batches, fitting))
 
 
-class ColumnSets(Calls):
+class ColumnSets(KernelLauncher):
     """The sets of batches first .. last - 1 of stacked arrays.
 
     Mark known vertices and found columns in any order, then `rank`; then places can be asked for. Kernels of other
@@ -114,7 +114,7 @@ class ColumnSets(Calls):
         """Write the new columns behind the known ones, ascending."""
         self.run(PLACE_NEW, self._chunks, *self.parameters, self._chunks, src_ptr, src, variant=self._variant)
 
-    def number(self, pointers: DeviceArray, columns: DeviceArray, local: DeviceArray, count: int) -> None:
-        """The place of every column among its batch's vertices."""
-        arguments = (*self.parameters, pointers, self.num_batches, columns, local)
+    def number(self, pointers: DeviceArray, columns: DeviceArray, count: int) -> None:
+        """Write over every column its place among its batch's vertices."""
+        arguments = (*self.parameters, pointers, self.num_batches, columns)
         self.run(NUMBER, chunks_of(count), *arguments, variant=self._variant)

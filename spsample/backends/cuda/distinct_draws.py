@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import draw_limit_error
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import BLOCK, MOST_BLOCKS, DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Int64Array
 
@@ -26,8 +26,8 @@ NO_DRAW_NUMBERS = 1
 WRONG_GUIDE = 2
 
 
-class Stage(NamedTuple):
-    """Room for what k batches draw: batch i from `ptr[i]` on. `counts` is None without replacement.
+class Drawn(NamedTuple):
+    """What k batches draw, and the room for it: batch i from `ptr[i]` on. `counts` is None without replacement.
 
     `state` holds, per batch, how many there are, T, whether the support was taken whole, the number of entries (entry
     law), and behind them an error.
@@ -55,7 +55,7 @@ class Tables(NamedTuple):
 
 
 class State(NamedTuple):
-    """`Stage.state` on the host."""
+    """`Drawn.state` on the host."""
 
     found: Int64Array
     totals: NDArray[np.uint64]
@@ -70,16 +70,16 @@ class Names(NamedTuple):
     ids: DeviceArray
 
 
-class DistinctDraws(Calls):
+class DistinctDraws(KernelLauncher):
     """Base of the laws' parts."""
 
-    def drawn_stage(self, room: Int64Array, replace: bool) -> Stage:
+    def drawn_room(self, room: Int64Array, replace: bool) -> Drawn:
         """For at most room[i] outcomes of batch i."""
         pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(room, dtype=np.int64)])
         total = int(pointers[-1])
         counts = self.device.zeros(total, np.int64) if replace else None
         state = self.device.zeros(4 * len(room) + 1, np.int64)
-        return Stage(pointers, self.device.to_device(pointers), self.device.empty(total, np.int64), counts, state)
+        return Drawn(pointers, self.device.to_device(pointers), self.device.empty(total, np.int64), counts, state)
 
     def drawn_tables(self, batches: int, limit: int, scratch: int = 0) -> Tables:
         """For at most `limit` outcomes of a batch; each block needs `scratch` bytes more."""
@@ -93,9 +93,9 @@ class DistinctDraws(Calls):
         keys, numbers = self.device.empty(blocks * capacity, np.int64), self.device.empty(blocks * capacity, np.uint32)
         return Tables(blocks, keys, numbers, capacity)
 
-    def drawn_state(self, stage: Stage) -> State:
+    def drawn_state(self, drawn: Drawn) -> State:
         """Waits. Raises what went wrong."""
-        words, k = self.device.to_host(stage.state), len(stage.host_ptr) - 1
+        words, k = self.device.to_host(drawn.state), len(drawn.host_ptr) - 1
         if words[-1] == NO_DRAW_NUMBERS:
             raise draw_limit_error()
         if words[-1] == WRONG_GUIDE:
@@ -104,13 +104,13 @@ class DistinctDraws(Calls):
         return State(found, totals.view(np.uint64), whole != 0, entries)
 
     def drawn_sample(
-        self, stage: Stage, state: State, dtype: np.dtype[Any], names: Names | None = None
+        self, drawn: Drawn, state: State, dtype: np.dtype[Any], names: Names | None = None
     ) -> ColumnSample:
         """The outcomes, or what they stand for, as columns of the type."""
         k = len(state.found)
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(state.found, dtype=np.int64)])
         columns, counts = self.device.empty(int(indptr[-1]), dtype), self.device.empty(int(indptr[-1]), np.int64)
         named = (None, None) if names is None else names
-        arguments = (k, self.uploaded(indptr), stage.ptr, stage.outcomes, stage.counts, *named, columns, counts)
+        arguments = (k, self.uploaded(indptr), drawn.ptr, drawn.outcomes, drawn.counts, *named, columns, counts)
         self.run(CLOSE_UP, len(columns), *arguments, variant=Variant(np.dtype(dtype).name))
         return ColumnSample(indptr, columns, counts, state.totals, state.whole)

@@ -1,4 +1,4 @@
-"""The entry law, and the row totals and entries of which it is composed where rows lie elsewhere."""
+"""The entry law, and the counts and entries of which it is composed where rows lie elsewhere."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.cuda.calls import index_variant, num_columns
 from spsample.backends.cuda.device import BLOCK, DeviceArray, Kernel
-from spsample.backends.cuda.distinct_draws import SHARE_OF_FREE, DistinctDraws, Stage, State
+from spsample.backends.cuda.distinct_draws import SHARE_OF_FREE, DistinctDraws, Drawn, State
+from spsample.backends.cuda.launcher import index_variant, num_columns
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.protocol import ColumnSample, Draw, Int64Array, Matrix, StackedSelector
 
@@ -22,7 +22,7 @@ WEIGH = Kernel("entry_law", "weigh_rows")
 BEGIN = Kernel("entry_law", "begin_entries", lanes=BLOCK)
 ROUND = Kernel("entry_law", "draw_round", lanes=BLOCK)
 
-STAGE_BYTES = 16
+OUTCOME_BYTES = 16
 
 
 class _Left(NamedTuple):
@@ -50,12 +50,12 @@ class _Frontier(NamedTuple):
     draw: Draw
 
 
-class EntryLaw(DistinctDraws):
-    """`row_totals`, `locate` and `draw_entries`."""
+class EntryLawKernels(DistinctDraws):
+    """`entry_counts`, `locate` and `draw_entries`."""
 
-    def row_totals(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> DeviceArray:
+    def entry_counts(self, A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> DeviceArray:
         """(m,) number of entries of each selected row whose column its batch does not exclude. Waits once if any."""
-        lengths = self._entry_counts(A, Q)
+        lengths = self._row_lengths(A, Q)
         if exclude is None:
             return lengths
         left = self._entries_left(A, Q, self._entry_ends(lengths), _of_sample(exclude))
@@ -68,7 +68,7 @@ class EntryLaw(DistinctDraws):
         """Column of the `offsets[j]`-th entry that is not excluded of the stacked row `rows[j]`. Waits once if any."""
         left = _Left(self.device.empty(0, np.int64))
         if exclude is not None:
-            left = self._entries_left(A, Q, self._entry_ends(self._entry_counts(A, Q)), _of_sample(exclude))
+            left = self._entries_left(A, Q, self._entry_ends(self._row_lengths(A, Q)), _of_sample(exclude))
         columns = self.device.empty(len(rows), A.indices.dtype)
         arguments = (*self.matrix(A), *self.selector(Q), *left, len(rows), rows, offsets, columns)
         self.run(LOCATE, len(rows), *arguments, variant=index_variant(A.indices))
@@ -80,43 +80,43 @@ class EntryLaw(DistinctDraws):
         Waits once, and once more for each round of redraws.
         """
         frontier = _Frontier(A, Q, numerators, draw)
-        lengths = self._entry_counts(A, Q, numerators)
+        lengths = self._row_lengths(A, Q, numerators)
         ends = self._entry_ends(lengths)
-        stage = self.drawn_stage(self._entry_room(frontier, lengths), draw.replace)
+        drawn = self.drawn_room(self._entry_room(frontier, lengths), draw.replace)
         prefix = self._frontier_prefix(frontier, _Left(ends))
-        tables = self.drawn_tables(len(Q.batch_ids), int(np.diff(stage.host_ptr).max(initial=0)))
+        tables = self.drawn_tables(len(Q.batch_ids), int(np.diff(drawn.host_ptr).max(initial=0)))
         entries = (*self.matrix(A), *self.selector(Q))
-        out = (*tables.parameters, stage.ptr, stage.outcomes, stage.state)
+        out = (*tables.parameters, drawn.ptr, drawn.outcomes, drawn.state)
         blocks = min(tables.blocks, len(Q.batch_ids))
         arguments = (*entries, draw.size, draw.replace, ends, prefix, *out)
         self.run(BEGIN, blocks, *arguments, variant=index_variant(A.indices))
-        self._entry_round(frontier, (_Left(ends), prefix), 0, stage)
-        state = self.drawn_state(stage)
+        self._entry_round(frontier, (_Left(ends), prefix), 0, drawn)
+        state = self.drawn_state(drawn)
         number = 0
         while not draw.replace and (unfinished := _unfinished(state, draw.size)).any():
             number += 1
-            state = self._redraw_entries(frontier, unfinished, number, stage, state)
-        return self.drawn_sample(stage, state, A.indices.dtype)
+            state = self._redraw_entries(frontier, unfinished, number, drawn, state)
+        return self.drawn_sample(drawn, state, A.indices.dtype)
 
     def _redraw_entries(
-        self, frontier: _Frontier, unfinished: NDArray[np.bool_], number: int, stage: Stage, state: State
+        self, frontier: _Frontier, unfinished: NDArray[np.bool_], number: int, drawn: Drawn, state: State
     ) -> State:
         """One more round for the unfinished batches, from the entries whose columns they have not drawn."""
         A, Q, numerators, _ = frontier
         active = self.device.to_device(unfinished.astype(np.int64))
-        ends = self._entry_ends(self._entry_counts(A, Q, numerators, active))
+        ends = self._entry_ends(self._row_lengths(A, Q, numerators, active))
         found = np.where(unfinished, state.found, 0)
-        chosen = _Excluded(_pointers(found), stage.host_ptr, stage.outcomes)
+        chosen = _Excluded(_pointers(found), drawn.host_ptr, drawn.outcomes)
         left = self._entries_left(A, Q, ends, chosen, int(state.entries[unfinished].sum()))
-        self._entry_round(frontier, (left, self._frontier_prefix(frontier, left)), number, stage)
-        return self.drawn_state(stage)
+        self._entry_round(frontier, (left, self._frontier_prefix(frontier, left)), number, drawn)
+        return self.drawn_state(drawn)
 
-    def _entry_round(self, frontier: _Frontier, rows: tuple[_Left, DeviceArray], number: int, stage: Stage) -> None:
+    def _entry_round(self, frontier: _Frontier, rows: tuple[_Left, DeviceArray], number: int, drawn: Drawn) -> None:
         A, Q, numerators, draw = frontier
         left, prefix = rows
-        tables = self.drawn_tables(len(Q.batch_ids), int(np.diff(stage.host_ptr).max(initial=0)))
+        tables = self.drawn_tables(len(Q.batch_ids), int(np.diff(drawn.host_ptr).max(initial=0)))
         entries = (*self.matrix(A), *self.selector(Q), *self.draw(draw), *left, numerators, prefix, number)
-        out = (*tables.parameters, stage.ptr, stage.outcomes, stage.counts, stage.state)
+        out = (*tables.parameters, drawn.ptr, drawn.outcomes, drawn.counts, drawn.state)
         blocks = min(tables.blocks, len(Q.batch_ids))
         self.run(ROUND, blocks, *entries, *out, variant=index_variant(A.indices))
 
@@ -124,11 +124,11 @@ class EntryLaw(DistinctDraws):
         """Most columns that each batch can draw: of all columns, or, if that takes much memory, of its entries."""
         A, Q, _, draw = frontier
         room = np.full(len(Q.batch_ids), min(draw.size, num_columns(A)), np.int64)
-        if STAGE_BYTES * int(room.sum()) <= self.device.free_bytes() // SHARE_OF_FREE:
+        if OUTCOME_BYTES * int(room.sum()) <= self.device.free_bytes() // SHARE_OF_FREE:
             return room
         return np.minimum(room, np.diff(self.stacked(Q.batch_ptr, lengths).entry_ptr))
 
-    def _entry_counts(
+    def _row_lengths(
         self,
         A: Matrix,
         Q: StackedSelector,

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, StackedPointers, index_variant
 from spsample.backends.cuda.device import CHUNK, SHARE_OF_FREE, WARP, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher, StackedPointers, index_variant
 from spsample.backends.protocol import Int64Array, IntArray, Matrix, StackedRows, StackedSelector
 
 INSERT = Kernel("extraction", "insert_sources")
@@ -37,7 +37,7 @@ class Membership(NamedTuple):
         return Membership(self.A, Q, src_ptr - src_ptr[0], self.src[int(src_ptr[0]) : int(src_ptr[-1])])
 
 
-class Extraction(Calls):
+class ExtractionKernels(KernelLauncher):
     """`extract`."""
 
     def extract(

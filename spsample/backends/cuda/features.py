@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, index_variant
 from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant
 
 QUADS = Kernel("features", "gather_quads", lanes=8)
 QUAD_BYTES = 16
 
 
-class FeatureRows(Calls):
+class FeatureKernels(KernelLauncher):
     """`gather_rows_at`: not part of the protocol, as only a device reads memory by address."""
 
     def gather_rows_at(

@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.cuda.calls import Calls, variant_of
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher, variant_of
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, Matrix, QuantisationRule, UInt64Array
 
 EVEN_EXPONENTS = Kernel("quantisation", "even_row_exponents")
@@ -23,7 +23,7 @@ NUMBER = Kernel("quantisation", "number_rows")
 SIGN = np.uint32(1 << 31)
 
 
-class Quantisation(Calls):
+class QuantisationKernels(KernelLauncher):
     """`row_exponents`, `batch_totals` and `row_numerators`."""
 
     def row_exponents(self, A: Matrix) -> DeviceArray:

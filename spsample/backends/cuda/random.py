@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import Kernel
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.protocol import Int64Array
 
 PHILOX = Kernel("random", "philox")
 SHUFFLE_WORDS = Kernel("random", "shuffle_words")
 
 
-class RandomBits(Calls):
+class RandomKernels(KernelLauncher):
     """`philox` and `shuffle`: neither waits."""
 
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spsample.backends.cuda.calls import index_variant
 from spsample.backends.cuda.device import DeviceArray, Kernel
-from spsample.backends.cuda.stacking import Stacking
+from spsample.backends.cuda.launcher import index_variant
+from spsample.backends.cuda.stacking import StackingKernels
 from spsample.backends.protocol import Array, GatheredRows, Int64Array, IntArray, RoutedRows, StackedSelector
 
 FIND_PARTS = Kernel("routing", "find_parts")
@@ -19,7 +19,7 @@ MOST_PARTS = 2**16
 LENGTH_TYPES = ("uint8", "uint16", "int32", "int64")
 
 
-class Routing(Stacking):
+class RoutingKernels(StackingKernels):
     """`route_rows` and `gather_rows`."""
 
     def route_rows(self, Q: StackedSelector, bounds: Int64Array, position: IntArray | None = None) -> RoutedRows:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.calls import StackedPointers, index_variant, num_columns
 from spsample.backends.cuda.compaction import CompactionKernels
 from spsample.backends.cuda.device import WARP, DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import StackedPointers, index_variant, num_columns
 from spsample.backends.protocol import Compaction, Draw, Matrix, StackedRows, StackedSelector
 
 TAKE = chunk_kernel("row_law", "take_rows")
@@ -15,7 +15,7 @@ SCRATCH_BYTES = 256 << 20
 """At most, for the positions drawn so far of the rows that are drawn from at a time."""
 
 
-class RowLaw(CompactionKernels):
+class RowLawKernels(CompactionKernels):
     """`sample_rows_uniform`, `take_rows` and `take_rows_numbered`."""
 
     def sample_rows_uniform(self, A: Matrix, Q: StackedSelector, draw: Draw, positions: bool) -> StackedRows:
@@ -46,7 +46,7 @@ class RowLaw(CompactionKernels):
     ) -> tuple[StackedRows, Compaction]:
         """`take_rows` and `compact`."""
         rows = self.take_rows(A, Q, positions)
-        return rows, self.compact_owned(known, rows, include_targets, num_columns(A))
+        return rows, self.compact(known, rows.entry_ptr, rows.columns, include_targets, num_columns(A))
 
     def _room(self, A: Matrix, pointers: StackedPointers, positions: bool) -> tuple[DeviceArray, DeviceArray | None]:
         where = self.device.empty(pointers.total, np.int64) if positions else None

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.arithmetic import draw_limit_error
-from spsample.backends.cuda.calls import Calls, StackedPointers, variant_of
 from spsample.backends.cuda.device import WARP, Device, DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher, StackedPointers, variant_of
 from spsample.backends.protocol import Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.reference.random import ROUND_DRAWS
 
@@ -34,7 +34,7 @@ class Plans(NamedTuple):
     plans: DeviceArray
 
 
-class WeightedRowLaw(Calls):
+class WeightedRowLawKernels(KernelLauncher):
     """`sample_rows_weighted`."""
 
     def sample_rows_weighted(

@@ -6,10 +6,10 @@ import numpy as np
 
 from spsample.backends.cuda.device import DeviceArray
 from spsample.backends.cuda.spgemm_hashed import HashedProduct
-from spsample.backends.cuda.spgemm_select_rows import RowSelection, Triple
+from spsample.backends.cuda.spgemm_select_rows import SelectRowsKernels, Triple
 
 
-class SparseAlgebra(RowSelection):
+class SpgemmKernels(SelectRowsKernels):
     """`spgemm` and `select_rows`."""
 
     def spgemm(self, A: Triple, B: Triple, num_columns: int) -> tuple[DeviceArray, DeviceArray, DeviceArray]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import SHARE_OF_FREE, Device, DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.cuda.spgemm_select_rows import Triple
 from spsample.backends.protocol import Int64Array
@@ -38,7 +38,7 @@ class Slice(NamedTuple):
     is_last: bool
 
 
-class ExpandedProduct(Calls):
+class ExpandedProduct(KernelLauncher):
     """One product A B, slice by slice: cut by products, so that the lengths of rows do not matter.
 
     Waits twice, where the products fit in a quarter of the memory that is free, else once more for each slice.

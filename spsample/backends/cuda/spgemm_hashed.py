@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls
 from spsample.backends.cuda.device import BLOCK, SHARE_OF_FREE, Device, DeviceArray, Kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher
 from spsample.backends.cuda.sources import Variant
 from spsample.backends.cuda.spgemm_expanded import LENGTHS, ExpandedProduct, value_type
-from spsample.backends.cuda.spgemm_select_rows import RowSelection, Triple
+from spsample.backends.cuda.spgemm_select_rows import SelectRowsKernels, Triple
 
 CLASSIFY = Kernel("spgemm_classes", "classify_rows")
 LISTED_LENGTHS = Kernel("spgemm_classes", "listed_lengths")
@@ -69,7 +69,7 @@ class Classes(NamedTuple):
     long: tuple[LongRows, LongRows]
 
 
-class HashedProduct(Calls):
+class HashedProduct(KernelLauncher):
     """One product A B, each row in one pass that counts its columns and one that sums them.
 
     Waits twice. Hubs cost three waits more, and one for each further slice of their products; long rows that are too
@@ -193,7 +193,7 @@ class HashedProduct(Calls):
 
     def _made_by_sorting(self, rows: DeviceArray) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
         """The listed rows of C. Waits three times, and once more for each slice of products."""
-        left = RowSelection(self.device).select_rows(self._A, rows)
+        left = SelectRowsKernels(self.device).select_rows(self._A, rows)
         return ExpandedProduct(self.device, left, self._B, self._num_columns).result()
 
     # --- small things ----------------------------------------------------------------------------------------------

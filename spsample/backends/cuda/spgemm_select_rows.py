@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, index_variant
 from spsample.backends.cuda.device import DeviceArray, Kernel
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant
 
 SELECTED_LENGTHS = Kernel("spgemm_select_rows", "selected_lengths")
 SELECT_COLUMNS = Kernel("spgemm_select_rows", "select_columns")
@@ -15,7 +15,7 @@ Triple = tuple[DeviceArray, DeviceArray, DeviceArray | None]
 """Row pointers, columns and data of a matrix."""
 
 
-class RowSelection(Calls):
+class SelectRowsKernels(KernelLauncher):
     """`select_rows`."""
 
     def select_rows(self, A: Triple, rows: DeviceArray) -> Triple:

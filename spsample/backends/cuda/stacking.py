@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spsample.backends.cuda.calls import Calls, index_variant
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant
 from spsample.backends.protocol import Array, Int64Array, IntArray
 
 INTERLEAVE = Kernel("stacking", "interleave")
@@ -22,7 +22,7 @@ EDGES = chunk_kernel("stacking", "edge_index")
 ITEM_BYTES = (1, 2, 4, 8)
 
 
-class Stacking(Calls):
+class StackingKernels(KernelLauncher):
     """`interleave`, `appended`, `interleave_pointers`, `edge_index` and `widened`: none waits.
 
     Minibatches call the last two outside of a session, so each has its own.

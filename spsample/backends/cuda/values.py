@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.arithmetic import value_error
-from spsample.backends.cuda.calls import Calls, index_variant, variant_of
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
+from spsample.backends.cuda.launcher import KernelLauncher, index_variant, variant_of
 from spsample.backends.protocol import (
     ColumnSample,
     Compaction,
@@ -45,7 +45,7 @@ REFERENCE = Kernel("values_sources", "weigh_reference")
 NONE_BAD = 2**63 - 1
 
 
-class Values(Calls):
+class ValuesKernels(KernelLauncher):
     """`extracted_numerators`, `own_weights`, `entry_values`, and the weights of src columns, which do not wait."""
 
     def extracted_numerators(

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spsample.backends.protocol import (
-    ColumnSample,
-    Compaction,
-    Int64Array,
-    IntArray,
-    StackedRows,
-    StackedSelector,
-)
+from spsample.backends.protocol import Compaction, Int64Array, IntArray, StackedSelector
 
 
 def source_order(dst: IntArray, columns: IntArray, include_targets: bool) -> IntArray:
@@ -28,32 +21,21 @@ def source_order(dst: IntArray, columns: IntArray, include_targets: bool) -> Int
 
 
 def compact(
-    Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
+    Q: StackedSelector,
+    entry_ptr: Int64Array,
+    columns: IntArray,
+    include_targets: bool,
+    num_vertices: int | None = None,
 ) -> Compaction:
-    """src vertices of each batch and the entries' local column ids."""
+    """src vertices of each batch, and its columns as places among them; the columns are left as they are."""
     sources, local = [], []
     for i in range(len(Q.batch_ids)):
-        columns = rows.columns[rows.entry_ptr[i] : rows.entry_ptr[i + 1]]
-        src = source_order(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]], columns, include_targets)
+        found = columns[entry_ptr[i] : entry_ptr[i + 1]]
+        src = source_order(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]], found, include_targets)
         sources.append(src)
-        local.append(local_ids(src, columns))
+        local.append(local_ids(src, found))
     src_ptr, src = _stack(sources, Q.vertices)
-    return Compaction(src_ptr, src, np.concatenate([*local, rows.columns[:0]]).astype(rows.columns.dtype))
-
-
-def compact_owned(
-    Q: StackedSelector, rows: StackedRows, include_targets: bool, num_vertices: int | None = None
-) -> Compaction:
-    """`compact`: nothing is gained here by writing over what is given up."""
-    return compact(Q, rows, include_targets)
-
-
-def merge_targets(
-    Q: StackedSelector, sample: ColumnSample, include_targets: bool, num_vertices: int | None = None
-) -> Compaction:
-    """src vertices of each batch of a layer-wise draw, and where in them each drawn column is."""
-    drawn = StackedRows(sample.indptr, sample.indptr, sample.indptr, sample.columns.astype(Q.vertices.dtype), None)
-    return compact(Q, drawn, include_targets)
+    return Compaction(src_ptr, src, np.concatenate([*local, columns[:0]]).astype(columns.dtype))
 
 
 def local_ids(src: IntArray, columns: IntArray) -> Int64Array:

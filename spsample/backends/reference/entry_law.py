@@ -18,7 +18,7 @@ from spsample.backends.reference.random import NARROW_LIMIT, ROUND_DRAWS, Stream
 from spsample.backends.reference.row_law import its, its_with_replacement
 
 
-def row_totals(A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
+def entry_counts(A: Matrix, Q: StackedSelector, exclude: ColumnSample | None) -> Int64Array:
     """Entries of each selected row whose column is not excluded."""
     return np.array([len(_unchosen(A, Q, r, exclude)) for r in range(len(Q.vertices))], np.int64)
 

@@ -17,8 +17,14 @@ from spsample.backends.protocol import (
 )
 
 NARROW_BITS, WIDE_BITS = 32, 62
+"""Numerators of a row or of a frontier add up to at most 2 to the power of these (law, section 2).
 
-NARROW_PRECISION = 2.0**11
+Kernels have this and the next as `kNarrowBits`, `kWideBits` and `kPreciseBits`, in
+`kernels/include/spsample/quantisation.h`.
+"""
+
+PRECISE_BITS = 11
+"""A row is narrow where all of its numerators are then at least 2 to the power of this, or exact."""
 
 
 def ceil_log2(count: int) -> int:
@@ -58,7 +64,7 @@ def row_rule_numerators(weights: NDArray[np.floating]) -> UInt64Array:
         return np.zeros(len(weights), np.uint64)
     base = int(np.frexp(positive)[1].max()) + ceil_log2(positive.size)
     scaled = np.ldexp(positive, NARROW_BITS - base)
-    narrow = scaled.min() >= NARROW_PRECISION or bool(np.all((scaled == np.rint(scaled)) & (scaled >= 1)))
+    narrow = scaled.min() >= 2.0**PRECISE_BITS or bool(np.all((scaled == np.rint(scaled)) & (scaled >= 1)))
     return quantize(weights, (NARROW_BITS if narrow else WIDE_BITS) - base)
 
 

@@ -68,7 +68,7 @@ def take_rows_numbered(
 ) -> tuple[StackedRows, Compaction]:
     """Whole rows, and their columns numbered after the `known` vertices."""
     rows = take_rows(A, Q, positions)
-    return rows, compact(known, rows, include_targets)
+    return rows, compact(known, rows.entry_ptr, rows.columns, include_targets)
 
 
 def floyd(stream: Stream, degree: int, size: int) -> Int64Array:

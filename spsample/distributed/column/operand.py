@@ -16,7 +16,7 @@ from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
 from spsample.sparse.entry_law import draw_entries
-from spsample.sparse.operand import Entries, Frontier, RowRule
+from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.probability import FrontierTotals, RowTotals
 
 GAP_BYTES = 2
@@ -52,8 +52,8 @@ class ColumnFrontier(Frontier):
         """The rows as their owners know them, who are told of them now."""
         return FrontierRows(self.A.owners, self.Q)
 
-    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
-        return sample_rows(self.A.owners, self.Q, RowDraw(draw, rule, edge_ids), self.A.num_edges)
+    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+        return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)
 
     def take_rows(self, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)

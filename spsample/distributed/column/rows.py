@@ -16,7 +16,7 @@ from spsample.distributed.wire_format import segment_sums
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
-from spsample.sparse.operand import RowRule
+from spsample.sparse.operand import RowForm
 
 PHASE = "rows"
 
@@ -25,14 +25,14 @@ class RowDraw(NamedTuple):
     """What a row's owner is to do: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
 
     draw: Draw | None
-    rule: RowRule
+    form: RowForm
     edge_ids: bool
 
     def entries(self, frontier: Frontier) -> Entries:
         """Draw from rows of a block, or take them whole."""
         if self.draw is None:
             return frontier.take_rows(self.edge_ids)
-        return frontier.sample_rows(self.draw, self.rule, self.edge_ids)
+        return frontier.sample_rows(self.draw, self.form, self.edge_ids)
 
     def length_dtype(self, num_edges: int) -> np.dtype[Any]:
         """The smallest type that holds how many entries a row can give.

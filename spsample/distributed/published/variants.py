@@ -14,7 +14,7 @@ from spsample.distributed.published.operand import CachedRows, PublishedFrontier
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sparse.entry_law import draw_entries
-from spsample.sparse.operand import Entries, RowRule
+from spsample.sparse.operand import Entries, RowForm
 from spsample.sparse.probability import RowTotals
 
 
@@ -55,9 +55,9 @@ class StagesSplitFrontier(PublishedFrontier):
     A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.
     """
 
-    def sample_rows(self, draw: Draw, rule: RowRule, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         rows = self.column_rows(edge_ids).F
-        return self.stacked(RowArrays.of(rows.A, rows.sample_rows(draw, rule, edge_ids)))
+        return self.stacked(RowArrays.of(rows.A, rows.sample_rows(draw, form, edge_ids)))
 
     def take_rows(self, edge_ids: bool) -> Entries:
         rows = self.column_rows(edge_ids).F

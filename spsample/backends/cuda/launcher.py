@@ -40,7 +40,7 @@ class _Upload(NamedTuple):
     ready: Any
 
 
-class Calls:
+class KernelLauncher:
     """Base of the backend's parts.
 
     Arrays with an element per batch (pointers, batch ids, totals, exponents) are NumPy arrays on the host, in what a
