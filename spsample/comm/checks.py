@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.communicator import Array, Communicator
-from spsample.common.checks import require_array, require_int, short
+from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.common.checks import require_array, require_choice, require_int, short
 from spsample.common.threads import MOST_THREADS
 from spsample.errors import DTypeError, InputError
 
@@ -49,6 +49,11 @@ def _require_counts(name: str, counts: object) -> None:
     require_array(name, counts, ("i", "u"), "integers")
 
 
+def check_reduction(op: str) -> None:
+    """Refuse what is no reduction."""
+    require_choice("op", op, get_args(Reduction))
+
+
 def check_root(comm: Communicator, root: int) -> None:
     """Refuse what is no rank."""
     if require_int("root", root) not in range(comm.size):
@@ -62,4 +67,4 @@ def check_threads(size: Any, body: Any) -> None:
         raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
 
 
-__all__ = ["check_blocks", "check_exchange", "check_gather", "check_root", "check_threads"]
+__all__ = ["check_blocks", "check_exchange", "check_gather", "check_reduction", "check_root", "check_threads"]

@@ -11,11 +11,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.buffers import as_bytes, contiguous, namespace, on_device, row_bytes, to_device, to_host
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.buffers import (
+    as_bytes,
+    contiguous,
+    namespace,
+    on_device,
+    reduce_in_order,
+    row_bytes,
+    to_device,
+    to_host,
+)
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import describe, exchange_numbers
-from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
 

@@ -12,10 +12,10 @@ from weakref import WeakSet
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root, check_threads
+from spsample.comm.buffers import reduce_in_order
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root, check_threads
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import describe, exchange_numbers
-from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import timeout_or_default
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads

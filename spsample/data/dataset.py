@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "Split", "random_split", "save_dataset"]
+__all__ = ["Dataset", "Features", "save_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
@@ -177,29 +177,3 @@ def _write_features(writer: StoreWriter, x: Any) -> None:
     for name in ("indptr", "indices", "data"):
         writer.write(f"x_{name}", getattr(x, name))
     writer.set(x_shape=[int(size) for size in x.shape])
-
-
-class Split(TypedDict):
-    """The three index sets, as keyword arguments of `Dataset`."""
-
-    train_idx: NDArray[np.int64]
-    val_idx: NDArray[np.int64]
-    test_idx: NDArray[np.int64]
-
-
-def random_split(permutation: NDArray[np.int64], train: float = 0.6, val: float = 0.2) -> Split:
-    """Cut a permutation of the vertices into ``train_idx``, ``val_idx`` and ``test_idx``, each ascending.
-
-    Examples
-    --------
-    >>> parts = random_split(np.arange(10)[::-1])
-    >>> parts["val_idx"].tolist()
-    [2, 3]
-    """
-    n = len(permutation)
-    first, second = round(n * train), round(n * (train + val))
-    return {
-        "train_idx": np.sort(permutation[:first]),
-        "val_idx": np.sort(permutation[first:second]),
-        "test_idx": np.sort(permutation[second:]),
-    }

@@ -21,7 +21,6 @@ from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
 from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
-from spsample.store.sorting import targets
 
 if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
@@ -658,7 +657,7 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 4]), array([0, 1, 0, 1]), array([0, 1, 2, 4]))
         """
-        rows = targets(self._indptr, self._indices.dtype)
+        rows = construction.targets(self._indptr, self._indices.dtype)
         missing = np.ones(self.num_nodes, dtype=bool)
         missing[rows[self._indices == rows]] = False
         if not missing.any() and self._weighting != "row":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.store.checksums import checksums
+from spsample.store.checksums import checksums, record, record_path
 from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
 from spsample.store.layout import (
@@ -29,7 +29,6 @@ from spsample.store.layout import (
     parse_meta,
 )
 from spsample.store.mapping import create_map, shorten_map
-from spsample.store.recorded import record, record_path
 
 __all__ = ["StoreWriter"]
 
