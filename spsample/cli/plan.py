@@ -85,7 +85,7 @@ def _local_facts(
     """A plan for this machine."""
     from spsample.data import load_dataset
     from spsample.loading import BulkLoader
-    from spsample.planning.room import default_budget
+    from spsample.planning.memory_check import default_budget
 
     dataset = load_dataset(source)
     loader = BulkLoader(

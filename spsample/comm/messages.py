@@ -212,9 +212,13 @@ class MessageCommunicator(Communicator):
     def split(self, color: int, key: int | None = None) -> Communicator:
         """All ranks tell their color and key; then each part is made."""
         with self._begun("split"):
-            wishes = self.all_gather(np.array([color, self.rank if key is None else key], np.int64), phase="split")
-        members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(wishes.tolist()) if c == color)]
-        number = int(np.searchsorted(np.unique(wishes[:, 0]), color))
+            colors_and_keys = self.all_gather(
+                np.array([color, self.rank if key is None else key], np.int64), phase="split"
+            )
+        members = [
+            rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys.tolist()) if c == color)
+        ]
+        number = int(np.searchsorted(np.unique(colors_and_keys[:, 0]), color))
         with self._watched("split", "split"):
             return self._part(Part(number, members, members.index(self.rank)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import InputError
-from spsample.planning.room import default_budget
+from spsample.planning.memory_check import default_budget
 
 __all__ = ["SortPlan", "anonymous_bytes", "make_plan"]
 
