@@ -77,7 +77,7 @@ class Dataset:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
             raise self._refusal(f"{self.num_classes} classes", "labels of at least 2 classes")
-        for part in ("train_idx", "val_idx", "test_idx"):
+        for part in SPLIT_IDS:
             ids = getattr(self, part)
             if len(ids) == 0:
                 raise self._refusal(f"an empty {part}", "training, validation and test vertices")
@@ -95,7 +95,7 @@ class Dataset:
         if self.y.ndim not in (1, 2) or len(self.y) != n:
             expected = f"a label, or a row of labels, for each of {n} vertices"
             raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
-        for part in ("train_idx", "val_idx", "test_idx"):
+        for part in SPLIT_IDS:
             validate_seeds(getattr(self, part), n, part)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

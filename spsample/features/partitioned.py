@@ -18,7 +18,7 @@ from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
-from spsample.features.formats import AsStored, RowFormat, as_rows, dense_rows, format_for
+from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -412,7 +412,7 @@ def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
     with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
-        require_choice("dtype", dtype, ("float32", "float16", "bfloat16", "int8"))
+        require_choice("dtype", dtype, DTYPES)
     if dtype != "int8":
         return format_for(dtype, None)
     with collective(grid.comm):

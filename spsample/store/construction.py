@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_type
+from spsample.common.checks import check_indptr, check_length, require_type
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.sparse.operand import Weighting
 from spsample.store import validation
 
 
@@ -20,6 +21,11 @@ class Parts(NamedTuple):
     indices: NDArray[Any]
     data: NDArray[Any] | None
     edge_ids: NDArray[Any] | None
+
+    @property
+    def weighting(self) -> Weighting:
+        """As of a graph of these arrays."""
+        return "unweighted" if self.data is None else "weighted"
 
 
 def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = "") -> Parts:
@@ -32,10 +38,10 @@ def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: b
     _check_vertices(prefix, len(starts) - 1, columns.dtype)
     for name, array in (("data", weights), ("edge_ids", ids)):
         if array is not None:
-            validation.check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
+            check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
     if not validate:
         return Parts(starts, columns, weights, ids)
-    validation.check_indptr(f"{prefix}indptr", starts, len(columns))
+    check_indptr(f"{prefix}indptr", starts, len(columns))
     validation.check_ids(f"{prefix}indices", columns, len(starts) - 1)
     if weights is not None:
         validation.check_weights(f"{prefix}data", weights)
@@ -62,7 +68,7 @@ def from_edges(
     weights = None
     if edge_weight is not None:
         weights = validation.as_weights(names[1], edge_weight)
-        validation.check_length(names[1], weights, edges.shape[1], "edge")
+        check_length(names[1], weights, edges.shape[1], "edge")
         validation.check_weights(names[1], weights)
     return _sorted_parts(edges[0], edges[1], weights, n)
 
@@ -82,8 +88,8 @@ def from_matrix(matrix: Any) -> Parts:
         return from_csr(starts, matrix.indices[:end], matrix.data[:end], None, prefix="matrix.")
     triplets = _triplets(matrix)
     weights = validation.as_weights("matrix.data", triplets.data)
-    validation.check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
-    validation.check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
+    check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
+    check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
     validation.check_weights("matrix.data", weights)
     validation.check_ids("matrix.row", triplets.row, n)
     validation.check_ids("matrix.col", triplets.col, n)

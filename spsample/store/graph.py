@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -17,6 +17,7 @@ from spsample.common.contents import Contents
 from spsample.errors import DataError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
+from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "StoreOrigin", "Weighting"]
-
-Weighting = Literal["unweighted", "row", "weighted"]
-"""What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
+__all__ = ["Graph", "StoreOrigin"]
 
 _Known = TypeVar("_Known")
 
@@ -113,7 +111,7 @@ class Graph(BaseGraph):
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
     ) -> None:
         parts = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
-        self._set(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        self._set(*parts, weighting=parts.weighting)
 
     # ------------------------------------------------------------------------------------------- construction
 
@@ -156,7 +154,7 @@ class Graph(BaseGraph):
         (array([0, 2, 3, 3]), array([1, 2, 0], dtype=int32), array([2, 0, 1]))
         """
         parts = construction.from_edges(edge_index, num_nodes, edge_weight)
-        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        return cls._from_parts(*parts, weighting=parts.weighting)
 
     @classmethod
     def from_pyg(cls, data: Any, weight_attr: str | None = None) -> Graph:
@@ -194,7 +192,7 @@ class Graph(BaseGraph):
         from spsample.store.pyg_data import parts_of
 
         parts = parts_of(data, weight_attr)
-        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        return cls._from_parts(*parts, weighting=parts.weighting)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -225,7 +223,8 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.data, graph.edge_ids
         (array([0, 1, 3]), array([2., 1., 4.]), array([1, 0, 2]))
         """
-        return cls._from_parts(*construction.from_matrix(matrix), weighting="weighted")
+        parts = construction.from_matrix(matrix)
+        return cls._from_parts(*parts, weighting=parts.weighting)
 
     @classmethod
     def _from_parts(
