@@ -14,7 +14,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import validation
 
 
-class Parts(NamedTuple):
+class GraphArrays(NamedTuple):
     """The arrays of a graph: CSR, weights or None, and edge ids or None (each entry's own position)."""
 
     indptr: NDArray[Any]
@@ -28,7 +28,9 @@ class Parts(NamedTuple):
         return "unweighted" if self.data is None else "weighted"
 
 
-def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = "") -> Parts:
+def from_csr(
+    indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = ""
+) -> GraphArrays:
     """Return the four arrays of a CSR matrix, checked and in order; `prefix` goes before their names."""
     require_type("validate", validate, (bool, np.bool_), "True or False")
     starts = validation.as_id_vector(f"{prefix}indptr", indptr)
@@ -40,7 +42,7 @@ def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: b
         if array is not None:
             check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
     if not validate:
-        return Parts(starts, columns, weights, ids)
+        return GraphArrays(starts, columns, weights, ids)
     check_indptr(f"{prefix}indptr", starts, len(columns))
     validation.check_ids(f"{prefix}indices", columns, len(starts) - 1)
     if weights is not None:
@@ -48,10 +50,10 @@ def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: b
     if ids is not None:
         validation.check_not_negative(f"{prefix}edge_ids", ids)
     if rows_sorted(starts, columns):
-        return Parts(starts, columns, weights, ids)
+        return GraphArrays(starts, columns, weights, ids)
     starts, ordered, order = sort_entries(columns, targets(starts, columns.dtype), len(starts) - 1)
     weights = None if weights is None else weights[order]
-    return Parts(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
+    return GraphArrays(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
 
 
 def from_edges(
@@ -59,7 +61,7 @@ def from_edges(
     num_nodes: int | None,
     edge_weight: Any,
     names: tuple[str, str] = ("edge_index", "edge_weight"),
-) -> Parts:
+) -> GraphArrays:
     """Sort and check a list of edges in PyG's convention; `names` are what errors call edges and weights."""
     edges = validation.as_edge_index(names[0], edge_index)
     n = _num_nodes(edges, num_nodes)
@@ -70,10 +72,10 @@ def from_edges(
         weights = validation.as_weights(names[1], edge_weight)
         check_length(names[1], weights, edges.shape[1], "edge")
         validation.check_weights(names[1], weights)
-    return _sorted_parts(edges[0], edges[1], weights, n)
+    return _sorted_arrays(edges[0], edges[1], weights, n)
 
 
-def from_matrix(matrix: Any) -> Parts:
+def from_matrix(matrix: Any) -> GraphArrays:
     """Sort and check a square ``scipy.sparse`` matrix; entries stay unmerged."""
     if not scipy.sparse.issparse(matrix):
         given = f"an object of type {type(matrix).__name__}"
@@ -93,15 +95,17 @@ def from_matrix(matrix: Any) -> Parts:
     validation.check_weights("matrix.data", weights)
     validation.check_ids("matrix.row", triplets.row, n)
     validation.check_ids("matrix.col", triplets.col, n)
-    return _sorted_parts(triplets.col, triplets.row, weights, n)
+    return _sorted_arrays(triplets.col, triplets.row, weights, n)
 
 
-def _sorted_parts(sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int) -> Parts:
+def _sorted_arrays(
+    sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int
+) -> GraphArrays:
     """Sort checked edges; edge ids are None where they were in order already."""
     indptr, indices, order = sort_entries(sources, rows, num_nodes)
     if is_identity(order):
-        return Parts(indptr, indices, weights, None)
-    return Parts(indptr, indices, None if weights is None else weights[order], order)
+        return GraphArrays(indptr, indices, weights, None)
+    return GraphArrays(indptr, indices, None if weights is None else weights[order], order)
 
 
 def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:

@@ -110,8 +110,8 @@ class Graph(BaseGraph):
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
     ) -> None:
-        parts = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
-        self._set(*parts, weighting=parts.weighting)
+        arrays = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
+        self._set(*arrays, weighting=arrays.weighting)
 
     # ------------------------------------------------------------------------------------------- construction
 
@@ -153,8 +153,8 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 3, 3]), array([1, 2, 0], dtype=int32), array([2, 0, 1]))
         """
-        parts = construction.from_edges(edge_index, num_nodes, edge_weight)
-        return cls._from_parts(*parts, weighting=parts.weighting)
+        arrays = construction.from_edges(edge_index, num_nodes, edge_weight)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def from_pyg(cls, data: Any, weight_attr: str | None = None) -> Graph:
@@ -189,10 +189,10 @@ class Graph(BaseGraph):
         >>> graph.edge_ids, graph.data
         (array([2, 0, 1]), array([2. , 0.5, 1. ]))
         """
-        from spsample.store.pyg_data import parts_of
+        from spsample.store.pyg_data import graph_arrays
 
-        parts = parts_of(data, weight_attr)
-        return cls._from_parts(*parts, weighting=parts.weighting)
+        arrays = graph_arrays(data, weight_attr)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -223,8 +223,8 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.data, graph.edge_ids
         (array([0, 1, 3]), array([2., 1., 4.]), array([1, 0, 2]))
         """
-        parts = construction.from_matrix(matrix)
-        return cls._from_parts(*parts, weighting=parts.weighting)
+        arrays = construction.from_matrix(matrix)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def _from_parts(

@@ -146,8 +146,8 @@ class StoreWriter:
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
         if isinstance(shape, tuple) and not shape:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
-        parts = shape if isinstance(shape, (tuple, list)) else (shape,)
-        lengths = tuple(require_int("shape", length, minimum=0) for length in parts)
+        given_shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+        lengths = tuple(require_int("shape", length, minimum=0) for length in given_shape)
         if prod(lengths) * kind.itemsize > _MOST_BYTES:
             expected = "at most 2**62 bytes"
             raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)
