@@ -1,14 +1,17 @@
-"""Arrays as the bytes that a message moves: of NumPy on the host, of CuPy on a device."""
+"""Arrays of ranks, of NumPy on the host and of CuPy on a device: as the bytes that a message moves, and reduced."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from spsample.comm.communicator import Array
+from spsample.comm.communicator import Array, Reduction
 from spsample.errors import DTypeError, require_module
+
+_UFUNCS: dict[Reduction, str] = {"sum": "add", "max": "maximum", "min": "minimum"}
 
 
 def on_device(array: Any) -> bool:
@@ -79,4 +82,32 @@ def settle_device(array: Array) -> None:
         namespace(array).cuda.get_current_stream().synchronize()
 
 
-__all__ = ["as_bytes", "contiguous", "namespace", "on_device", "row_bytes", "settle_device", "to_device", "to_host"]
+def reduce_in_order(parts: Sequence[Array] | Array, op: Reduction) -> Array:
+    """Elementwise sum, maximum or minimum of arrays of one shape and dtype, from the first to the last.
+
+    In this order the bits are the same on every rank and over every communicator. `parts` may also be one array with
+    the parts along its first axis.
+
+    Examples
+    --------
+    >>> reduce_in_order([np.array([1, 5], np.uint8), np.array([2, 3], np.uint8)], "max")
+    array([2, 5], dtype=uint8)
+    """
+    ufunc = getattr(namespace(parts[0]), _UFUNCS[op])
+    result = parts[0].copy()
+    for part in parts[1:]:
+        ufunc(result, part, out=result)
+    return result
+
+
+__all__ = [
+    "as_bytes",
+    "contiguous",
+    "namespace",
+    "on_device",
+    "reduce_in_order",
+    "row_bytes",
+    "settle_device",
+    "to_device",
+    "to_host",
+]

@@ -129,8 +129,8 @@ class Channel:
         received = []
         with self._no_way_back(call):
             for rows, count in zip(arrays, expected[root].tolist(), strict=True):
-                room = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
-                received.append(self.group.broadcast(room, root, phase=phase))
+                buffer = np.ascontiguousarray(rows) if mine else np.empty((count, *rows.shape[1:]), rows.dtype)
+                received.append(self.group.broadcast(buffer, root, phase=phase))
         return received
 
     def reduce_max(self, value: int) -> int:
@@ -199,14 +199,14 @@ def collective(
 @contextmanager
 def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> Iterator[None]:
     failure: BaseException | None = None
-    told_of_one = False
+    peer_failed = False
     try:
         yield
         _settle(channels, call)
     except CommunicationError:
         raise
     except PeerFailedError:
-        told_of_one = True
+        peer_failed = True
     except Exception as error:
         if is_raised_everywhere(error, world):
             raise
@@ -214,7 +214,7 @@ def _collective(world: Communicator, channels: Sequence[Channel], call: str) -> 
         for channel in channels[:1]:
             channel.fail()
     finish_call(world, call, failure)
-    if told_of_one:
+    if peer_failed:
         raise CommunicationError(
             f"rank {world.rank} of a group of {world.size}: another rank said that it failed, and none has an error to "
             "tell: the ranks are out of step"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.communicator import Array, Communicator
-from spsample.common.checks import require_array, require_int, short
+from spsample.comm.communicator import Array, Communicator, Reduction
+from spsample.common.checks import require_array, require_choice, require_int, short
 from spsample.common.threads import MOST_THREADS
 from spsample.errors import DTypeError, InputError
 
@@ -22,10 +22,7 @@ def check_blocks(comm: Communicator, send: Array) -> None:
 def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, recv_counts: Int64Array) -> None:
     """Refuse counts that do not fit the ranks or the array."""
     for name, counts in (("send_counts", send_counts), ("recv_counts", recv_counts)):
-        _require_counts(name, counts)
-        if counts.shape != (comm.size,) or counts.min() < 0:
-            expected = f"{comm.size} numbers of at least 0, one per rank"
-            raise InputError(argument=name, given=str(counts.tolist()), expected=expected)
+        _require_counts(comm, name, counts)
     if int(send_counts.sum()) != len(send):
         given = f"{len(send)} rows for counts of {int(send_counts.sum())}"
         raise InputError(argument="send", given=given, expected="as many rows as are to be sent")
@@ -36,17 +33,22 @@ def check_exchange(comm: Communicator, send: Array, send_counts: Int64Array, rec
 
 def check_gather(comm: Communicator, send: Array, recv_counts: Int64Array) -> None:
     """Refuse counts that do not fit the ranks or this rank's rows."""
-    _require_counts("recv_counts", recv_counts)
-    if recv_counts.shape != (comm.size,) or recv_counts.min() < 0:
-        expected = f"{comm.size} numbers of at least 0, one per rank"
-        raise InputError(argument="recv_counts", given=str(recv_counts.tolist()), expected=expected)
+    _require_counts(comm, "recv_counts", recv_counts)
     if int(recv_counts[comm.rank]) != len(send):
         given = f"{len(send)} rows for a count of {int(recv_counts[comm.rank])} on rank {comm.rank}"
         raise InputError(argument="send", given=given, expected="as many rows as are to be sent")
 
 
-def _require_counts(name: str, counts: object) -> None:
+def _require_counts(comm: Communicator, name: str, counts: Int64Array) -> None:
     require_array(name, counts, ("i", "u"), "integers")
+    if counts.shape != (comm.size,) or counts.min() < 0:
+        expected = f"{comm.size} numbers of at least 0, one per rank"
+        raise InputError(argument=name, given=str(counts.tolist()), expected=expected)
+
+
+def check_reduction(op: str) -> None:
+    """Refuse what is no reduction."""
+    require_choice("op", op, get_args(Reduction))
 
 
 def check_root(comm: Communicator, root: int) -> None:
@@ -62,4 +64,4 @@ def check_threads(size: Any, body: Any) -> None:
         raise DTypeError(argument="body", given=short(body), expected="a function of a communicator")
 
 
-__all__ = ["check_blocks", "check_exchange", "check_gather", "check_root", "check_threads"]
+__all__ = ["check_blocks", "check_exchange", "check_gather", "check_reduction", "check_root", "check_threads"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root
 from spsample.comm.communicator import DEFAULT_TIMEOUT, Array, Communicator, Reduction
-from spsample.comm.reduction import check_reduction
 
 
 class LocalCommunicator(Communicator):

@@ -11,11 +11,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.buffers import as_bytes, contiguous, namespace, on_device, row_bytes, to_device, to_host
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root
+from spsample.comm.buffers import (
+    as_bytes,
+    contiguous,
+    namespace,
+    on_device,
+    reduce_in_order,
+    row_bytes,
+    to_device,
+    to_host,
+)
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import describe, exchange_numbers
-from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import Activity, Call, wait_for
 from spsample.errors import CommunicationError
 
@@ -204,9 +212,13 @@ class MessageCommunicator(Communicator):
     def split(self, color: int, key: int | None = None) -> Communicator:
         """All ranks tell their color and key; then each part is made."""
         with self._begun("split"):
-            wishes = self.all_gather(np.array([color, self.rank if key is None else key], np.int64), phase="split")
-        members = [rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(wishes.tolist()) if c == color)]
-        number = int(np.searchsorted(np.unique(wishes[:, 0]), color))
+            colors_and_keys = self.all_gather(
+                np.array([color, self.rank if key is None else key], np.int64), phase="split"
+            )
+        members = [
+            rank for _, rank in sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys.tolist()) if c == color)
+        ]
+        number = int(np.searchsorted(np.unique(colors_and_keys[:, 0]), color))
         with self._watched("split", "split"):
             return self._part(Part(number, members, members.index(self.rank)))
 

@@ -10,6 +10,7 @@ from threading import Lock
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
+from spsample.comm.buffers import row_bytes
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.common.checks import require_type
 
@@ -112,7 +113,7 @@ class Recorder(Communicator):
     ) -> Array:
         """Counted and done."""
         received = self._comm.all_to_all_v(send, send_counts, recv_counts, phase=phase)
-        row = _row_bytes(send)
+        row = row_bytes(send)
         self._count(phase, send_counts * row, recv_counts * row)
         return received
 
@@ -126,7 +127,7 @@ class Recorder(Communicator):
     def all_gather_v(self, send: Array, recv_counts: Int64Array, *, phase: str = "other") -> Array:
         """Counted and done."""
         received = self._comm.all_gather_v(send, recv_counts, phase=phase)
-        self._count(phase, np.full(self.size, send.nbytes), recv_counts * _row_bytes(send))
+        self._count(phase, np.full(self.size, send.nbytes), recv_counts * row_bytes(send))
         return received
 
     def all_reduce(self, send: Array, op: Reduction = "sum", *, phase: str = "other") -> Array:
@@ -174,11 +175,6 @@ class Recorder(Communicator):
         sent, received = np.delete(sent, self.rank), np.delete(received, self.rank)
         messages = int(np.count_nonzero(sent)), int(np.count_nonzero(received))
         self.traffic.add(phase, Counts(1, *messages, int(sent.sum()), int(received.sum())))
-
-
-def _row_bytes(array: Array) -> int:
-    """Bytes of a row along the first axis."""
-    return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
 
 
 __all__ = ["Counts", "Recorder", "Traffic"]

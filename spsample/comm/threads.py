@@ -12,10 +12,10 @@ from weakref import WeakSet
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_root, check_threads
+from spsample.comm.buffers import reduce_in_order
+from spsample.comm.checks import check_blocks, check_exchange, check_gather, check_reduction, check_root, check_threads
 from spsample.comm.communicator import Array, Communicator, Reduction
 from spsample.comm.headers import describe, exchange_numbers
-from spsample.comm.reduction import check_reduction, reduce_in_order
 from spsample.comm.waiting import timeout_or_default
 from spsample.errors import CommunicationError
 from spsample.sparse import get_num_threads, set_num_threads
@@ -26,7 +26,7 @@ _GRACE = 2.0
 """Seconds in which threads that a rank started, and which have communicators of their own, finish after it returned."""
 
 
-class _Room:
+class _Rendezvous:
     """Where the ranks of one group meet: each leaves something on its own place, waits, and looks at the others'.
 
     Parameters
@@ -40,7 +40,7 @@ class _Room:
         self.world = list(world)
         self.places: list[Any] = [None] * len(self.world)
         self.timeout = timeout
-        self._parts: WeakSet[_Room] = WeakSet()
+        self._parts: WeakSet[_Rendezvous] = WeakSet()
         self._changed = threading.Condition()
         self._here: set[int] = set()
         self._meetings = 0
@@ -48,12 +48,12 @@ class _Room:
         self._left = ""  # which rank has returned
         self._last_hope = float("inf")  # when its other threads must have come
 
-    def part(self, members: Sequence[int]) -> _Room:
-        """A room of some of the ranks."""
-        room = _Room([self.world[rank] for rank in members], self.timeout)
+    def part(self, members: Sequence[int]) -> _Rendezvous:
+        """A rendezvous of some of the ranks."""
+        rendezvous = _Rendezvous([self.world[rank] for rank in members], self.timeout)
         with self._changed:
-            self._parts.add(room)
-        return room
+            self._parts.add(rendezvous)
+        return rendezvous
 
     def meet(self, rank: int, call: str, timeout: float) -> None:
         """Wait for all ranks."""
@@ -93,7 +93,7 @@ class _Room:
         return CommunicationError(f"rank {self.world[rank]} of a group of {len(self.world)}: {call}: {why}")
 
     def close(self, why: str) -> None:
-        """All who wait here, or in rooms of parts, get an error, now and later."""
+        """All who wait here, or in meetings of parts, get an error, now and later."""
         with self._changed:
             self._over = self._over or why
             self._changed.notify_all()
@@ -102,7 +102,7 @@ class _Room:
             part.close(why)
 
     def leave(self, number: int, why: str, grace: float = 0.0) -> None:
-        """Note that the one rank that belongs here has returned; its other threads may still come to rooms of parts."""
+        """Note that the one rank that belongs here has returned; its other threads may still meet in parts."""
         with self._changed:
             if number in self.world:
                 self._left = self._left or why
@@ -124,12 +124,12 @@ class ThreadCommunicator(Communicator):
 
     name = "threads"
 
-    def __init__(self, room: _Room, rank: int) -> None:
-        self._room = room
+    def __init__(self, rendezvous: _Rendezvous, rank: int) -> None:
+        self._rendezvous = rendezvous
         self.rank = rank
-        self.size = len(room.places)
-        self.world = room.world
-        self.timeout = room.timeout
+        self.size = len(rendezvous.places)
+        self.world = rendezvous.world
+        self.timeout = rendezvous.timeout
 
     def all_to_all(self, send: Array, *, phase: str = "other") -> Array:
         """Block q to rank q."""
@@ -179,17 +179,17 @@ class ThreadCommunicator(Communicator):
         return self._look(call, array, lambda sent: sent[root].copy())
 
     def split(self, color: int, key: int | None = None) -> ThreadCommunicator:
-        """One room per color, made by its first rank."""
-        wishes = self._look("split", (color, self.rank if key is None else key), list)
-        members = sorted((k, rank) for rank, (c, k) in enumerate(wishes) if c == color)
+        """One rendezvous per color, made by its first rank."""
+        colors_and_keys = self._look("split", (color, self.rank if key is None else key), list)
+        members = sorted((k, rank) for rank, (c, k) in enumerate(colors_and_keys) if c == color)
         ranks = [rank for _, rank in members]
-        room = self._room.part(ranks) if self.rank == ranks[0] else None
-        room = self._look("split", room, lambda rooms: rooms[ranks[0]])
-        return ThreadCommunicator(room, ranks.index(self.rank))
+        rendezvous = self._rendezvous.part(ranks) if self.rank == ranks[0] else None
+        rendezvous = self._look("split", rendezvous, lambda made: made[ranks[0]])
+        return ThreadCommunicator(rendezvous, ranks.index(self.rank))
 
     def abort(self, message: str) -> None:
         """The other threads get an error from what they wait in."""
-        self._room.close(f"{self.named([self.rank])} ended all: {message}")
+        self._rendezvous.close(f"{self.named([self.rank])} ended all: {message}")
         raise CommunicationError(message)
 
     def _look(self, call: str, mine: Any, take: Callable[[list[Any]], T]) -> T:
@@ -197,14 +197,14 @@ class ThreadCommunicator(Communicator):
         if not self._call:
             exchange_numbers(self, np.zeros((self.size, 0), np.int64), call)
         call = self._call or call
-        self._room.places[self.rank] = mine
-        self._room.meet(self.rank, call, self.timeout)
+        self._rendezvous.places[self.rank] = mine
+        self._rendezvous.meet(self.rank, call, self.timeout)
         try:
-            taken = take(self._room.places)
+            taken = take(self._rendezvous.places)
         except CommunicationError as error:
-            self._room.close(str(error))
+            self._rendezvous.close(str(error))
             raise
-        self._room.meet(self.rank, call, self.timeout)
+        self._rendezvous.meet(self.rank, call, self.timeout)
         return taken
 
 
@@ -233,17 +233,17 @@ def run_threads(size: int, body: Callable[[Communicator], T], timeout: float | N
     [0, 1]
     """
     check_threads(size, body)
-    room = _Room(range(size), timeout_or_default(timeout))
+    rendezvous = _Rendezvous(range(size), timeout_or_default(timeout))
     threads = get_num_threads()
 
     def rank_body(rank: int) -> T:
         set_num_threads(threads)
         try:
-            returned = body(ThreadCommunicator(room, rank))
+            returned = body(ThreadCommunicator(rendezvous, rank))
         except BaseException as error:
-            room.close(f"rank {rank} ended with {type(error).__name__}: {error}")
+            rendezvous.close(f"rank {rank} ended with {type(error).__name__}: {error}")
             raise
-        room.leave(rank, f"rank {rank} returned, and makes no more calls")
+        rendezvous.leave(rank, f"rank {rank} returned, and makes no more calls")
         return returned
 
     with ThreadPoolExecutor(size, thread_name_prefix="rank") as pool:

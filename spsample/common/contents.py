@@ -58,10 +58,10 @@ def contents_of(value: Any) -> int:
     if scipy.sparse.issparse(value):
         csr = value.tocsr()
         parts = [contents_of(part) for part in (csr.indptr, csr.indices, csr.data)]
-        return _told(f"sparse {csr.shape} {parts}")
+        return _hashed(f"sparse {csr.shape} {parts}")
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return _told(f"{value.dtype.str} {value.shape} {_sum_of(value)}")
-    return _told(repr(value))
+        return _hashed(f"{value.dtype.str} {value.shape} {_sum_of(value)}")
+    return _hashed(repr(value))
 
 
 def is_mapped(array: Any) -> bool:
@@ -80,7 +80,7 @@ def is_mapped(array: Any) -> bool:
     return False
 
 
-def _told(text: str) -> int:
+def _hashed(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:_WORD], "little") >> 1
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from spsample.common.threads import compiled_core, set_num_threads
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, InputError
-from spsample.planning.room import default_budget
+from spsample.planning.memory_check import default_budget
 
 __all__ = ["SortPlan", "anonymous_bytes", "core", "in_order", "make_plan"]
 

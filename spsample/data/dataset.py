@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "Split", "random_split", "save_dataset"]
+__all__ = ["Dataset", "Features", "save_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
@@ -77,7 +77,7 @@ class Dataset:
             raise self._refusal("no features", "a data set with features")
         if self.num_classes < 2:
             raise self._refusal(f"{self.num_classes} classes", "labels of at least 2 classes")
-        for part in ("train_idx", "val_idx", "test_idx"):
+        for part in SPLIT_IDS:
             ids = getattr(self, part)
             if len(ids) == 0:
                 raise self._refusal(f"an empty {part}", "training, validation and test vertices")
@@ -95,7 +95,7 @@ class Dataset:
         if self.y.ndim not in (1, 2) or len(self.y) != n:
             expected = f"a label, or a row of labels, for each of {n} vertices"
             raise InputError(argument="y", given=f"shape {self.y.shape}", expected=expected)
-        for part in ("train_idx", "val_idx", "test_idx"):
+        for part in SPLIT_IDS:
             validate_seeds(getattr(self, part), n, part)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -177,29 +177,3 @@ def _write_features(writer: StoreWriter, x: Any) -> None:
     for name in ("indptr", "indices", "data"):
         writer.write(f"x_{name}", getattr(x, name))
     writer.set(x_shape=[int(size) for size in x.shape])
-
-
-class Split(TypedDict):
-    """The three index sets, as keyword arguments of `Dataset`."""
-
-    train_idx: NDArray[np.int64]
-    val_idx: NDArray[np.int64]
-    test_idx: NDArray[np.int64]
-
-
-def random_split(permutation: NDArray[np.int64], train: float = 0.6, val: float = 0.2) -> Split:
-    """Cut a permutation of the vertices into ``train_idx``, ``val_idx`` and ``test_idx``, each ascending.
-
-    Examples
-    --------
-    >>> parts = random_split(np.arange(10)[::-1])
-    >>> parts["val_idx"].tolist()
-    [2, 3]
-    """
-    n = len(permutation)
-    first, second = round(n * train), round(n * (train + val))
-    return {
-        "train_idx": np.sort(permutation[:first]),
-        "val_idx": np.sort(permutation[first:second]),
-        "test_idx": np.sort(permutation[second:]),
-    }

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.data.dataset import Dataset, random_split
+from spsample.data.dataset import Dataset
 from spsample.data.edges import symmetric_graph
 from spsample.data.philox import PhiloxStream
+from spsample.data.splits import random_split
 from spsample.errors import require_module
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.data.dataset import Dataset, Split, save_dataset
+from spsample.data.dataset import Dataset, save_dataset
+from spsample.data.splits import split_of
 from spsample.data.stored import is_store, load_store
 from spsample.errors import DataError, SpSampleError, require_module
 from spsample.store import Graph
@@ -115,7 +116,7 @@ def _pyg(kind: str, *arguments: str) -> Callable[[str, Path], Dataset]:
             y=y,
             num_classes=int(y.max()) + 1,
             meta={"source": f"torch_geometric.datasets.{kind}"},
-            **_split(*(np.flatnonzero(mask.numpy()) for mask in masks)),
+            **split_of(*(np.flatnonzero(mask.numpy()) for mask in masks)),
         )
 
     return fetch
@@ -140,7 +141,7 @@ def _ogb(name: str) -> Callable[[str, Path], Dataset]:
             y=y,
             num_classes=int(y.max()) + 1,
             meta={"source": f"ogb {name}"},
-            **_split(*(np.asarray(split[part], np.int64) for part in ("train", "valid", "test"))),
+            **split_of(*(np.asarray(split[part], np.int64) for part in ("train", "valid", "test"))),
         )
 
     return fetch
@@ -179,12 +180,8 @@ def _protein(title: str, folder: Path) -> Dataset:
         y=np.full(graph.num_nodes, -1, np.int64),
         num_classes=0,
         meta={"source": f"HipMCL, {found[0].name}"},
-        **_split(nothing, nothing, nothing),
+        **split_of(nothing, nothing, nothing),
     )
-
-
-def _split(train: NDArray[Any], val: NDArray[Any], test: NDArray[Any]) -> Split:
-    return {"train_idx": train, "val_idx": val, "test_idx": test}
 
 
 NAMED: dict[str, Named] = {

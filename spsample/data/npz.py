@@ -10,8 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from spsample.common.checks import require_int
-from spsample.data.dataset import Dataset, Features, Split
-from spsample.data.splits import PARTS, repeated
+from spsample.data.dataset import Dataset, Features
+from spsample.data.splits import PARTS, Split, repeated, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import Graph
 from spsample.store.archives import read_npz
@@ -193,14 +193,10 @@ def _splits(archive: _Archive, n: int) -> list[Split]:
         for part in PARTS:
             archive.check_length(f"{part}_masks", n, axis=1)
             archive.check_length(f"{part}_masks", len(masks["train"]))
-        return [_split(*(np.flatnonzero(masks[part][i]) for part in PARTS)) for i in range(len(masks["train"]))]
+        return [split_of(*(np.flatnonzero(masks[part][i]) for part in PARTS)) for i in range(len(masks["train"]))]
     if "train_idx" in archive:
-        return [_split(*(_vertex_ids(archive, f"{part}_idx", n) for part in PARTS))]
-    return [_split(*(np.empty(0, dtype=np.int64) for _ in PARTS))]
-
-
-def _split(train: NDArray[Any], val: NDArray[Any], test: NDArray[Any]) -> Split:
-    return {"train_idx": train, "val_idx": val, "test_idx": test}
+        return [split_of(*(_vertex_ids(archive, f"{part}_idx", n) for part in PARTS))]
+    return [split_of(*(np.empty(0, dtype=np.int64) for _ in PARTS))]
 
 
 def _vertex_ids(archive: _Archive, key: str, n: int) -> NDArray[np.int64]:

@@ -20,9 +20,9 @@ from spsample.store.base_graph import require_local
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ROOM", "PartitionQuality", "metis_partition", "partition_quality"]
+__all__ = ["VERTICES_PER_PART", "PartitionQuality", "metis_partition", "partition_quality"]
 
-ROOM = 32
+VERTICES_PER_PART = 32
 """Vertices that METIS should have for each part."""
 
 
@@ -31,8 +31,8 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
 
     The graph is taken as undirected: what matters is which vertices have something to do with each other. A part has
     about as many rows and entries of A as the others, a row counting as one entry more than it has, as in the ranges
-    that `PartitionedGraph.open` makes by itself. Graphs of fewer than `ROOM` vertices a part are cut in ranges: METIS
-    leaves parts empty there.
+    that `PartitionedGraph.open` makes by itself. Graphs of fewer than `VERTICES_PER_PART` vertices a part are cut
+    in ranges: METIS leaves parts empty there.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ def metis_partition(graph: Graph, num_parts: int, *, random_seed: int = 0) -> ND
     num_parts = require_int("num_parts", num_parts, minimum=1, maximum=2**31 - 1)
     random_seed = require_int("random_seed", random_seed, minimum=0, maximum=2**31 - 1)
     pymetis = require_module("pymetis", needed_for="partitions by METIS", extra="metis")
-    if num_parts == 1 or graph.num_nodes < ROOM * num_parts:
+    if num_parts == 1 or graph.num_nodes < VERTICES_PER_PART * num_parts:
         return (np.arange(graph.num_nodes, dtype=np.int64) * num_parts // max(graph.num_nodes, 1)).astype(np.int32)
     adjacency = pymetis.CSRAdjacency(*_undirected(graph))
     weights = np.asarray(np.diff(graph.indptr), np.int64) + 1
-    with _told_on_stderr():
+    with _stdout_to_stderr():
         made = pymetis.part_graph(
             num_parts,
             adjacency,
@@ -100,7 +100,7 @@ def _undirected(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 @contextmanager
-def _told_on_stderr() -> Iterator[None]:
+def _stdout_to_stderr() -> Iterator[None]:
     """What C code prints goes to standard error: METIS complains on standard output, where results go."""
     libc = ctypes.CDLL(None)
     libc.fflush(None)

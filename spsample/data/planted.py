@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.common.checks import require_int, require_number, require_type
-from spsample.data.dataset import Dataset, random_split
+from spsample.data.dataset import Dataset
 from spsample.data.philox import PhiloxStream
+from spsample.data.splits import random_split
 from spsample.store import Graph
 from spsample.store.validation import INT32_NODES
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spsample.common.checks import require_int
-from spsample.data.dataset import Dataset, random_split
+from spsample.data.dataset import Dataset
 from spsample.data.edges import symmetric_graph
 from spsample.data.philox import PhiloxStream
+from spsample.data.splits import random_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from spsample.common.checks import require_choice, require_type
-from spsample.data.dataset import Dataset
+from spsample.data.dataset import Dataset, Features
 from spsample.errors import InputError
-
-if TYPE_CHECKING:
-    from spsample.data.dataset import Dataset, Features
 
 __all__ = ["SCALINGS", "scale_features", "scale_rows", "standardise"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.checks import require_int
-from spsample.data.dataset import Dataset, Split
-from spsample.data.splits import PARTS, SPLIT_IDS, repeated
+from spsample.data.dataset import Dataset
+from spsample.data.splits import PARTS, SPLIT_IDS, Split, repeated, split_of
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
 from spsample.store.layout import META_FILE
@@ -127,7 +127,7 @@ def _split(store: GraphStore, split: int, n: int) -> tuple[int, Split]:
             ids[part] = store.array(name).astype(np.int64, copy=False)
             _checked_ids(store, name, ids[part], n)
     _check_disjoint(store, np.concatenate(list(ids.values())))
-    return count, {"train_idx": ids["train"], "val_idx": ids["val"], "test_idx": ids["test"]}
+    return count, split_of(*(ids[part] for part in PARTS))
 
 
 def _masked(store: GraphStore, name: str, split: int, count: int) -> NDArray[np.int64]:

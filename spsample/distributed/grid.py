@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spsample.comm import Communicator, collective
-from spsample.comm.agreement import require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
 

@@ -15,7 +15,7 @@ from spsample.backends import Backend, get_backend
 from spsample.backends.cuda.copying import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
-from spsample.comm.agreement import require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from spsample.comm import Communicator, collective
-from spsample.comm.agreement import differing
 from spsample.comm.headers import exchange_numbers
+from spsample.comm.objects import differing
 from spsample.distributed.blocks import RowReader
 from spsample.errors import InputError
 

@@ -12,8 +12,7 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, InputError
-from spsample.features.formats import AsStored, Int8, RowFormat, format_for
-from spsample.features.rows import as_rows
+from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
-from spsample.features.rows import as_rows, dense_rows
+from spsample.features.formats import as_rows, dense_rows
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 

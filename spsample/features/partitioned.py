@@ -11,15 +11,14 @@ import numpy as np
 from scipy import sparse
 
 from spsample.comm import Channel, Communicator, Received, Sent, collective
-from spsample.comm.agreement import require_same
 from spsample.comm.headers import exchange_numbers
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.contents import contents_of, is_mapped
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
-from spsample.features.formats import AsStored, RowFormat, format_for
-from spsample.features.rows import as_rows, dense_rows
+from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -413,7 +412,7 @@ def _format(rows: Any, dtype: str | None, grid: ProcessGrid) -> RowFormat:
     with collective(grid.comm):
         if dtype is None:
             return AsStored(rows.dtype)
-        require_choice("dtype", dtype, ("float32", "float16", "bfloat16", "int8"))
+        require_choice("dtype", dtype, DTYPES)
     if dtype != "int8":
         return format_for(dtype, None)
     with collective(grid.comm):

@@ -12,8 +12,7 @@ import numpy as np
 
 from spsample.backends import get_backend
 from spsample.comm import collective
-from spsample.comm.agreement import require_same
-from spsample.comm.objects import comm_of
+from spsample.comm.objects import comm_of, require_same
 from spsample.common.checks import require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError

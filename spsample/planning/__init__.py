@@ -2,8 +2,9 @@
 
 A `workload` gives *pilots*, a few batches that are sampled; `bulk_counts` holds what they are counted for, or what no
 bulk passes; `scratch` and `device_scratch` say what making a bulk takes beside its arrays; `bulk_plan` adds it up by
-the number of batches; `budget` searches the largest bulk that fits and refuses others. Of these are made: `room`,
-whether a call fits; `loader_plan` and `rank_plan`, the bulks of a loader; `cluster`, a job on a cluster.
+the number of batches; `budget` searches the largest bulk that fits and refuses others. Of these are made:
+`memory_check`, whether a call fits; `loader_plan` and `rank_plan`, the bulks of a loader; `cluster`, a job on a
+cluster.
 """
 
 from __future__ import annotations

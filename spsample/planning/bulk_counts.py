@@ -53,9 +53,7 @@ class LayerCounts:
     def scaled(self, factor: float) -> LayerCounts:
         """Counts of `factor` times as many batches."""
         rows, sources, entries = (ceil(factor * count) for count in (self.rows, self.sources, self.entries))
-        return LayerCounts(
-            rows, sources, entries, self.largest_rows, self.largest_sources, self.value_bytes, self.id_bytes
-        )
+        return replace(self, rows=rows, sources=sources, entries=entries)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from spsample.backends.arithmetic import default_float_environment
 from spsample.errors import CapacityError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.entry_limit import MostEntries, TooManyEntriesError
-from spsample.planning.room import require_room
+from spsample.planning.memory_check import require_memory
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import SamplingCall, sample_batches
 from spsample.sampling.sampler import Sampler
@@ -92,7 +92,7 @@ def bulk_sample(  # the public face
         duplicates=duplicates,
         backend=backend,
     )
-    require_room(call)
+    require_memory(call)
     return call.run()
 
 

@@ -8,7 +8,7 @@ from spsample.backends.cuda.row_law import SCRATCH_BYTES
 from spsample.planning.bulk_counts import POINTER_BYTES, WHOLE, BulkCounts, LayerCounts
 from spsample.store.base_graph import BaseGraph
 
-ROW_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
+ROW_ARRAYS_BYTES = 4 * POINTER_BYTES  # lengths, their sums, places of known vertices, positions of rows in an order
 CALL_BYTES = 16 << 20  # pointers and counts of batches, tables of draws
 SOURCE_BYTES = 4 * 16  # slots of a hash table in which a source of a layer-wise sample is looked up, four for each
 DRAWN_BYTES = 104  # of a column that a layer-wise sampler may draw: as drawn, counted, in a table, taken out, closed up
@@ -31,7 +31,7 @@ def device_scratch(graph: BaseGraph, counts: BulkCounts) -> int:
 
 
 def _layer_bytes(layer: LayerCounts) -> int:
-    return ROW_BYTES * layer.rows + POINTER_BYTES * layer.sources
+    return ROW_ARRAYS_BYTES * layer.rows + POINTER_BYTES * layer.sources
 
 
 def _drawn_bytes(counts: BulkCounts) -> int:

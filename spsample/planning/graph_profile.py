@@ -23,7 +23,7 @@ class GraphProfile:
     weighting : str
         As of `Graph`.
     longest_row : int
-        Entries of the longest row; told of weighted graphs only, where kernels keep a number for each.
+        Entries of the longest row; counted in weighted graphs only, where kernels keep a number for each.
     """
 
     num_nodes: int

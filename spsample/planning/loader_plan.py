@@ -12,8 +12,8 @@ from spsample.errors import InputError
 from spsample.planning.budget import BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts, most_counts
 from spsample.planning.bulk_plan import BulkPlan, plan_of
+from spsample.planning.memory_check import available_bytes, default_budget, first_fitting
 from spsample.planning.rank_plan import plan_ranks
-from spsample.planning.room import as_fits, available_for, default_budget
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
@@ -116,7 +116,7 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
     """
     start = time.perf_counter()
     full = len(work.seeds) // work.batch_size
-    pilots = as_fits(work.pilots(min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS)))
+    pilots = first_fitting(work.pilots(min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS)))
     counts = BulkCounts.of(pilots.sample()).with_edges()
     plan = plan_of(work, counts, memory_budget, time.perf_counter() - start)
     plan.require(min(1, work.num_batches))
@@ -181,7 +181,7 @@ def _plan_where_needed(work: Workload, bulk_size: int) -> BulkPlan | None:
     """
     if work.graph.is_distributed:
         return None
-    available = available_for(work.graph)
+    available = available_bytes(work.graph)
     if not work.graph.is_on_device:
         counts = most_counts(work.graph, work.sampler, work.batch_size, work.edge_ids)
         if plan_of(work, counts, available).fits(bulk_size):

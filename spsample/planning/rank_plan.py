@@ -10,7 +10,7 @@ from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
-from spsample.planning.room import default_budget
+from spsample.planning.memory_check import default_budget
 from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample
 
@@ -21,7 +21,7 @@ WORKING_COPIES = 2  # of a bulk's arrays, while it is made: what is asked, answe
 
 @dataclass(frozen=True)
 class RankPlan(BudgetedPlan):
-    """What bulks take on the rank that has least room, predicted from a bulk of pilot batches.
+    """What bulks take on the rank that has least memory, predicted from a bulk of pilot batches.
 
     It is simpler than `spsample.planning.BulkPlan`: arrays of the largest pilot batch, with a margin, once for each
     bulk that exists at a time and twice more while one is made. Nothing is capped while it is sampled.

@@ -15,7 +15,7 @@ from spsample.store.base_graph import BaseGraph
 KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
-ROW_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
+ROW_ORDER_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
@@ -110,7 +110,7 @@ def _extraction(graph: GraphProfile, layer: LayerCounts) -> int:
     elif graph.weighting == "weighted":
         found += 16
     entries = layer.entries * max(found - layer.value_bytes, 0)
-    return int(entries + COLUMN_BYTES * layer.sources + ROW_BYTES * layer.rows)
+    return int(entries + COLUMN_BYTES * layer.sources + ROW_ORDER_BYTES * layer.rows)
 
 
 __all__ = ["host_scratch", "scratch_bytes", "scratch_on"]

@@ -12,7 +12,7 @@ from spsample.backends import get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.backends.protocol import Int64Array
 from spsample.comm import collective
-from spsample.comm.agreement import require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_int
 from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments

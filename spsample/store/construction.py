@@ -1,4 +1,4 @@
-"""From what users hand in to the arrays of a graph, checked and in order."""
+"""From what users hand in to the arrays of a graph: checked, and in the order (target, source, input position)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_type
+from spsample.common.checks import check_indptr, check_length, require_type
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.sparse.operand import Weighting
 from spsample.store import validation
-from spsample.store.sorting import is_identity, rows_sorted, sort_entries, targets
 
 
-class Parts(NamedTuple):
+class GraphArrays(NamedTuple):
     """The arrays of a graph: CSR, weights or None, and edge ids or None (each entry's own position)."""
 
     indptr: NDArray[Any]
@@ -22,8 +22,15 @@ class Parts(NamedTuple):
     data: NDArray[Any] | None
     edge_ids: NDArray[Any] | None
 
+    @property
+    def weighting(self) -> Weighting:
+        """As of a graph of these arrays."""
+        return "unweighted" if self.data is None else "weighted"
 
-def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = "") -> Parts:
+
+def from_csr(
+    indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: bool = True, prefix: str = ""
+) -> GraphArrays:
     """Return the four arrays of a CSR matrix, checked and in order; `prefix` goes before their names."""
     require_type("validate", validate, (bool, np.bool_), "True or False")
     starts = validation.as_id_vector(f"{prefix}indptr", indptr)
@@ -33,20 +40,20 @@ def from_csr(indptr: Any, indices: Any, data: Any, edge_ids: Any, *, validate: b
     _check_vertices(prefix, len(starts) - 1, columns.dtype)
     for name, array in (("data", weights), ("edge_ids", ids)):
         if array is not None:
-            validation.check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
+            check_length(f"{prefix}{name}", array, len(columns), "entry of indices")
     if not validate:
-        return Parts(starts, columns, weights, ids)
-    validation.check_indptr(f"{prefix}indptr", starts, len(columns))
+        return GraphArrays(starts, columns, weights, ids)
+    check_indptr(f"{prefix}indptr", starts, len(columns))
     validation.check_ids(f"{prefix}indices", columns, len(starts) - 1)
     if weights is not None:
         validation.check_weights(f"{prefix}data", weights)
     if ids is not None:
         validation.check_not_negative(f"{prefix}edge_ids", ids)
     if rows_sorted(starts, columns):
-        return Parts(starts, columns, weights, ids)
+        return GraphArrays(starts, columns, weights, ids)
     starts, ordered, order = sort_entries(columns, targets(starts, columns.dtype), len(starts) - 1)
     weights = None if weights is None else weights[order]
-    return Parts(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
+    return GraphArrays(starts, ordered.astype(columns.dtype, copy=False), weights, order if ids is None else ids[order])
 
 
 def from_edges(
@@ -54,7 +61,7 @@ def from_edges(
     num_nodes: int | None,
     edge_weight: Any,
     names: tuple[str, str] = ("edge_index", "edge_weight"),
-) -> Parts:
+) -> GraphArrays:
     """Sort and check a list of edges in PyG's convention; `names` are what errors call edges and weights."""
     edges = validation.as_edge_index(names[0], edge_index)
     n = _num_nodes(edges, num_nodes)
@@ -63,12 +70,12 @@ def from_edges(
     weights = None
     if edge_weight is not None:
         weights = validation.as_weights(names[1], edge_weight)
-        validation.check_length(names[1], weights, edges.shape[1], "edge")
+        check_length(names[1], weights, edges.shape[1], "edge")
         validation.check_weights(names[1], weights)
-    return _sorted_parts(edges[0], edges[1], weights, n)
+    return _sorted_arrays(edges[0], edges[1], weights, n)
 
 
-def from_matrix(matrix: Any) -> Parts:
+def from_matrix(matrix: Any) -> GraphArrays:
     """Sort and check a square ``scipy.sparse`` matrix; entries stay unmerged."""
     if not scipy.sparse.issparse(matrix):
         given = f"an object of type {type(matrix).__name__}"
@@ -83,20 +90,22 @@ def from_matrix(matrix: Any) -> Parts:
         return from_csr(starts, matrix.indices[:end], matrix.data[:end], None, prefix="matrix.")
     triplets = _triplets(matrix)
     weights = validation.as_weights("matrix.data", triplets.data)
-    validation.check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
-    validation.check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
+    check_length("matrix.data", weights, len(triplets.row), "entry of matrix.row")
+    check_length("matrix.col", triplets.col, len(triplets.row), "entry of matrix.row")
     validation.check_weights("matrix.data", weights)
     validation.check_ids("matrix.row", triplets.row, n)
     validation.check_ids("matrix.col", triplets.col, n)
-    return _sorted_parts(triplets.col, triplets.row, weights, n)
+    return _sorted_arrays(triplets.col, triplets.row, weights, n)
 
 
-def _sorted_parts(sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int) -> Parts:
+def _sorted_arrays(
+    sources: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any] | None, num_nodes: int
+) -> GraphArrays:
     """Sort checked edges; edge ids are None where they were in order already."""
     indptr, indices, order = sort_entries(sources, rows, num_nodes)
     if is_identity(order):
-        return Parts(indptr, indices, weights, None)
-    return Parts(indptr, indices, None if weights is None else weights[order], order)
+        return GraphArrays(indptr, indices, weights, None)
+    return GraphArrays(indptr, indices, None if weights is None else weights[order], order)
 
 
 def _check_vertices(prefix: str, n: int, dtype: np.dtype[Any]) -> None:
@@ -142,3 +151,57 @@ def _num_nodes(edges: NDArray[Any], num_nodes: int | None) -> int:
         given = f"{n - 1} at position {tuple(int(i) for i in at)}"
         raise CapacityError(argument="edge_index", given=given, expected="vertex ids below 2**48")
     return n
+
+
+# ------------------------------------------------------------------------------------ the order of the entries
+
+
+def rows_sorted(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
+    """Whether sources ascend within each row. O(n + num_edges) time, one bool per edge."""
+    falls = indices[1:] < indices[:-1]
+    inner = indptr[(indptr > 0) & (indptr < len(indices))]
+    falls[inner - 1] = False
+    return not falls.any()
+
+
+def targets(indptr: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the row of each entry."""
+    return np.repeat(np.arange(len(indptr) - 1, dtype=dtype), np.diff(indptr))
+
+
+def is_identity(order: NDArray[Any]) -> bool:
+    """Whether every entry stands where it stood in the input."""
+    return np.array_equal(order, np.arange(len(order)))
+
+
+def sort_entries(
+    sources: NDArray[Any], targets: NDArray[Any], num_nodes: int
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """Sort edges by (target, source, position); return indptr, indices and the position of each entry.
+
+    Two counting sorts, each stable, O(num_nodes + E): scipy's change of compressed axis lists the entries
+    of every new row in the order in which it meets them. First E x n, one entry per row, to columns; then n
+    x n, which holds the positions as values, to rows. ``indices`` are int32 where num_nodes < 2**31, else
+    int64.
+    """
+    count, n = len(sources), num_nodes
+    dtype = np.int32 if n <= validation.INT32_NODES else np.int64
+    small = np.int32 if max(n, count) < validation.INT32_NODES else np.int64
+    try:
+        rows = (
+            np.zeros(count, np.int8),
+            sources.astype(small, copy=False),
+            np.arange(count + 1, dtype=small),
+        )
+        by_source = scipy.sparse.csr_array(rows, shape=(count, n)).tocsc()
+        position = by_source.indices
+        columns = (position, targets.astype(small, copy=False)[position], by_source.indptr)
+        matrix = scipy.sparse.csc_array(columns, shape=(n, n)).tocsr()
+    except MemoryError as error:
+        given = f"{n} vertices and {count} edges"
+        hint = "A vertex id may be far too large: ids need not all be used, but each takes 8 bytes."
+        raise CapacityError(
+            argument="num_nodes", given=given, expected="a graph that fits in memory", hint=hint
+        ) from error
+    indptr, order = matrix.indptr.astype(np.int64, copy=False), matrix.data.astype(np.int64, copy=False)
+    return indptr, matrix.indices.astype(dtype, copy=False), order

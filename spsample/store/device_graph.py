@@ -214,8 +214,8 @@ def _share(kernels: CudaKernels, graph: Graph, entries: Any) -> float:
     if isinstance(entries, str) and entries in ("device", "host", "auto"):
         if entries != "auto":
             return 1.0 if entries == "device" else 0.0
-        room = RESERVED_SHARE * kernels.device.free_bytes() - graph.indptr.nbytes
-        return float(min(max(room / max(_entry_bytes(graph) * graph.num_edges, 1), 0.0), 1.0))
+        budget = RESERVED_SHARE * kernels.device.free_bytes() - graph.indptr.nbytes
+        return float(min(max(budget / max(_entry_bytes(graph) * graph.num_edges, 1), 0.0), 1.0))
     expected = "'auto', 'device', 'host', or the share of the entries on the device, from 0 to 1"
     return require_share("entries", entries, expected)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -17,20 +17,17 @@ from spsample.common.contents import Contents
 from spsample.errors import DataError
 from spsample.sparse.csr import CSRMatrix
 from spsample.sparse.local import LocalOperand
+from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
 from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
-from spsample.store.sorting import targets
 
 if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph
     from spsample.store.writer import StoreWriter
 
-__all__ = ["Graph", "StoreOrigin", "Weighting"]
-
-Weighting = Literal["unweighted", "row", "weighted"]
-"""What the values of A are: all 1; all 1 / (entries of the row); or those in ``data``."""
+__all__ = ["Graph", "StoreOrigin"]
 
 _Known = TypeVar("_Known")
 
@@ -113,8 +110,8 @@ class Graph(BaseGraph):
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
     ) -> None:
-        parts = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
-        self._set(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        arrays = construction.from_csr(indptr, indices, data, edge_ids, validate=validate)
+        self._set(*arrays, weighting=arrays.weighting)
 
     # ------------------------------------------------------------------------------------------- construction
 
@@ -156,8 +153,8 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 3, 3]), array([1, 2, 0], dtype=int32), array([2, 0, 1]))
         """
-        parts = construction.from_edges(edge_index, num_nodes, edge_weight)
-        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        arrays = construction.from_edges(edge_index, num_nodes, edge_weight)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def from_pyg(cls, data: Any, weight_attr: str | None = None) -> Graph:
@@ -192,10 +189,10 @@ class Graph(BaseGraph):
         >>> graph.edge_ids, graph.data
         (array([2, 0, 1]), array([2. , 0.5, 1. ]))
         """
-        from spsample.store.pyg_data import parts_of
+        from spsample.store.pyg_data import graph_arrays
 
-        parts = parts_of(data, weight_attr)
-        return cls._from_parts(*parts, weighting="unweighted" if parts.data is None else "weighted")
+        arrays = graph_arrays(data, weight_attr)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
@@ -226,7 +223,8 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.data, graph.edge_ids
         (array([0, 1, 3]), array([2., 1., 4.]), array([1, 0, 2]))
         """
-        return cls._from_parts(*construction.from_matrix(matrix), weighting="weighted")
+        arrays = construction.from_matrix(matrix)
+        return cls._from_parts(*arrays, weighting=arrays.weighting)
 
     @classmethod
     def _from_parts(
@@ -658,7 +656,7 @@ class Graph(BaseGraph):
         >>> graph.indptr, graph.indices, graph.edge_ids
         (array([0, 2, 4]), array([0, 1, 0, 1]), array([0, 1, 2, 4]))
         """
-        rows = targets(self._indptr, self._indices.dtype)
+        rows = construction.targets(self._indptr, self._indices.dtype)
         missing = np.ones(self.num_nodes, dtype=bool)
         missing[rows[self._indices == rows]] = False
         if not missing.any() and self._weighting != "row":

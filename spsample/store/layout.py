@@ -52,10 +52,7 @@ class ArraySpec(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the array, without the header of its file."""
-        count = 1
-        for length in self.shape:
-            count *= length
-        return count * int(self.dtype.itemsize)
+        return math.prod(self.shape) * int(self.dtype.itemsize)
 
     @property
     def num_chunks(self) -> int:

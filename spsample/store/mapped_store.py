@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from spsample.common.checks import require_choice, require_path, require_type
 from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
+from spsample.store.checksums import record_path, recorded_sha256, require_recorded
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
-from spsample.store.recorded import record_path, recorded_sha256, require_recorded
 
 __all__ = ["MappedStore", "read_meta"]
 

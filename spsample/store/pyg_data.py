@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from spsample.errors import DTypeError, InputError
 from spsample.store import construction
-from spsample.store.construction import Parts
+from spsample.store.construction import GraphArrays
 
-__all__ = ["host_array", "parts_of"]
+__all__ = ["graph_arrays", "host_array"]
 
 
-def parts_of(data: Any, weight_attr: str | None) -> Parts:
+def graph_arrays(data: Any, weight_attr: str | None) -> GraphArrays:
     """Return the arrays of the graph of a ``torch_geometric.data.Data``; edge ids are columns of its ``edge_index``.
 
     Raises

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from spsample.common.checks import require_type
 from spsample.errors import DataError, InputError
+from spsample.store.checksums import record_path
 from spsample.store.graph import Graph
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
-from spsample.store.recorded import record_path
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]

@@ -1,7 +1,7 @@
 """Checks of graphs and seeds: ids, edge lists, weights, numbers of vertices.
 
 What is not particular to graphs is checked in `spsample.common.checks`, and made an array in
-`spsample.common.arrays`; the names used above this layer are passed on from here.
+`spsample.common.arrays`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.common.arrays import as_array, first_entry
-from spsample.common.checks import check_indptr, check_length, check_range, first_bad, require_choice, require_int
+from spsample.common.checks import check_range, first_bad, require_int
 from spsample.errors import CapacityError, DTypeError, InputError
 
 __all__ = [
     "INT32_NODES",
     "MAX_NODES",
-    "as_array",
     "as_edge_index",
     "as_id_vector",
     "as_weights",
     "check_ids",
-    "check_indptr",
-    "check_length",
     "check_not_negative",
     "check_num_nodes",
     "check_weights",
-    "require_choice",
-    "require_int",
     "validate_seeds",
 ]
 

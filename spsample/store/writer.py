@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.store.checksums import checksums
+from spsample.store.checksums import checksums, record, record_path
 from spsample.store.files import sync_file
 from spsample.store.folder import PartialFolder, system_errors
 from spsample.store.layout import (
@@ -29,7 +29,6 @@ from spsample.store.layout import (
     parse_meta,
 )
 from spsample.store.mapping import create_map, shorten_map
-from spsample.store.recorded import record, record_path
 
 __all__ = ["StoreWriter"]
 
@@ -147,8 +146,8 @@ class StoreWriter:
             raise DTypeError(argument="dtype", given=given, expected="bools, or integers or floats of up to 64 bits")
         if isinstance(shape, tuple) and not shape:
             raise InputError(argument="shape", given="()", expected="at least one dimension")
-        parts = shape if isinstance(shape, (tuple, list)) else (shape,)
-        lengths = tuple(require_int("shape", length, minimum=0) for length in parts)
+        given_shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+        lengths = tuple(require_int("shape", length, minimum=0) for length in given_shape)
         if prod(lengths) * kind.itemsize > _MOST_BYTES:
             expected = "at most 2**62 bytes"
             raise CapacityError(argument="shape", given=f"{short(lengths)} of {kind}", expected=expected)

@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional
 
 from spsample.comm import collective
-from spsample.comm.agreement import require_same
+from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
 from spsample.data import Dataset

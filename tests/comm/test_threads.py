@@ -41,7 +41,7 @@ def test_what_a_rank_that_is_alone_raises_is_left_as_it_is():
 
 def test_groups_that_nobody_uses_are_forgotten():
     def body(comm):
-        room = weakref.ref(comm.duplicate()._room)
+        room = weakref.ref(comm.duplicate()._rendezvous)
         comm.barrier()
         gc.collect()
         return room() is None

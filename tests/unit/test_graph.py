@@ -15,6 +15,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spsample.common import checks
 from spsample.errors import CapacityError, InputError
 from spsample.store import Graph, validation
 
@@ -458,7 +459,7 @@ def test_seeds_keep_order_and_duplicates(ids, dtype):
 
 
 def test_integers_and_choices():
-    assert validation.require_int("k", np.int16(3), 1, 3) == 3
-    assert type(validation.require_int("k", np.int16(3))) is int
-    assert validation.require_choice("law", "norm", ("norm", "squared_count")) == "norm"
+    assert checks.require_int("k", np.int16(3), 1, 3) == 3
+    assert type(checks.require_int("k", np.int16(3))) is int
+    assert checks.require_choice("law", "norm", ("norm", "squared_count")) == "norm"
     assert validation.check_num_nodes("num_nodes", 2**48) == 2**48

@@ -30,15 +30,15 @@ LATELY_SHARE = 2  # of that reading: what takes less is not held against a new o
 
 def default_budget(graph: BaseGraph | None = None) -> int:
     """Half of the memory that is available now: of the graph's device, or here, limits of control groups respected."""
-    return max(int(AVAILABLE_SHARE * available_for(graph)), 1)
+    return max(int(AVAILABLE_SHARE * available_bytes(graph)), 1)
 
 
-def available_for(graph: BaseGraph | None) -> int:
+def available_bytes(graph: BaseGraph | None) -> int:
     """Bytes that bulks of the graph may take: of its device, or of the host."""
     return available_memory() if graph is None or not graph.is_on_device else graph.free_bytes()
 
 
-def require_room(call: SamplingCall | Workload) -> None:
+def require_memory(call: SamplingCall | Workload) -> None:
     """Refuse a call of `bulk_sample` whose bulk does not fit in the memory that is available.
 
     Graphs on a device or on several ranks are not looked at.
@@ -61,7 +61,7 @@ def require_room(call: SamplingCall | Workload) -> None:
     )
 
 
-def as_fits(work: Workload) -> Workload:
+def first_fitting(work: Workload) -> Workload:
     """The first batches of a call that fit in the memory that is available.
 
     Raises
@@ -73,7 +73,7 @@ def as_fits(work: Workload) -> Workload:
     if plan is None:
         return work
     fitting = work.first(max(plan.largest(plan.num_batches), 1))
-    require_room(fitting)
+    require_memory(fitting)
     return fitting
 
 
@@ -157,4 +157,4 @@ def _likeness(pilots: Workload) -> Hashable:
     return type(sampler), repr(sampler), pilots.batch_size, pilots.edge_ids, edges.bit_length()
 
 
-__all__ = ["as_fits", "available_for", "default_budget", "require_room"]
+__all__ = ["available_bytes", "default_budget", "first_fitting", "require_memory"]
