@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spsample.loading import Batch
     from spsample.sampling import Sampler
 
-__all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "row_totals", "value_block"]
+__all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "value_block", "weighted_degrees"]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class BlockMaker:
 
     def __init__(self, graph: BaseGraph, sampler: Sampler) -> None:
         require_sampler(sampler)
-        self._degrees = row_totals(graph)
+        self._degrees = weighted_degrees(graph)
         self._degrees_on_device: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
 
@@ -204,7 +204,7 @@ def aggregation_for(sampler: Sampler) -> str:
     return require_choice("sampler.aggregation", sampler.aggregation, tuple(_MAKERS))
 
 
-def row_totals(graph: BaseGraph) -> NDArray[np.float32]:
+def weighted_degrees(graph: BaseGraph) -> NDArray[np.float32]:
     """Return the sum of each row of the graph, float32, shape ``(num_nodes,)``; collective on a distributed graph.
 
     Raises

@@ -30,11 +30,11 @@ def test_equal_to_the_local_ones(kind, p, rows_at_once, monkeypatch):
 
     def body(comm):
         shared = PartitionedGraph.from_graph(graph, ProcessGrid(comm)), ReplicatedGraph(graph, comm)
-        return [blocks.row_totals(one) for one in shared]
+        return [blocks.weighted_degrees(one) for one in shared]
 
     for totals in run_threads(p, body, 30):
         for mine in totals:
-            np.testing.assert_allclose(mine, blocks.row_totals(graph), rtol=1e-6)
+            np.testing.assert_allclose(mine, blocks.weighted_degrees(graph), rtol=1e-6)
 
 
 def test_a_partitioned_graph_normalised_by_rows():

@@ -27,7 +27,7 @@ from spsample.training import (  # noqa: E402
     sampled_logits,
     stack,
 )
-from spsample.training.blocks import mean_block, row_totals, value_block  # noqa: E402
+from spsample.training.blocks import mean_block, value_block, weighted_degrees  # noqa: E402
 
 INDPTR = np.array([0, 2, 2, 5])
 INDICES = np.array([1, 3, 0, 3, 3], dtype=np.int32)
@@ -101,13 +101,13 @@ def random_graph(weighted=False):
     return sp.Graph.from_edge_index(edges, num_nodes=40, edge_weight=weights), edges, weights
 
 
-def test_row_totals():
+def test_weighted_degrees():
     edges = np.array([[1, 2, 2, 0], [0, 0, 1, 2]])
     plain = sp.Graph.from_edge_index(edges, num_nodes=3)
     weighted = sp.Graph.from_edge_index(edges, num_nodes=3, edge_weight=np.array([1.0, 3.0, 5.0, 2.0]))
-    assert row_totals(plain).tolist() == [2, 1, 1]
-    assert row_totals(weighted).tolist() == [4, 5, 2]
-    assert row_totals(plain.normalized("row")).tolist() == [1, 1, 1]
+    assert weighted_degrees(plain).tolist() == [2, 1, 1]
+    assert weighted_degrees(weighted).tolist() == [4, 5, 2]
+    assert weighted_degrees(plain.normalized("row")).tolist() == [1, 1, 1]
 
 
 def test_a_block_without_degrees_says_so():

@@ -17,7 +17,7 @@ from spsample.planning.cluster.exchanges import Algorithm, Phase
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
-from spsample.planning.cluster.rank_memory import memory_parts, rank_plan
+from spsample.planning.cluster.rank_memory import bulk_plan_of_rank, memory_parts
 from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
 from spsample.planning.cluster.wire_format import WireFormat
 
@@ -228,7 +228,7 @@ class _Planned:
         self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         profile = pilot.profile
         self._wire = WireFormat.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
-        self._bulks: BulkPlan = rank_plan(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
+        self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 
     @cached_property

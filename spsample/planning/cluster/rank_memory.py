@@ -31,7 +31,7 @@ def memory_parts(
     counts : RankCounts
         Counts of a bulk.
     bulks : BulkPlan
-        The plan of one rank (`rank_plan`).
+        The plan of one rank (`bulk_plan_of_rank`).
     traffic : iterable of Exchange
         Exchanges of the bulk.
     hub_budget : int
@@ -76,7 +76,7 @@ def buffer_bytes(traffic: Iterable[Exchange], steps: int) -> int:
     return round(max(sizes))
 
 
-def rank_plan(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
+def bulk_plan_of_rank(pilot: Pilot, shape: GridShape, *, prefetch: int, threads: int) -> BulkPlan:
     """The plan of one rank's bulks, from the pilots; its budget is not used.
 
     Parameters
@@ -123,4 +123,4 @@ def _scaled_counts(counts: BulkCounts, pilot: Pilot) -> BulkCounts:
     return replace(scaled, sampler=pilot.sampler, layers=layers, spread=counts.spread / sqrt(pilot.scale))
 
 
-__all__ = ["memory_parts", "rank_plan"]
+__all__ = ["bulk_plan_of_rank", "memory_parts"]
