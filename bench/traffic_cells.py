@@ -28,7 +28,7 @@ from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import Algorithm
 from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.traffic import bulk_traffic
-from spsample.planning.cluster.wire_format import WireFormat
+from spsample.planning.cluster.wire_widths import WireWidths
 
 RANKS = 16
 FEATURES = 100
@@ -149,7 +149,7 @@ def modelled(graph: sp.Graph, cell: Cell) -> dict[str, Any]:
         hubs: count_bulk(graph, bulk, shape, BlockRows(starts, hub_rows(graph, hubs, graph.indices.itemsize)))
         for hubs in {hubs for _, hubs in VARIANTS.values()}
     }
-    law, wire = sampler.draw_law(graph.weighting), WireFormat.of(graph.indices.itemsize, 0, graph.weighting)
+    law, wire = sampler.draw_law(graph.weighting), WireWidths.of(graph.indices.itemsize, 0, graph.weighting)
     variants = {}
     for name, (algorithm, hubs) in VARIANTS.items():
         traffic = bulk_traffic(counts[hubs], sampler, law, wire, algorithm, feature_bytes=4 * FEATURES)

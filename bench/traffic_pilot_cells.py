@@ -29,7 +29,7 @@ from spsample.planning.cluster.layer_rows import LayerRows, layer_rows
 from spsample.planning.cluster.pilot import GridPilot, Pilot, sample_pilot
 from spsample.planning.cluster.traffic import bulk_traffic
 from spsample.planning.cluster.visits import Visits
-from spsample.planning.cluster.wire_format import WireFormat
+from spsample.planning.cluster.wire_widths import WireWidths
 from spsample.sparse import keys
 from traffic_cells import (
     FEATURES,
@@ -222,7 +222,7 @@ def predict_variant(pilot: Pilot, cell: PilotCell, variant: str) -> dict[str, An
     """Bytes by bulk size and phase; seconds of tallies, and of all predictions from them."""
     (algorithm, hubs), shape = VARIANTS[variant], GridShape(cell.ranks, cell.replication)
     profile, sampler = pilot.profile, pilot.sampler
-    law, wire = sampler.draw_law(profile.weighting), WireFormat.of(profile.id_bytes, 0, profile.weighting)
+    law, wire = sampler.draw_law(profile.weighting), WireWidths.of(profile.id_bytes, 0, profile.weighting)
 
     def tallied() -> GridPilot:
         return replace(pilot).on(shape, pilot.blocks(shape, hubs), with_stages=algorithm != "column")

@@ -21,7 +21,7 @@ CALL_BYTES = 8 << 20  # small arrays, stacks of threads
 SEED_BYTES = 48  # of a seed of a bulk: in the order given, as ids, sorted, and its place
 ORDER_BYTES = 16  # of a seed of an epoch: its id and its place in the order
 FEATURE_MARGIN = 1.1
-MOST_REPEATED = 1 << 24  # batches of a bulk of which several exist
+MOST_STEADY_BATCHES = 1 << 24  # no larger steady size is looked for
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,15 @@ class BulkPlan(BudgetedPlan):
         smaller, a larger one may be planned: it may have as many as its batches promise.
         """
         require_int("batches", batches, minimum=0, maximum=MOST_BATCHES)
-        fitting = self._repeatable
+        fitting = self._steady_bulk_size
         if batches > fitting and self._peak(batches, batches // 2) <= self.memory_budget:
             fitting = batches
         return self.counts.scaled(fitting, self._margin(fitting)).entries if fitting else 0
 
     @cached_property
-    def _repeatable(self) -> int:
+    def _steady_bulk_size(self) -> int:
         """Batches of the largest bulk of which `held` more fit beside it, in an epoch of any length."""
-        return largest_fitting(MOST_REPEATED, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
+        return largest_fitting(MOST_STEADY_BATCHES, lambda k: self._peak(k, self.held * k) <= self.memory_budget)
 
     def _margin(self, bulk_size: int) -> float:
         """What the arrays of `bulk_size` batches may take, over what those of the pilots promise."""

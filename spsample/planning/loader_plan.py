@@ -18,7 +18,7 @@ from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import Sampler, require_bool
 
-PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 16, 2, 32  # every 16th batch of an epoch
+PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 1 / 16, 2, 32  # of the batches of an epoch, and batches
 MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 
 FEATURE_BATCHES = 4
@@ -116,7 +116,7 @@ def plan_epochs(work: Workload, memory_budget: int) -> BulkPlan:
     """
     start = time.perf_counter()
     full = len(work.seeds) // work.batch_size
-    pilots = first_fitting(work.pilots(min(max(full // PILOT_SHARE, FEWEST_PILOTS), MOST_PILOTS)))
+    pilots = first_fitting(work.pilots(min(max(int(PILOT_SHARE * full), FEWEST_PILOTS), MOST_PILOTS)))
     counts = BulkCounts.of(pilots.sample()).with_edges()
     plan = plan_of(work, counts, memory_budget, time.perf_counter() - start)
     plan.require(min(1, work.num_batches))

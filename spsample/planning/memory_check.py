@@ -22,10 +22,11 @@ AVAILABLE_SHARE = 0.5  # of the memory that is available, where no budget is giv
 CALL_PILOTS = 4  # batches of a call that may not fit
 NAMED_SHARE = 15 / 16  # of the memory: a call of as many batches as were named has other pilots
 FEW_BYTES = 24 << 20  # a million entries
-ROUGHLY, ROUGHLY_A_VERTEX = 4, 32  # bytes of a peak for a byte of a result, and for a vertex on each thread
-SURELY_SHARE = 16  # of all memory: what takes less is not held against what is available
-LATELY = 0.25  # seconds for which a reading of what is available serves
-LATELY_SHARE = 2  # of that reading: what takes less is not held against a new one
+PEAK_PER_RESULT_BYTE = 4  # bytes of a peak for a byte of its result, estimated high
+THREAD_BYTES_PER_VERTEX = 32  # of a peak, on each thread, estimated high
+MACHINE_SHARE = 1 / 16  # of all memory: what takes less is not held against what is available
+READING_SECONDS = 0.25  # for which a reading of what is available serves
+READING_SHARE = 0.5  # of that reading: what takes less is not held against a new one
 
 
 def default_budget(graph: BaseGraph | None = None) -> int:
@@ -107,15 +108,16 @@ def _surely_fits(call: SamplingCall | Workload) -> bool:
     arrays = call.num_batches * most_bytes(call.graph, call.sampler, min(call.batch_size, len(call.seeds)))
     if arrays <= FEW_BYTES:
         return True
-    most: int = ROUGHLY * arrays + ROUGHLY_A_VERTEX * get_num_threads() * call.graph.num_nodes
-    if most <= most_memory() // SURELY_SHARE:
+    most = PEAK_PER_RESULT_BYTE * arrays + THREAD_BYTES_PER_VERTEX * get_num_threads() * call.graph.num_nodes
+    if most <= MACHINE_SHARE * most_memory():
         return True
-    lately = _available_lately(int(time.monotonic() / LATELY), available_memory)
-    return most <= lately // LATELY_SHARE
+    reading = _kept_reading(int(time.monotonic() / READING_SECONDS), available_memory)
+    return bool(most <= READING_SHARE * reading)
 
 
 @lru_cache(maxsize=1)
-def _available_lately(moment: int, read: Callable[[], int]) -> int:
+def _kept_reading(interval: int, read: Callable[[], int]) -> int:
+    """What was available when it was first asked for in this interval of time."""
     return read()
 
 

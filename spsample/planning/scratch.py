@@ -12,7 +12,7 @@ from spsample.sampling.bulk import BulkSample
 from spsample.store import Graph
 from spsample.store.base_graph import BaseGraph
 
-KEPT_SHARE = 8  # the pool keeps up to an eighth of what was in use
+POOL_SHARE = 1 / 8  # of what was in use, which the pool keeps at most
 UNIFORM_THREAD_BYTES = 2 << 20  # what is drawn for one chunk of rows, and the unused part of a block
 THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, and the unused part of a block
 ROW_ORDER_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
@@ -54,7 +54,7 @@ def scratch_on(graph: BaseGraph, threads: int) -> Callable[[BulkCounts], int]:
 def host_scratch(graph: GraphProfile, threads: int, counts: BulkCounts) -> int:
     """The most memory that the compiled kernels take at a time to make a bulk of these counts, beside its arrays."""
     scratch = threads * _per_thread(graph, counts) + _per_call(graph, counts)
-    return scratch + scratch // KEPT_SHARE
+    return scratch + int(POOL_SHARE * scratch)
 
 
 def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:

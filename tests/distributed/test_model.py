@@ -59,7 +59,7 @@ from spsample.planning.cluster.stages_traffic import (
 )
 from spsample.planning.cluster.traffic import bulk_traffic, by_phase, features, gradients
 from spsample.planning.cluster.visits import BlockVisits, Visits, seen
-from spsample.planning.cluster.wire_format import WireFormat, widths
+from spsample.planning.cluster.wire_widths import WireWidths, widths
 from spsample.sparse import keys
 
 GRAPH = sp.load_dataset("rmat:12,16").graph
@@ -78,7 +78,9 @@ shapes = st.sampled_from([(1, 1), (4, 1), (4, 2), (4, 4), (6, 2), (12, 3), (16, 
 def hop(**given):
     """A layer on a 2 x 1 grid: every count is 1 unless it is given."""
     square, line = np.ones((2, 2)), np.ones(2)
-    counts = dict.fromkeys(("pairs", "edges", "rows", "row_entries", "positions", "sums", "most", "src"), square)
+    counts = dict.fromkeys(
+        ("pairs", "edges", "rows", "row_entries", "positions", "sums", "most_summed", "sources_by_range"), square
+    )
     counts |= {
         "longest": square,
         "longest_edges": square,
@@ -88,7 +90,7 @@ def hop(**given):
         "group_rows": square,
         "group_entries": square,
     }
-    counts |= dict.fromkeys(("partials", "partial_most", "partial_rows", "partial_edges"), line)
+    counts |= dict.fromkeys(("stage_entries", "stage_most_summed", "stage_rows", "stage_edges"), line)
     return HopCounts(**{**counts, **{name: np.asarray(value, float) for name, value in given.items()}})
 
 
@@ -187,12 +189,12 @@ def test_numbers_travel_in_as_many_bytes_as_they_need():
 
 
 def test_node_wise_by_hand():
-    one, wire = hop(pairs=[[0, 10], [20, 0]], edges=[[0, 50], [100, 0]]), WireFormat(4)
+    one, wire = hop(pairs=[[0, 10], [20, 0]], edges=[[0, 50], [100, 0]]), WireWidths(4)
     assert asked_pairs(one, np.array([3, 4]), wire).tolist() == [[48, 88], [144, 64]]
     assert drawn_edges(one, 15, wire).tolist() == [[0, 10 + 200], [20 + 400, 0]]
     assert drawn_edges(one, 300, wire)[0, 1] == 20 + 200
-    assert drawn_edges(one, 15, WireFormat(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
-    assert drawn_edges(one, 15, WireFormat.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
+    assert drawn_edges(one, 15, WireWidths(8, weight_bytes=4, edge_id_bytes=8))[0, 1] == 10 + 50 * 20
+    assert drawn_edges(one, 15, WireWidths.of(4, 0, "row"))[0, 1] == 10 * 9 + 200
     traffic = list(row_law(counts_of(one, (3, 4)), one, 15, wire))
     assert received(traffic, "rows requests").tolist() == [144, 88]
     assert received(traffic, "rows").tolist() == [210, 420]
@@ -202,9 +204,9 @@ def test_entry_law_by_hand():
     one = hop(
         rows=[[0, 10], [20, 0]], pairs=[[0, 300], [20, 0]], longest=[[0, 300], [9, 0]], positions=[[0, 7], [8, 0]]
     )
-    assert named_rows(one, np.array([9, 8]), WireFormat(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
+    assert named_rows(one, np.array([9, 8]), WireWidths(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
     assert positions(one).tolist() == [[8, 7 * (2 + 2) + 8], [8 * (1 + 1) + 8, 8]]
-    traffic = list(entry_law(counts_of(one), one, 5, WireFormat(4)))
+    traffic = list(entry_law(counts_of(one), one, 5, WireWidths(4)))
     assert received(traffic, "totals requests").tolist() == [0, 0]
     assert received(traffic, "totals").tolist() == [10 * 2, 20 * 1]
     assert received(traffic, "positions").tolist() == [7 * 4, 8 * 4]
@@ -214,23 +216,23 @@ def test_entry_law_by_hand():
 def test_masked_extraction_by_hand():
     one = hop(sources=[30, 40], gaps=[200, 300], pairs=[[0, 5], [6, 0]], edges=[[0, 7], [8, 0]])
     assert src_sets(one).tolist() == [30, 80]
-    assert masked_edges(one, WireFormat(4)).tolist() == [[0, 5 + 7], [6 + 8, 0]]
-    assert masked_edges(hop(most_sources=257, longest_edges=300 * np.ones((2, 2))), WireFormat(4, 4))[0, 0] == 2 + 2 + 4
+    assert masked_edges(one, WireWidths(4)).tolist() == [[0, 5 + 7], [6 + 8, 0]]
+    assert masked_edges(hop(most_sources=257, longest_edges=300 * np.ones((2, 2))), WireWidths(4, 4))[0, 0] == 2 + 2 + 4
 
 
 def test_extraction_takes_the_rows_where_they_are_cheaper():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 1000], [2, 0]], sources=[10, 10], pairs=[[0, 1], [1, 0]])
-    traffic = list(extraction(counts_of(one), one, WireFormat(4), held=np.zeros((2, 2), bool)))
+    traffic = list(extraction(counts_of(one), one, WireWidths(4), held=np.zeros((2, 2), bool)))
     # Rank 1 asks for the two entries: fewer bytes than its src vertices.
     assert received(traffic, "extraction requests")[::-1].tolist() == [8 + 1 + 10, 8 + 1]
     assert received(traffic, "extraction").tolist() == [1 + 1 + 1, 1 + 1 + 8]
-    traffic = list(extraction(counts_of(one), one, WireFormat(4), held=np.ones((2, 2), bool)))
+    traffic = list(extraction(counts_of(one), one, WireWidths(4), held=np.ones((2, 2), bool)))
     assert received(traffic, "extraction").tolist() == [1, 1]
 
 
 def test_column_law_takes_the_cheaper_of_rows_and_sums():
     one = hop(rows=[[0, 1], [1, 0]], row_entries=[[0, 100], [1, 0]], sums=[[0, 10], [9, 0]])
-    traffic = list(column_law(counts_of(one), one, 5, WireFormat(4)))
+    traffic = list(column_law(counts_of(one), one, 5, WireWidths(4)))
     later = 2 * (2 + 5)
     assert 10 * 5 + later < 100 * 4
     assert received(traffic, "sums").tolist() == [1 + 1 + 10 * 5, 1 + 1 + 1 + 4]
@@ -239,23 +241,23 @@ def test_column_law_takes_the_cheaper_of_rows_and_sums():
 
 
 def test_graph_law_by_hand():
-    one = hop(positions=[[0, 7], [8, 0]], src=[[0, 3], [4, 0]])
+    one = hop(positions=[[0, 7], [8, 0]], sources_by_range=[[0, 3], [4, 0]])
     out, back = drawn_columns(counts_of(one), one)
     assert out.tolist() == [[8, 7 + 8], [8 + 8, 8]]
     assert back.tolist() == [[0, 7 * 11], [8 * 11, 0]]
-    traffic = list(graph_law(counts_of(one), one, 5, WireFormat(4)))
+    traffic = list(graph_law(counts_of(one), one, 5, WireWidths(4)))
     assert received(traffic, "columns").tolist() == [7 * 11 + 3 * 2, 8 * 11 + 4 * 2]
 
 
 def test_stages_formulas_by_hand():
-    one = hop(partials=[100, 50], partial_rows=[10, 5], partial_edges=[20, 10], longest=[[300, 1], [1, 1]])
+    one = hop(stage_entries=[100, 50], stage_rows=[10, 5], stage_edges=[20, 10], longest=[[300, 1], [1, 1]])
     counts = counts_of(one)
-    assert row_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
-    assert row_law_reduction(counts, one, WireFormat(4), "stages-split").tolist() == [10 + 80, 5 + 40]
-    assert entry_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
-    assert entry_law_reduction(counts, one, WireFormat(4), "stages-distinct").tolist() == [2 * 2 + 2 * 4, 2 + 2 * 4]
-    assert entry_law_reduction(counts, one, WireFormat(4), "stages-split").tolist() == [20 + 2 * 4 + 30, 5 + 2 * 4 + 15]
-    assert column_law_reduction(counts, one, WireFormat(4), "stages").tolist() == [6 + 500 + 30, 6 + 250 + 15]
+    assert row_law_reduction(counts, one, WireWidths(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert row_law_reduction(counts, one, WireWidths(4), "stages-split").tolist() == [10 + 80, 5 + 40]
+    assert entry_law_reduction(counts, one, WireWidths(4), "stages").tolist() == [10 * 2 + 400, 5 + 200]
+    assert entry_law_reduction(counts, one, WireWidths(4), "stages-distinct").tolist() == [2 * 2 + 2 * 4, 2 + 2 * 4]
+    assert entry_law_reduction(counts, one, WireWidths(4), "stages-split").tolist() == [20 + 2 * 4 + 30, 5 + 2 * 4 + 15]
+    assert column_law_reduction(counts, one, WireWidths(4), "stages").tolist() == [6 + 500 + 30, 6 + 250 + 15]
 
 
 def test_what_a_row_group_has_in_a_column():
@@ -269,7 +271,7 @@ def test_what_a_row_group_has_in_a_column():
 
 def test_features_by_hand():
     inputs = np.array([[5.0, 7.0], [5, 7], [5, 7], [2, 3]])
-    ids, rows, *_ = features(GridShape(4, 2), inputs, WireFormat(4), 400, 2)
+    ids, rows, *_ = features(GridShape(4, 2), inputs, WireWidths(4), 400, 2)
     assert ids.sent.tolist() == [28, 28, 20, 8]
     assert rows.received.tolist() == [2800, 2800, 2000, 800]
     assert rows.sent.tolist() == [2000, 800, 2800, 2800]
@@ -278,7 +280,7 @@ def test_features_by_hand():
 
 def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 32), GridShape(8, 2))
-    traffic = bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireFormat(4), feature_bytes=100)
+    traffic = bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireWidths(4), feature_bytes=100)
     moved = sum(one.received.sum() for one in traffic if one.recorded == "features")
     assert moved == pytest.approx(100 * counts.inputs.sum() * (1 - 2 / 8), rel=0.02)
 
@@ -286,13 +288,13 @@ def test_the_remote_share_of_features_is_that_of_the_other_block_rows():
 def test_an_unknown_algorithm_is_refused():
     counts = count_bulk(GRAPH, bulk_of(sp.GraphSAGE([6, 4]), 8), GridShape(2))
     with pytest.raises(InputError, match="algorithm: got 'other'; expected one of column, stages"):
-        bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireFormat(), "other")
+        bulk_traffic(counts, sp.GraphSAGE([6, 4]), "row", WireWidths(), "other")
 
 
 @samplers
 def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
     counts = count_bulk(GRAPH, bulk_of(sampler, 16), GridShape(4, 4))
-    assert bulk_traffic(counts, sampler, sampler.draw_law("unweighted"), WireFormat(), feature_bytes=8) == []
+    assert bulk_traffic(counts, sampler, sampler.draw_law("unweighted"), WireWidths(), feature_bytes=8) == []
 
 
 @samplers
@@ -300,7 +302,7 @@ def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
 def test_what_is_sent_is_received(sampler, algorithm):
     counts = count_bulk(GRAPH, bulk_of(sampler, 20), GridShape(8, 2))
     law = sampler.draw_law("unweighted")
-    for one in bulk_traffic(counts, sampler, law, WireFormat(), algorithm, feature_bytes=8, model_bytes=100):
+    for one in bulk_traffic(counts, sampler, law, WireWidths(), algorithm, feature_bytes=8, model_bytes=100):
         assert one.sent.sum() == pytest.approx(one.received.sum())
 
 
@@ -308,7 +310,7 @@ def test_owners_that_draw_send_less_than_rows():
     sampler = sp.GraphSAGE([6, 4])
     counts = count_bulk(GRAPH, bulk_of(sampler, 64), GridShape(8, 2))
     moved = {
-        algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", WireFormat(), algorithm))
+        algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", WireWidths(), algorithm))
         for algorithm in ALGORITHMS
     }
     assert moved["column"] < moved["stages-split"] < moved["stages-distinct"] < moved["stages"]
@@ -377,9 +379,9 @@ def test_counts_are_those_of_plain_python(sampler, grid):
         if law == "column":
             assert_equals(one.sums, merged)
         if law in ("row", "entry"):
-            assert_equals(one.partials[:, None], {(rank, 0): value for rank, value in stage.items()})
+            assert_equals(one.stage_entries[:, None], {(rank, 0): value for rank, value in stage.items()})
         elif law == "column":
-            assert one.partials.sum() == len(staged)
+            assert one.stage_entries.sum() == len(staged)
 
 
 @samplers
@@ -425,7 +427,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
     bulk = sp.bulk_sample(graph, seeds, sampler, batch_size=64)
     counts = count_bulk(graph, bulk, GridShape(p, c), with_stages=algorithm != "column")
     modelled = defaultdict(lambda: np.zeros(p))
-    wire = WireFormat.of(4, 0, graph.weighting, edge_ids=edge_ids)
+    wire = WireWidths.of(4, 0, graph.weighting, edge_ids=edge_ids)
     for one in bulk_traffic(counts, sampler, sampler.draw_law(graph.weighting), wire, algorithm):
         modelled[one.recorded] = modelled[one.recorded] + one.received
     return {name: np.array([rank.get(name, 0) for rank in ranks]) for name in set().union(*ranks)}, modelled
@@ -465,7 +467,7 @@ def test_predictions_are_near_the_counts(sampler, grid, batches, algorithm):
     predicted = pilot.counts(shape, batches)
     sums = []
     for counts in (exact, predicted):
-        traffic = bulk_traffic(counts, sampler, law, WireFormat(), algorithm, feature_bytes=100)
+        traffic = bulk_traffic(counts, sampler, law, WireWidths(), algorithm, feature_bytes=100)
         sums.append({phase: one.received_mean for phase, one in by_phase(traffic).items()})
     # The column law takes rows or sums, whichever is cheaper, and near the break-even it may be either.
     sums = [{"all": sum(one.values())} for one in sums] if law == "column" else sums

@@ -12,11 +12,11 @@ from spsample.distributed.column.operand import GAP_BYTES
 from spsample.planning.cluster.exchanges import Exchange, Phase, header, reply, request
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.planning.cluster.wire_format import (
+from spsample.planning.cluster.wire_widths import (
     EXPONENT_BYTES,
     NORM_BYTES,
     WORD_BYTES,
-    WireFormat,
+    WireWidths,
     length_bytes,
     numerator_bytes,
     widths,
@@ -24,7 +24,7 @@ from spsample.planning.cluster.wire_format import (
 from spsample.sampling.sampler import DrawLaw
 
 
-def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def row_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
     """The owners draw: vertices out, and s ids each back."""
     yield from _asked("rows", counts, asked_pairs(hop, counts.batches, wire), drawn_edges(hop, s, wire))
 
@@ -36,18 +36,18 @@ def _asked(phase: Phase, counts: RankCounts, out: FloatArray, back: FloatArray) 
     yield reply(phase, counts.shape, back)
 
 
-def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> FloatArray:
+def asked_pairs(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
     """A vertex for each pair; how many of each batch, and its id, for each owner."""
     return hop.pairs * wire.id_bytes + 2 * WORD_BYTES * batches[:, None]
 
 
-def drawn_edges(hop: HopCounts, s: int, wire: WireFormat) -> FloatArray:
+def drawn_edges(hop: HopCounts, s: int, wire: WireWidths) -> FloatArray:
     """How many were drawn for each pair, and their ids; the length of the row where the graph is row-normalised."""
     pair_bytes = length_bytes(s) + WORD_BYTES * wire.row_normalized
     return hop.pairs * pair_bytes + hop.edges * wire.entry_bytes
 
 
-def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
     yield from frontier(counts, hop, wire)
@@ -56,14 +56,14 @@ def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
 
-def frontier(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
+def frontier(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
     """The owners are told which rows are wanted, and tell how many entries these have."""
     yield from _asked(
         "frontier", counts, named_rows(hop, counts.batches, wire), np.full_like(hop.rows, float(WORD_BYTES))
     )
 
 
-def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireFormat) -> FloatArray:
+def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
     """Each distinct row once, with a bit for each batch of the rank; and the batches' ids."""
     k = batches[:, None]
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
@@ -79,10 +79,10 @@ def positions(hop: HopCounts) -> FloatArray:
     return hop.positions * (widths(hop.pairs - 1) + widths(hop.longest - 1)) + WORD_BYTES
 
 
-def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
     """Per block row its distinct rows or its owner's sums, as owners choose; then the extraction of what is missing."""
     k = np.broadcast_to(counts.batches[:, None], hop.rows.shape)
-    sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most, wire))
+    sums = hop.sums * (wire.id_bytes + numerator_bytes(hop.most_summed, wire))
     later = GAP_BYTES * (hop.pairs.sum(axis=1) + counts.batches * s)
     rows = whole_rows(hop, wire, edge_ids=False)
     as_rows = rows <= sums + later[:, None]
@@ -101,13 +101,13 @@ def batch_totals(hop: HopCounts, batches: NDArray[Any]) -> FloatArray:
     return batches * (widths(hop.row_entries) + EXPONENT_BYTES)
 
 
-def whole_rows(hop: HopCounts, wire: WireFormat, *, edge_ids: bool) -> FloatArray:
+def whole_rows(hop: HopCounts, wire: WireWidths, *, edge_ids: bool) -> FloatArray:
     """Distinct rows as they are."""
     entry_bytes = wire.entry_bytes if edge_ids else wire.id_bytes + wire.weight_bytes
     return hop.rows * widths(hop.longest) + hop.row_entries * entry_bytes
 
 
-def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> Iterator[Exchange]:
+def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
     """Draws to the owners of ranges of columns; columns, their first units and numerators back; the extraction.
 
     Then the numerators of all src vertices, for the values.
@@ -117,7 +117,7 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireFormat) -> I
     if wire.row_normalized:
         yield from totals_of_rows(counts, hop)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
-    yield from _asked("columns", counts, hop.src * wire.id_bytes, hop.src * NORM_BYTES)
+    yield from _asked("columns", counts, hop.sources_by_range * wire.id_bytes, hop.sources_by_range * NORM_BYTES)
 
 
 def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, FloatArray]:
@@ -126,7 +126,7 @@ def drawn_columns(counts: RankCounts, hop: HopCounts) -> tuple[FloatArray, Float
     return hop.positions * unit_bytes + WORD_BYTES, hop.positions * (WORD_BYTES + unit_bytes + NORM_BYTES)
 
 
-def extraction(counts: RankCounts, hop: HopCounts, wire: WireFormat, *, held: NDArray[np.bool_]) -> Iterator[Exchange]:
+def extraction(counts: RankCounts, hop: HopCounts, wire: WireWidths, *, held: NDArray[np.bool_]) -> Iterator[Exchange]:
     """Src vertices to the owners and edges back, or the rows where they are cheaper; nothing where they are held."""
     src, edges = src_sets(hop)[:, None], masked_edges(hop, wire)
     entries = hop.row_entries * wire.entry_bytes
@@ -145,13 +145,13 @@ def src_sets(hop: HopCounts) -> FloatArray:
     return hop.sources * widths(hop.gaps)
 
 
-def masked_edges(hop: HopCounts, wire: WireFormat) -> FloatArray:
+def masked_edges(hop: HopCounts, wire: WireWidths) -> FloatArray:
     """Edges as places among the src vertices, and how many there are in each pair's row."""
     edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
     return hop.pairs * widths(hop.longest_edges) + hop.edges * edge_bytes
 
 
-COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireFormat], Iterable[Exchange]]] = {
+COLUMN_EXCHANGES: dict[DrawLaw, Callable[[RankCounts, HopCounts, int, WireWidths], Iterable[Exchange]]] = {
     "row": row_law,
     "entry": entry_law,
     "column": column_law,

@@ -32,24 +32,24 @@ from spsample.store import Graph
 class BatchCounts:
     """What each of k batches needs of which block row (k, p/c), and has in which column's stages (k, c).
 
-    The names are those of `HopCounts`. Positions, sums and partials, which take longer to count, may be those of the
-    first batches only.
+    The names are those of `HopCounts`. Positions, sums and stage entries, which take longer to count, may be those of
+    the first batches only.
     """
 
     pairs: FloatArray
     edges: FloatArray
     positions: FloatArray
     sums: FloatArray
-    most: FloatArray
-    src: FloatArray
+    most_summed: FloatArray
+    sources_by_range: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
     sources: FloatArray
     gaps: FloatArray
-    partials: FloatArray
-    partial_most: FloatArray
-    partial_rows: FloatArray
-    partial_edges: FloatArray
+    stage_entries: FloatArray
+    stage_most_summed: FloatArray
+    stage_rows: FloatArray
+    stage_edges: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,26 +87,25 @@ class LayerCounting:
         """Counts of each batch. Those of stages are 0 unless asked for, and so are those that the law has none of."""
         frontier, owners, columns = self.frontier, self._owners, self._columns
         by_block, by_column = self._by_block(frontier), self._by_column(frontier)
-        sums, most = self._sums()
-        partials = partial_most = np.zeros(by_column)
+        sums, most_summed = self._sums()
+        stage_entries = stage_most_summed = np.zeros(by_column)
         if with_stages:
-            partials, partial_most = self._partials()
-        of_graph = self._law == "graph"
+            stage_entries, stage_most_summed = self._stage_entries()
         return BatchCounts(
             pairs=count_by_owner(frontier.batch, owners, by_block),
             edges=count_by_owner(frontier.batch, owners, by_block, frontier.edges),
             positions=self._positions(),
             sums=sums,
-            most=most,
-            src=count_sources(frontier, self.graph.num_nodes, self.shape) if of_graph else np.zeros(by_block),
+            most_summed=most_summed,
+            sources_by_range=self._sources_by_range(),
             longest=longest_by_owner(frontier.batch, owners, by_block, frontier.degrees),
             longest_edges=longest_by_owner(frontier.batch, owners, by_block, frontier.edges),
             sources=frontier.sources.astype(np.float64),
             gaps=frontier.gaps.astype(np.float64),
-            partials=partials,
-            partial_most=partial_most,
-            partial_rows=count_by_owner(frontier.batch, columns, by_column),
-            partial_edges=count_by_owner(frontier.batch, columns, by_column, frontier.edges),
+            stage_entries=stage_entries,
+            stage_most_summed=stage_most_summed,
+            stage_rows=count_by_owner(frontier.batch, columns, by_column),
+            stage_edges=count_by_owner(frontier.batch, columns, by_column, frontier.edges),
         )
 
     def _by_block(self, frontier: LayerRows) -> tuple[int, int]:
@@ -150,6 +149,12 @@ class LayerCounting:
         here = count_by_owner(rows.batch, self._owners[: len(rows.batch)], by_block, likely)
         return here * (drawn / np.where(entries > 0, entries, 1.0))[:, None]
 
+    def _sources_by_range(self) -> FloatArray:
+        """Src vertices by the range of columns in which their numerators are (graph law)."""
+        if self._law != "graph":
+            return np.zeros(self._by_block(self.frontier))
+        return count_sources(self.frontier, self.graph.num_nodes, self.shape)
+
     def _sums(self) -> tuple[FloatArray, FloatArray]:
         """Entries of Q A as each block row's owner sums them, and the most in one column (column law)."""
         rows = self._merged
@@ -158,7 +163,7 @@ class LayerCounting:
             return np.zeros(by_block), np.zeros(by_block)
         return merged_columns(self.graph, rows, self._owners[: len(rows.batch)], by_block)
 
-    def _partials(self) -> tuple[FloatArray, FloatArray]:
+    def _stage_entries(self) -> tuple[FloatArray, FloatArray]:
         """Entries of P, and the most that were added up: under the column law those of a few batches."""
         rows, by_column = self.frontier, self._by_column(self.frontier)
         if self._law == "column":
@@ -203,8 +208,8 @@ def hop_counts(
         row_entries=row_entries,
         positions=to_ranks.by_rank(counts.positions),
         sums=to_ranks.by_rank(counts.sums),
-        most=to_ranks.most_by_rank(counts.most),
-        src=to_ranks.by_rank(counts.src),
+        most_summed=to_ranks.most_by_rank(counts.most_summed),
+        sources_by_range=to_ranks.by_rank(counts.sources_by_range),
         longest=to_ranks.most_by_rank(counts.longest),
         longest_edges=to_ranks.most_by_rank(counts.longest_edges),
         sources=to_ranks.by_rank(counts.sources),
@@ -212,10 +217,10 @@ def hop_counts(
         most_sources=most_sources,
         group_rows=group_rows,
         group_entries=group_entries,
-        partials=_of_stages(shape, to_ranks.by_rank(counts.partials)),
-        partial_most=_of_stages(shape, to_ranks.most_by_rank(counts.partial_most), np.maximum),
-        partial_rows=_of_stages(shape, to_ranks.by_rank(counts.partial_rows)),
-        partial_edges=_of_stages(shape, to_ranks.by_rank(counts.partial_edges)),
+        stage_entries=_of_stages(shape, to_ranks.by_rank(counts.stage_entries)),
+        stage_most_summed=_of_stages(shape, to_ranks.most_by_rank(counts.stage_most_summed), np.maximum),
+        stage_rows=_of_stages(shape, to_ranks.by_rank(counts.stage_rows)),
+        stage_edges=_of_stages(shape, to_ranks.by_rank(counts.stage_edges)),
     )
 
 

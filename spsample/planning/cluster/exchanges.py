@@ -9,7 +9,7 @@ import numpy as np
 
 from spsample.comm.headers import HEADER_WORDS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
-from spsample.planning.cluster.wire_format import WORD_BYTES
+from spsample.planning.cluster.wire_widths import WORD_BYTES
 
 Phase = Literal[
     "frontier",

@@ -19,7 +19,7 @@ from spsample.planning.cluster.network import Network
 from spsample.planning.cluster.pilot import GridPilot, Pilot
 from spsample.planning.cluster.rank_memory import bulk_plan_of_rank, memory_parts
 from spsample.planning.cluster.traffic import PhaseBytes, bulk_traffic, by_phase
-from spsample.planning.cluster.wire_format import WireFormat
+from spsample.planning.cluster.wire_widths import WireWidths
 
 MOST_CELLS = 1 << 22  # ranks times block rows
 NEARLY = 1.05  # of the least time: a smaller bulk is taken for it
@@ -227,7 +227,7 @@ class _Planned:
     def __init__(self, pilot: Pilot, cluster: Cluster, job: Job, shape: GridShape) -> None:
         self._pilot, self._cluster, self._job, self._shape = pilot, cluster, job, shape
         profile = pilot.profile
-        self._wire = WireFormat.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
+        self._wire = WireWidths.of(profile.id_bytes, profile.weight_bytes, profile.weighting, edge_ids=job.edge_ids)
         self._bulks: BulkPlan = bulk_plan_of_rank(pilot, shape, prefetch=job.prefetch, threads=cluster.threads)
         self._of_bulk = lru_cache(maxsize=None)(self._bulk)
 

@@ -29,10 +29,10 @@ class HopCounts:
         Draws, where they are sent to the owners of what is drawn (layer-wise samplers).
     sums : array (p, p/c)
         Entries of Q A as each block row's owner sums them: distinct columns per batch and block row (column law).
-    most : array (p, p/c)
-        The most entries of a batch's rows in one column (column law).
-    src : array (p, p/c)
-        Src vertices by range of n / (p/c) vertices, where their numerators are asked for (FastGCN).
+    most_summed : array (p, p/c)
+        The most entries that are summed in one column of a batch (column law).
+    sources_by_range : array (p, p/c)
+        Src vertices by range of n / (p/c) columns: the range's owner is asked for their numerators (FastGCN).
     longest, longest_edges : array (p, p/c)
         The most entries, and the most sampled edges, of one of the rows: integers travel in as many bytes as it takes.
     sources, gaps : array (p,)
@@ -41,15 +41,15 @@ class HopCounts:
         Src vertices of the largest batch.
     group_rows, group_entries : array (p/c, p/c)
         As `rows` and `row_entries`, for the union of the batches of each row group.
-    partials : array (p,)
+    stage_entries : array (p,)
         Entries of P that rank (i, j) has after its stages: those of row group i's batches, of the block rows of column
-        j's stages. A batch's rows are added up in the column law only.
-    partial_most : array (p,)
-        The most entries that were added up.
-    partial_rows : array (p,)
-        Rows of the stacked frontiers of the group in these block rows.
-    partial_edges : array (p,)
-        Edges sampled from it.
+        j's stages. Only under the column law are a batch's rows summed.
+    stage_most_summed : array (p,)
+        The most entries that are summed in one of them.
+    stage_rows : array (p,)
+        Rows of the stacked frontiers of the row group in these block rows.
+    stage_edges : array (p,)
+        Edges sampled from these rows.
     """
 
     pairs: FloatArray
@@ -58,8 +58,8 @@ class HopCounts:
     row_entries: FloatArray
     positions: FloatArray
     sums: FloatArray
-    most: FloatArray
-    src: FloatArray
+    most_summed: FloatArray
+    sources_by_range: FloatArray
     longest: FloatArray
     longest_edges: FloatArray
     sources: FloatArray
@@ -67,10 +67,10 @@ class HopCounts:
     most_sources: int
     group_rows: FloatArray
     group_entries: FloatArray
-    partials: FloatArray
-    partial_most: FloatArray
-    partial_rows: FloatArray
-    partial_edges: FloatArray
+    stage_entries: FloatArray
+    stage_most_summed: FloatArray
+    stage_rows: FloatArray
+    stage_edges: FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ from spsample.planning.cluster.exchanges import (
 )
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
-from spsample.planning.cluster.wire_format import (
+from spsample.planning.cluster.wire_widths import (
     EXPONENT_BYTES,
     NORM_BYTES,
-    WireFormat,
+    WireWidths,
     length_bytes,
     numerator_bytes,
     widths,
@@ -33,7 +33,7 @@ from spsample.sampling.sampler import DrawLaw
 
 
 def stages_exchanges(
-    counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
+    counts: RankCounts, hop: HopCounts, law: DrawLaw, wire: WireWidths, algorithm: Algorithm
 ) -> Iterator[Exchange]:
     """P = Q A stage by stage; what is put together over the row group; FastGCN's columns."""
     shape, again = counts.shape, wire.edge_id_bytes > 0 and law in ("entry", "column")
@@ -50,7 +50,7 @@ def stages_exchanges(
         yield from group_columns(counts, hop, wire)
 
 
-def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
+def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
     """Ids of the distinct rows that a row group needs, and the rows."""
     shape = counts.shape
     rows = hop.group_rows * widths(grouped(shape, hop.longest, np.maximum)) + hop.group_entries * wire.entry_bytes
@@ -59,7 +59,7 @@ def requested_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iter
     yield stages_header(shape, 2 * stages_of(shape))
 
 
-def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
+def broadcast_rows(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
     """Whole block rows of A to all."""
     blocks = counts.block_rows * widths(counts.block_longest) + counts.block_entries * wire.entry_bytes
     yield broadcasts("rows", counts.shape, blocks)
@@ -91,29 +91,32 @@ def in_columns(shape: GridShape, by_group: FloatArray, op: np.ufunc = np.add) ->
     return found.T.reshape(shape.ranks)
 
 
-def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
+def row_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P, as published once for each batch; or what was drawn from them."""
     if algorithm == "stages-split":
-        drawn = hop.partial_rows * widths(_most(counts.shape, hop.longest_edges)) + hop.partial_edges * wire.entry_bytes
+        drawn = (
+            hop.stage_rows * widths(_longest_in_stages(counts.shape, hop.longest_edges))
+            + hop.stage_edges * wire.entry_bytes
+        )
         return drawn + wire.row_normalized * row_lengths(counts.shape, hop)
     return rows_of_product(counts, hop, wire, algorithm)
 
 
-def rows_of_product(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
+def rows_of_product(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P, once for each batch or once for all."""
     if algorithm != "stages-distinct":
-        return row_lengths(counts.shape, hop) + hop.partials * wire.entry_bytes
+        return row_lengths(counts.shape, hop) + hop.stage_entries * wire.entry_bytes
     shape = counts.shape
-    lengths = in_columns(shape, hop.group_rows) * widths(_most(shape, hop.longest))
+    lengths = in_columns(shape, hop.group_rows) * widths(_longest_in_stages(shape, hop.longest))
     return lengths + in_columns(shape, hop.group_entries) * wire.entry_bytes
 
 
 def row_lengths(shape: GridShape, hop: HopCounts) -> FloatArray:
     """(p,): how many entries each row of P has."""
-    return hop.partial_rows * widths(_most(shape, hop.longest))
+    return hop.stage_rows * widths(_longest_in_stages(shape, hop.longest))
 
 
-def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
+def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
     """(p,): rows of P; or lengths of rows, drawn columns and extracted edges."""
     shape = counts.shape
     if algorithm != "stages-split":
@@ -123,45 +126,46 @@ def entry_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, al
     return row_lengths(shape, hop) + drawn + edges
 
 
-def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
+def column_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
     """(p,): for each batch the entries of its frontier and the largest exponent; sums by column; extracted edges."""
     shape = counts.shape
     k = np.repeat(shape.group_batches(int(counts.batches.sum())), shape.replication)
     entries = in_columns(shape, hop.group_entries) / np.maximum(k, 1)
-    heads = k * (widths(entries) + EXPONENT_BYTES + widths(hop.partials / np.maximum(k, 1)))
-    sums = hop.partials * (wire.id_bytes + numerator_bytes(hop.partial_most, wire))
+    heads = k * (widths(entries) + EXPONENT_BYTES + widths(hop.stage_entries / np.maximum(k, 1)))
+    sums = hop.stage_entries * (wire.id_bytes + numerator_bytes(hop.stage_most_summed, wire))
     return heads + sums + graph_law_reduction(counts, hop, wire, algorithm)
 
 
-def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireFormat, algorithm: Algorithm) -> FloatArray:
+def graph_law_reduction(counts: RankCounts, hop: HopCounts, wire: WireWidths, algorithm: Algorithm) -> FloatArray:
     """(p,): extracted edges, and the lengths of rows where they say what edges weigh."""
     lengths = wire.row_normalized * row_lengths(counts.shape, hop)
     return masked(counts.shape, hop, wire) + lengths
 
 
-def masked(shape: GridShape, hop: HopCounts, wire: WireFormat) -> FloatArray:
+def masked(shape: GridShape, hop: HopCounts, wire: WireWidths) -> FloatArray:
     """(p,): edges into the src vertices as places among these, and how many there are in each row."""
     edge_bytes = length_bytes(hop.most_sources - 1) + wire.weight_bytes + wire.edge_id_bytes
-    return hop.partial_rows * widths(_most(shape, hop.longest_edges)) + hop.partial_edges * edge_bytes
+    return hop.stage_rows * widths(_longest_in_stages(shape, hop.longest_edges)) + hop.stage_edges * edge_bytes
 
 
-def _most(shape: GridShape, longest: FloatArray) -> FloatArray:
+def _longest_in_stages(shape: GridShape, longest: FloatArray) -> FloatArray:
     """(p,): of rank (i, j) the largest of row group i in the block rows of column j, from (p, p/c)."""
     return in_columns(shape, grouped(shape, longest, np.maximum), np.maximum)
 
 
-def group_columns(counts: RankCounts, hop: HopCounts, wire: WireFormat) -> Iterator[Exchange]:
+def group_columns(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
     """As `graph_law`, but every rank of a row group asks for all draws of the group."""
     shape = counts.shape
-    positions, src = (np.repeat(grouped(shape, one), shape.replication, axis=0) for one in (hop.positions, hop.src))
-    for_group = replace(hop, positions=positions, src=src)
-    for out, back in (drawn_columns(counts, for_group), (src * wire.id_bytes, src * NORM_BYTES)):
+    asked = (hop.positions, hop.sources_by_range)
+    positions, sources = (np.repeat(grouped(shape, one), shape.replication, axis=0) for one in asked)
+    for_group = replace(hop, positions=positions, sources_by_range=sources)
+    for out, back in (drawn_columns(counts, for_group), (sources * wire.id_bytes, sources * NORM_BYTES)):
         yield request("columns", shape, out)
         yield reply("columns", shape, back)
         yield stages_header(shape, 2)
 
 
-_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireFormat, Algorithm], FloatArray]] = {
+_REDUCTION: dict[DrawLaw, Callable[[RankCounts, HopCounts, WireWidths, Algorithm], FloatArray]] = {
     "row": row_law_reduction,
     "entry": entry_law_reduction,
     "column": column_law_reduction,

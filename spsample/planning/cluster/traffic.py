@@ -51,7 +51,7 @@ from spsample.planning.cluster.exchanges import (
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.rank_counts import HopCounts, RankCounts
 from spsample.planning.cluster.stages_traffic import stages_exchanges
-from spsample.planning.cluster.wire_format import WireFormat
+from spsample.planning.cluster.wire_widths import WireWidths
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import DrawLaw
 
@@ -60,7 +60,7 @@ def bulk_traffic(
     counts: RankCounts,
     sampler: Sampler,
     law: DrawLaw,
-    wire: WireFormat,
+    wire: WireWidths,
     algorithm: Algorithm = "column",
     *,
     feature_bytes: int = 0,
@@ -74,7 +74,7 @@ def bulk_traffic(
     sampler : Sampler
     law : str
         What `sampler.draw_law` tells of the graph; it decides what is exchanged.
-    wire : WireFormat
+    wire : WireWidths
     algorithm : str
         One of `ALGORITHMS`.
     feature_bytes : int
@@ -103,7 +103,7 @@ def bulk_traffic(
 
 
 def _layer(
-    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: WireFormat, algorithm: Algorithm
+    counts: RankCounts, hop: HopCounts, s: int, law: DrawLaw, wire: WireWidths, algorithm: Algorithm
 ) -> Iterator[Exchange]:
     if algorithm == "column":
         yield from COLUMN_EXCHANGES[law](counts, hop, s, wire)
@@ -111,7 +111,7 @@ def _layer(
         yield from stages_exchanges(counts, hop, law, wire, algorithm)
 
 
-def _training(counts: RankCounts, wire: WireFormat, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
+def _training(counts: RankCounts, wire: WireWidths, feature_bytes: int, model_bytes: int) -> Iterator[Exchange]:
     steps = int(counts.batches.max())
     if feature_bytes and counts.shape.num_blocks > 1:
         yield from features(counts.shape, counts.inputs, wire, feature_bytes, steps)
@@ -137,7 +137,7 @@ def status(shape: GridShape, algorithm: Algorithm, rounds: int = 0) -> Iterator[
 
 
 def features(
-    shape: GridShape, inputs: FloatArray, wire: WireFormat, feature_bytes: int, steps: int
+    shape: GridShape, inputs: FloatArray, wire: WireWidths, feature_bytes: int, steps: int
 ) -> Iterator[Exchange]:
     """Ids out and rows of features back, a batch at a time; a share 1 - c/p of them is on other ranks."""
     yield _per_step(request("features", shape, inputs * wire.id_bytes), steps)

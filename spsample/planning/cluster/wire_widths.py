@@ -1,4 +1,4 @@
-"""`WireFormat`: how many bytes the numbers of an exchange take."""
+"""`WireWidths`: how many bytes each number of an exchange takes, for the traffic model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NORM_BYTES = 2  # of a squared column norm, about
 
 
 @dataclass(frozen=True)
-class WireFormat:
+class WireWidths:
     """Bytes of what is sent.
 
     Attributes
@@ -45,8 +45,8 @@ class WireFormat:
         return self.id_bytes + self.weight_bytes + self.edge_id_bytes
 
     @classmethod
-    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> WireFormat:
-        """The format for entries of a graph, with edge ids where they are asked for."""
+    def of(cls, id_bytes: int, weight_bytes: int, weighting: str, *, edge_ids: bool = False) -> WireWidths:
+        """The widths for entries of a graph, with edge ids where they are asked for."""
         return cls(id_bytes, weight_bytes, 8 * edge_ids, 1 if weighting == "unweighted" else 4, weighting == "row")
 
 
@@ -73,9 +73,9 @@ def length_bytes(most: int) -> int:
     return 4 if most < 0 or most > 65535 else 1 + (most > 255)
 
 
-def numerator_bytes(most: FloatArray, wire: WireFormat) -> FloatArray:
+def numerator_bytes(most: FloatArray, wire: WireWidths) -> FloatArray:
     """Bytes of sums of up to `most` entries."""
     return np.maximum(widths(most), wire.numerator_bytes)
 
 
-__all__ = ["EXPONENT_BYTES", "NORM_BYTES", "WORD_BYTES", "WireFormat", "length_bytes", "numerator_bytes", "widths"]
+__all__ = ["EXPONENT_BYTES", "NORM_BYTES", "WORD_BYTES", "WireWidths", "length_bytes", "numerator_bytes", "widths"]
