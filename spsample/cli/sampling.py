@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from spsample.cli.options import overridden
-from spsample.common.options import Option
 from spsample.errors import InputError
 from spsample.settings import SAMPLERS, SamplerChoice, SamplerSizes
-from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget
+from spsample.settings.sampling import BatchSize, BulkSize, EdgeIds, Layout, MemoryBudget, Seeds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,8 +29,6 @@ __all__ = [
     "seeds_of",
 ]
 
-_PANEL = "Sampling"
-
 SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
 
 
@@ -39,15 +36,12 @@ SOURCE = "Whatever `spsample train` takes: a path, or the name of a data set."
 class SamplingOptions(SamplerSizes, SamplerChoice):
     """What is sampled, and how."""
 
-    layout: Annotated[str, Option("GraphSAGE: blocks or subgraph.", _PANEL, common=True)] = "blocks"
+    layout: Layout = "blocks"
     batch_size: BatchSize = 1024
     bulk_size: BulkSize = "auto"
     memory_budget: MemoryBudget = None
-    seeds: Annotated[
-        str,
-        Option("train, val, test or all vertices; auto: train where there is a split, else all.", _PANEL, common=True),
-    ] = "auto"
-    edge_ids: Annotated[bool, Option("Also each entry's position in the input.", _PANEL, flags="--edge-ids")] = False
+    seeds: Seeds = "auto"
+    edge_ids: EdgeIds = False
 
 
 def make_sampler(given: Mapping[str, Any]) -> Sampler:

@@ -14,11 +14,14 @@ __all__ = [
     "SAMPLERS",
     "BatchSize",
     "BulkSize",
+    "EdgeIds",
+    "Layout",
     "MemoryBudget",
     "Prefetch",
     "RandomSeed",
     "SamplerChoice",
     "SamplerSizes",
+    "Seeds",
 ]
 
 SAMPLERS = ("graphsage", "ladies", "fastgcn")
@@ -33,6 +36,14 @@ def _bulk_size(argument: str, value: Any) -> None:
 def _number_or_word(text: str) -> int | str:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
+
+Layout = Annotated[str, Option("GraphSAGE: blocks or subgraph.", _PANEL, common=True)]
+
+Seeds = Annotated[
+    str, Option("train, val, test or all vertices; auto: train where there is a split, else all.", _PANEL, common=True)
+]
+
+EdgeIds = Annotated[bool, Option("Also each entry's position in the input.", _PANEL, flags="--edge-ids")]
 
 BatchSize = Annotated[int, Option("Seeds per minibatch.", _PANEL, check=at_least(1), common=True)]
 
