@@ -28,6 +28,7 @@ class PartitionedDeviceFeatures(BlockFeatures):
     one of float32 rows within the column group, for each of which the host reads the counts once. Over NCCL both pass
     from GPU to GPU; over gloo, threads and an MPI that knows nothing of GPUs they pass through the memory of the host.
     Ids that are given twice are fetched twice: those of a minibatch's sources are distinct.
+    Rows of a rank's own block pass through the same exchange.
 
     Parameters
     ----------
