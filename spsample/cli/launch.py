@@ -66,7 +66,7 @@ def launch(
 
 
 def _print_resume_hint(command: list[str], words: list[str], ranks: int, start: float) -> None:
-    """Where the ranks were those of a training that keeps checkpoints, and it had start."""
+    """Where the ranks were those of a training that keeps checkpoints, and it had begun."""
     found = resume_command(command)
     if found is None:
         return

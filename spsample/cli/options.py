@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 import typer
 
 from spsample.cli.config import CONFIG, SET, check_given_once
-from spsample.common.options import Setting, own_settings, settings_of
+from spsample.common.options import Setting, check_settings, own_settings, settings_of
 from spsample.errors import InputError
 
 __all__ = ["AsJson", "default_text", "listed", "overridden", "parse_sizes", "refuse_given", "with_options", "written"]
@@ -135,7 +135,9 @@ def overridden(settings: _Settings, given: Mapping[str, Any]) -> _Settings:
     changes = {one.name: _parsed(one, given[one.name]) for one in own_settings(settings) if _is_given(one, given)}
     nested = {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
     changes |= {name: overridden(value, given) for name, value in nested.items() if is_dataclass(value)}
-    return replace(settings, **changes)  # type: ignore[type-var]
+    result = replace(settings, **changes)  # type: ignore[type-var]
+    check_settings(result)
+    return result
 
 
 def refuse_given(given: Mapping[str, Any], names: Iterable[str], where: str, expected: str) -> None:

@@ -6,7 +6,7 @@ Parameters of the command are what it plans for and where its output goes; all e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +27,7 @@ from spsample.cli.screen import (
 )
 from spsample.common.options import settings_of
 from spsample.errors import InputError
-from spsample.settings.sampling import Prefetch
+from spsample.settings.sampling import MEMORY_BUDGET, Prefetch
 
 if TYPE_CHECKING:
     from spsample.planning import BulkPlan
@@ -52,6 +52,7 @@ _SIZES = (1, 8, 64, 512)
 class PlanOptions(sampling.SamplingOptions):
     """What is sampled, and how far ahead."""
 
+    memory_budget: Annotated[int | str | None, replace(MEMORY_BUDGET, unset="half of what is available")] = None
     prefetch: Prefetch = 1
 
 
@@ -77,7 +78,8 @@ def plan(
         show: Callable[[], None] = partial(_show, facts)
     else:
         refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
-        refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
+        if options.bulk_size != "auto":
+            refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
         pilot = _pilot(source, sampler, given)
         source = given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,11 +57,10 @@ class Delivered(NamedTuple):
     batch: Any
 
 
-@dataclass(eq=False, repr=False)
 class Epochs:
     """Seeds in batches, epoch by epoch, and where a loader stands among them.
 
-    Attributes
+    Parameters
     ----------
     graph, seeds, sampler, batch_size
         Checked by `check_arguments`.
@@ -74,22 +72,24 @@ class Epochs:
         Decides orders and samples.
     """
 
-    graph: BaseGraph
-    seeds: NDArray[np.int64]
-    sampler: Sampler
-    batch_size: int
-    _: KW_ONLY
-    shuffle: bool
-    drop_last: bool
-    random_seed: int
-
-    def __post_init__(self) -> None:
-        self.seeds = self.seeds.copy()
+    def __init__(
+        self,
+        graph: BaseGraph,
+        seeds: NDArray[np.int64],
+        sampler: Sampler,
+        batch_size: int,
+        *,
+        shuffle: bool,
+        drop_last: bool,
+        random_seed: int,
+    ) -> None:
+        self.graph, self.sampler, self.batch_size = graph, sampler, batch_size
+        self.seeds = seeds.copy()
         self.seeds.flags.writeable = False
         self.seeds_sha256 = sha256(self.seeds.astype("<i8", copy=False).tobytes()).hexdigest()
-        self.shuffle = require_bool("shuffle", self.shuffle)
-        self.drop_last = require_bool("drop_last", self.drop_last)
-        self.random_seed = require_word("random_seed", self.random_seed)
+        self.shuffle = require_bool("shuffle", shuffle)
+        self.drop_last = require_bool("drop_last", drop_last)
+        self.random_seed = require_word("random_seed", random_seed)
         self.epoch = 0
         self._next_batch = 0
         self._resume = False

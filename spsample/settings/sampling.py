@@ -9,8 +9,10 @@ from typing import Annotated, Any
 from spsample.common.checks import require_int
 from spsample.common.options import Option, at_least
 from spsample.common.units import require_bytes
+from spsample.errors import InputError
 
 __all__ = [
+    "MEMORY_BUDGET",
     "SAMPLERS",
     "BatchSize",
     "BulkSize",
@@ -29,8 +31,10 @@ _PANEL = "Sampling"
 
 
 def _bulk_size(argument: str, value: Any) -> None:
-    if not (isinstance(value, str) and value == "auto"):
+    if not isinstance(value, str):
         require_int(argument, value, minimum=1)
+    elif value != "auto":
+        raise InputError(argument=argument, given=repr(value), expected="an integer of at least 1, or 'auto'")
 
 
 def _number_or_word(text: str) -> int | str:
@@ -59,17 +63,15 @@ BulkSize = Annotated[
     ),
 ]
 
-MemoryBudget = Annotated[
-    int | str | None,
-    Option(
-        "Memory for bulks; changes no sample.",
-        _PANEL,
-        values="bytes, or as in `2GiB`",
-        unset="half of what is available where it decides the bulk size, else all of it",
-        check=require_bytes,
-        decisive=False,
-    ),
-]
+MEMORY_BUDGET = Option(
+    "Memory for bulks; changes no sample.",
+    _PANEL,
+    values="bytes, or as in `2GiB`",
+    unset="half of what is available where it decides the bulk size, else all of it",
+    check=require_bytes,
+    decisive=False,
+)
+MemoryBudget = Annotated[int | str | None, MEMORY_BUDGET]
 
 Prefetch = Annotated[int, Option("Bulks sampled ahead; changes no sample.", _PANEL, check=at_least(0), decisive=False)]
 

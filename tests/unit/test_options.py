@@ -135,6 +135,28 @@ def test_what_cannot_be_set(words, error):
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("plan rmat:8,8 --bulk-size foo", "--bulk-size: got 'foo'; expected an integer of at least 1, or 'auto'"),
+        ("plan rmat:8,8 --ranks 4 --bulk-size 8", "--bulk-size: got 8 with --ranks"),
+        ("plan rmat:8,8 --ranks 4 --prefetch -1", "--prefetch: got -1; expected an integer of at least 0"),
+        ("plan rmat:8,8 --ranks 4 --set links=ethernet", "See spsample plan --help-all."),
+        ("train digits --backend-comm foo", "--backend-comm: got 'foo'; expected one of"),
+        ("train digits --algorithm foo", "--algorithm: got 'foo'; expected one of"),
+        ("train digits --set feature_dtype=foo", "--feature-dtype: got 'foo'; expected one of"),
+    ],
+)
+def test_every_option_is_checked_by_its_declaration(words, error):
+    result = run(*words.split())
+    assert result.exit_code == 2
+    assert error in result.output
+
+
+def test_a_default_can_be_given():
+    assert run("plan", "rmat:6,8", "--ranks", 2, "--bulk-size", "auto").exit_code == 0
+
+
 def test_every_command_with_a_file_of_settings_takes_set(tmp_path):
     result = run("convert", "planted:300", tmp_path / "store", "--set", "threads=1", "--set", "symmetrize=true")
     assert result.exit_code == 0, result.output
