@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
-from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel, Sent
 from spsample.distributed.placement import equal_bounds
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 from spsample.sparse.drawing import BatchDistributions, Counts, draw_columns
-from spsample.sparse.probability import FrontierTotals, frontier_rule
+from spsample.sparse.probability import graph_rule
 
 PHASE = "columns"
 
@@ -49,7 +49,8 @@ class ColumnRanges:
         self._dtype = block.index_dtype
         self._bounds = equal_bounds(n, ranks)
         self._first = int(self._bounds[channel.group.rank])
-        totals = column_sums(channel, block, _graph_rule(channel, block, num_edges), self._bounds, PHASE)
+        exponent = channel.reduce_max(block.kept.largest_exponent())
+        totals = column_sums(channel, block, graph_rule(block.weighting, num_edges, exponent), self._bounds, PHASE)
         self._ends: UInt64Array = np.zeros(len(totals) + 1, np.uint64)
         np.cumsum(totals, dtype=np.uint64, out=self._ends[1:])
         facts = np.array([int(self._ends[-1]), np.count_nonzero(totals)], np.int64)
@@ -172,16 +173,6 @@ class _RangeDraws(BatchDistributions):
             lengths = pointers_of(numerators[first])
             self._out[i] = begins - lengths[:-1], lengths
             self.totals[i] = self._ranges.total - int(lengths[-1])
-
-
-def _graph_rule(channel: Channel, block: LocalOperand, num_edges: int) -> QuantisationRule:
-    """The graph rule, of the largest exponent of all blocks."""
-    largest = NO_EXPONENT
-    if block.weighting != "unweighted" and block.num_rows:
-        largest = int(block.row_exponents.max())
-    largest = channel.reduce_max(largest)
-    exponent = 0 if largest == NO_EXPONENT else largest
-    return frontier_rule(block.weighting, FrontierTotals(np.array([num_edges]), np.array([exponent])), 2, 1)
 
 
 def _row_cuts(indptr: Int64Array) -> list[int]:

@@ -19,7 +19,7 @@ from spsample.backends import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm
 from spsample.sparse.probability import RowTotals, Weighting, graph_rule
 
@@ -208,12 +208,16 @@ class KeptArrays:
     @cached_property
     def cumulative(self) -> Any:
         """(n + 1,) uint64 prefix sums of FastGCN's column numerators, from 0."""
-        counts = np.diff(self.matrix.indptr)
-        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
-        rule = graph_rule(self.backend, self.weighting, RowTotals(counts, exponents))
-        cumulative = np.zeros(len(counts) + 1, np.uint64)
+        rule = graph_rule(self.weighting, len(self.matrix.indices), self.largest_exponent())
+        cumulative = np.zeros(len(self.matrix.indptr), np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
+
+    def largest_exponent(self) -> int:
+        """The largest of `row_exponents`; `NO_EXPONENT` without any, and where all entries are 1."""
+        if self.weighting == "unweighted":
+            return NO_EXPONENT
+        return int(self.row_exponents.max(initial=NO_EXPONENT))
 
     @cached_property
     def guide(self) -> Any:

@@ -79,9 +79,23 @@ def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, colu
     return QuantisationRule(HEADROOM_BITS[column_power] - power * totals.exponents - bits, power, column_power)
 
 
-def graph_rule(backend: Backend, weighting: Weighting, totals: RowTotals) -> QuantisationRule:
-    """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column."""
-    everything = batch_totals(backend, np.array([0, len(totals.counts)]), totals)
+def graph_rule(weighting: Weighting, num_edges: int, exponent: int) -> QuantisationRule:
+    """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column.
+
+    Parameters
+    ----------
+    weighting : {"unweighted", "row", "weighted"}
+    num_edges : int
+        Entries of A.
+    exponent : int
+        The largest of its rows, or `NO_EXPONENT`; of no use where A is unweighted.
+
+    Examples
+    --------
+    >>> graph_rule("weighted", 5, 4).shifts.tolist()     # 62 - 2 * 4 - ceil(log2 5)
+    [51]
+    """
+    everything = FrontierTotals(np.array([num_edges]), np.array([0 if exponent == NO_EXPONENT else exponent]))
     return frontier_rule(weighting, everything, power=2, column_power=1)
 
 
