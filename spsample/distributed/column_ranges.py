@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel, Sent
 from spsample.distributed.placement import equal_bounds
+from spsample.distributed.rounds import BatchDistributions, Counts, draw_in_rounds
 from spsample.distributed.wire_format import pack, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
-from spsample.sparse.drawing import BatchDistributions, Counts, draw_columns
 from spsample.sparse.probability import graph_rule
 
 PHASE = "columns"
@@ -62,7 +62,7 @@ class ColumnRanges:
     def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law of every batch, as `Backend.draw_shared` draws."""
         if draw.replace or self.support > draw.size:
-            return draw_columns(_RangeDraws(self, batch_ids), draw, self._dtype)
+            return draw_in_rounds(_RangeDraws(self, batch_ids), draw, self._dtype)
         k, columns = len(batch_ids), self._all_columns().astype(self._dtype)
         return ColumnSample(
             np.arange(k + 1, dtype=np.int64) * len(columns),

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnMatrix
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, UInt64Array
 from spsample.comm import Received
 from spsample.distributed.wire_format import segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.probability import FrontierTotals, Weighting
 

@@ -20,13 +20,13 @@ from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
+from spsample.distributed.graph import DistributedGraph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
 from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
-from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore

@@ -10,7 +10,7 @@ from spsample.backends import Draw, QuantisationRule, StackedSelector
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.distributed.column.frontier import FrontierRows
-from spsample.distributed.column.sums import ask, draw_columns, merged
+from spsample.distributed.column.sums import ask, draw_from_answers, merged
 from spsample.distributed.wire_format import width_of
 
 N, TIMEOUT = 4000, 60
@@ -131,7 +131,7 @@ def test_rows_and_sums_give_the_same(weighted, bulk, later_bytes, hubs):
         parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 1), replicate_hubs=hubs)
         frontier = FrontierRows(parts.operand().owners, Q)
         answered = ask(frontier, rule, later_bytes)
-        return merged(frontier, answered, rule), draw_columns(frontier, answered, rule, draw)
+        return merged(frontier, answered, rule), draw_from_answers(frontier, answered, rule, draw)
 
     for both in run_threads(2, body, TIMEOUT):
         for one, expected in zip(both, want, strict=True):

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import StackedRows, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Matrix, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import pack, segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends import ColumnSample, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners
 from spsample.distributed.wire_format import pack, segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 PHASE = "frontier"

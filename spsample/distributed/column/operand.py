@@ -9,13 +9,13 @@ from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
 from spsample.distributed.column.frontier import FrontierRows
 from spsample.distributed.column.rows import RowDraw, sample_rows
-from spsample.distributed.column.sums import Answered, ask, draw_columns, merged
+from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
 from spsample.distributed.column.totals import frontier_totals, locate, row_totals, unchosen_totals
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
-from spsample.sparse.entry_law import draw_entries
 from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.probability import FrontierTotals, RowTotals
 
@@ -71,14 +71,14 @@ class ColumnFrontier(Frontier):
         return locate(self.rows, rows, offsets, exclude)
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        return draw_entries(self, numerators, draw)
+        return draw_entries_in_rounds(self, numerators, draw)
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         return merged(self.rows, self._answered(rule, 0), rule)
 
     def draw_merged(self, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         columns = len(self.Q.vertices) + len(self.Q.batch_ids) * draw.size
-        return draw_columns(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
+        return draw_from_answers(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
 
     def _answered(self, rule: QuantisationRule, later_bytes: int) -> Answered:
         """Rows or sums of each part; rows are kept for an extraction."""

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import FrontierRows, RowRequests
 from spsample.distributed.partials import added_sums, joined_sums, powered, received_sums
 from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, width_of
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
@@ -60,7 +60,7 @@ def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -
     return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
-def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+def draw_from_answers(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
@@ -148,4 +148,4 @@ def _sums_of(frontier: FrontierRows, rows: FetchedRows, rule: QuantisationRule) 
     return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
 
 
-__all__ = ["Answered", "ask", "draw_columns", "merged"]
+__all__ = ["Answered", "ask", "draw_from_answers", "merged"]

@@ -7,13 +7,13 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.partials import equal_exponents
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
-from spsample.sparse.entry_law import draw_entries
 from spsample.sparse.operand import Entries, RowForm
 from spsample.sparse.probability import RowTotals
 
@@ -85,7 +85,7 @@ class StagesSplitFrontier(PublishedFrontier):
         return columns
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        return draw_entries(self, numerators, draw)
+        return draw_entries_in_rounds(self, numerators, draw)
 
 
 VARIANTS: dict[str, type[PartitionedOperand]] = {
