@@ -137,7 +137,7 @@ def column_sums(
 
 
 class _RangeDraws(BatchDistributions):
-    """The one distribution, of which each of k batches has taken out intervals: those of the columns it has chosen."""
+    """The one distribution, of which each of k batches excludes intervals: those of the columns it has chosen."""
 
     margin = 0
 
@@ -147,17 +147,17 @@ class _RangeDraws(BatchDistributions):
         self.totals = np.full(len(batch_ids), ranges.total, np.uint64)
         self._found: list[list[Found]] = [[] for _ in batch_ids]
         nothing = np.zeros(0, np.int64), np.zeros(1, np.int64)
-        # Where intervals begin once those before them are gone, and the running sum of their lengths, from 0:
-        self._out = [nothing for _ in batch_ids]
+        # Where excluded intervals begin once those before them are gone, and the running sum of their lengths, from 0:
+        self._excluded = [nothing for _ in batch_ids]
 
     def any_reduce(self, here: bool) -> bool:
         return self._ranges.any_reduce(here)
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """Units are counted without the intervals that are out."""
+        """Units are counted without the excluded intervals."""
         x = units.astype(np.int64)
         for row, i in enumerate(batches):
-            begins, lengths = self._out[i]
+            begins, lengths = self._excluded[i]
             x[row] += lengths[np.searchsorted(begins, x[row], side="right")]
         found = self._ranges.find(x.ravel())
         for row, i in enumerate(batches):
@@ -165,13 +165,13 @@ class _RangeDraws(BatchDistributions):
             self._found[i].append(Found(*(array[part] for array in found)))
         return found.columns.reshape(x.shape)
 
-    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
         """All that was found: a batch that has not enough columns has chosen all of them."""
         for i in batches:
             _, starts, numerators = (np.concatenate(arrays) for arrays in zip(*self._found[i], strict=True))
             begins, first = np.unique(starts, return_index=True)
             lengths = pointers_of(numerators[first])
-            self._out[i] = begins - lengths[:-1], lengths
+            self._excluded[i] = begins - lengths[:-1], lengths
             self.totals[i] = self._ranges.total - int(lengths[-1])
 
 

@@ -1,4 +1,4 @@
-"""The entry law composed of what owners of rows answer: totals of rows, and columns by position."""
+"""The entry law composed of what owners of rows answer: counts of entries, and columns by position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw_entries_in_rounds(F: Frontier, numerators: UInt64Array | None, draw: Dr
     Parameters
     ----------
     F : Frontier
-        Gives totals of rows, and columns by position.
+        Gives entry counts of rows, and columns by position.
     numerators : uint64 array (m,) or None
         q of each selected row; None for 1.
     draw : Draw
@@ -38,8 +38,8 @@ class _FrontierEntries(BatchDistributions):
         self.F = F
         self.batch_ids = F.Q.batch_ids
         self._q = np.ones(len(F.Q.vertices), np.uint64) if numerators is None else numerators
-        self._rows = self._row_totals(F.row_totals.counts)
-        self._exclude: ColumnSample | None = None
+        self._rows = self._row_totals(F.row_statistics.counts)
+        self._excluded: ColumnSample | None = None
         self.totals = np.array([rows.sum(dtype=np.uint64) for rows in self._rows], np.uint64)
 
     def any_reduce(self, here: bool) -> bool:
@@ -47,7 +47,7 @@ class _FrontierEntries(BatchDistributions):
 
     def small_supports(self, size: int) -> list[Counts]:
         """Every column of the batches that have at most `size` entries; nothing of the others."""
-        Q, counts = self.F.Q, np.where(self._q > 0, self.F.row_totals.counts, 0)
+        Q, counts = self.F.Q, np.where(self._q > 0, self.F.row_statistics.counts, 0)
         batch = np.repeat(np.arange(len(Q.batch_ids)), np.diff(Q.batch_ptr))
         small = np.bincount(batch, counts, len(Q.batch_ids)) <= size
         chosen: list[Counts] = [{} for _ in Q.batch_ids]
@@ -68,18 +68,18 @@ class _FrontierEntries(BatchDistributions):
             row = np.searchsorted(sums, x, side="right")
             rows.append((row + self.F.Q.batch_ptr[i]).astype(np.int64))
             offsets.append(((x - (sums - self._rows[i])[row]) // self._q[rows[-1]]).astype(np.int64))
-        found = self.F.locate(np.concatenate(rows), np.concatenate(offsets), self._exclude)
+        found = self.F.locate(np.concatenate(rows), np.concatenate(offsets), self._excluded)
         return found.reshape(units.shape)
 
-    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
-        """Ask for the rows' totals again, without these columns."""
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
+        """Ask for the rows' entry counts again, without these columns."""
         if not self.any_reduce(bool(batches)):
             return
         k, here = len(chosen), set(batches)
         columns = [columns if i in here else {} for i, columns in enumerate(chosen)]  # the others are done
         none = np.zeros(k, np.bool_)
-        self._exclude = stacked(columns, self.totals, none, self.F.A.index_dtype)
-        self._rows = self._row_totals(self.F.counts_without(self._exclude))
+        self._excluded = stacked(columns, self.totals, none, self.F.A.index_dtype)
+        self._rows = self._row_totals(self.F.entry_counts(self._excluded))
         for i in batches:
             self.totals[i] = self._rows[i].sum(dtype=np.uint64)
 

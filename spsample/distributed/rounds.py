@@ -31,7 +31,7 @@ class BatchDistributions(ABC):
     ----------
     batch_ids : int64 array (k,)
     totals : uint64 array (k,)
-        T of each, less what was taken out.
+        T of each, without the columns that were excluded.
     margin : int
         1 where a batch that has drawn all the columns it needs does not know whether there are others: one column more
         tells that its support was not taken whole. 0 where that is known beforehand.
@@ -50,8 +50,8 @@ class BatchDistributions(ABC):
         """The columns that hold these units (batches, draws), which are below the batches' totals; collective."""
 
     @abstractmethod
-    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
-        """Take all columns that these batches have chosen out of their distributions; collective."""
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
+        """Exclude all columns that these batches have chosen from their distributions; collective."""
 
 
 def draw_in_rounds(
@@ -100,8 +100,8 @@ class _Draws:
     def first_distinct(self, chosen: list[Counts]) -> tuple[list[Counts], UInt64Array, NDArray[np.bool_]]:
         """The first s distinct columns of every batch, the totals, and whether a support was taken whole.
 
-        After each round the chosen columns are taken out of a batch that has too few of them, or just enough and a
-        `margin` of 1. Where nothing is left then, its support was taken whole.
+        After each round a batch that has too few columns, or just enough and a `margin` of 1, excludes those that it
+        has chosen. Where nothing is left then, its support was taken whole.
         """
         P, size, first = self.distributions, self.draw.size, 0
         limits = np.where(self.wide, WIDE_DRAWS, NARROW_DRAWS)
@@ -115,7 +115,7 @@ class _Draws:
             self._draw_round(chosen, whole, first)
             first += ROUND_DRAWS * size
             unsure = [i for i in pending if len(chosen[i]) < size + P.margin]
-            P.take_out(unsure, chosen)
+            P.exclude(unsure, chosen)
             whole[unsure] = P.totals[unsure] == 0
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 

@@ -65,7 +65,7 @@ class DeviceArrays(KeptArrays):
             return NO_EXPONENT
         indptr = self.backend.to_device(self.matrix.indptr)
         everything: Int64Array = np.array([0, self._num_rows], np.int64)
-        _, (largest,) = self.backend.batch_totals(everything, indptr[1:] - indptr[:-1], self.row_exponents)
+        _, (largest,) = self.backend.batch_statistics(everything, indptr[1:] - indptr[:-1], self.row_exponents)
         return int(largest)
 
     @property

@@ -7,7 +7,7 @@ from spsample.backends.protocol import UInt64Array
 from spsample.common.lazily import lazily
 from spsample.sparse.layer_law import LayerLaw, read_numerators
 from spsample.sparse.operand import Entries, Frontier
-from spsample.sparse.probability import batch_totals, frontier_rule
+from spsample.sparse.probability import batch_statistics, frontier_rule
 from spsample.sparse.selector import RowSelector
 
 
@@ -20,18 +20,18 @@ class EntryLaw(LayerLaw):
 
     @lazily
     def rule(self) -> QuantisationRule:
-        """From weights to numerators; unweighted graphs are asked for no totals."""
+        """From weights to numerators; unweighted graphs are asked for nothing."""
         A = self.F.A
         if A.weighting == "unweighted":
             return QuantisationRule(None, self.power, 1)
-        totals = batch_totals(A.backend, self.Q.batch_ptr, self.F.row_totals)
-        return frontier_rule(A.weighting, totals, self.power, 1)
+        batches = batch_statistics(A.backend, self.Q.batch_ptr, self.F.row_statistics)
+        return frontier_rule(A.weighting, batches, self.power, 1)
 
     def sample(self, draw: Draw) -> ColumnSample:
         """Columns for every batch."""
         if self.rule.shifts is None:
             return self.F.draw_entries(None, draw)
-        counts = self.F.row_totals.counts
+        counts = self.F.row_statistics.counts
         return self.F.draw_entries(self.F.A.backend.row_numerators(self.Q.batch_ptr, counts, self.rule), draw)
 
     def numerators(self, sources: Compaction, entries: Entries) -> UInt64Array:

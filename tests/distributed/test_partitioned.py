@@ -120,9 +120,9 @@ def test_the_same_vertices_in_other_batches(algorithm):
         parts = ComparedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
         operand = parts.operand()
         with parts.sampling():
-            return [operand.frontier(Q).batch_totals.counts.tolist() for Q in selectors]
+            return [operand.frontier(Q).batch_statistics.counts.tolist() for Q in selectors]
 
-    want = [A.operand().frontier(Q).batch_totals.counts.tolist() for Q in selectors]
+    want = [A.operand().frontier(Q).batch_statistics.counts.tolist() for Q in selectors]
     assert run_threads(2, body, TIMEOUT) == [want, want]
 
 

@@ -124,7 +124,7 @@ class FrontierRows:
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
-        """Columns left out of account, for each part."""
+        """The excluded columns, sent alike to each part."""
         parts = self.owners.num_parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]

@@ -9,15 +9,15 @@ from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
 from spsample.distributed.column.frontier import FrontierRows
 from spsample.distributed.column.rows import RowDraw, sample_rows
+from spsample.distributed.column.statistics import entry_counts, frontier_statistics, locate, row_statistics
 from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
-from spsample.distributed.column.totals import frontier_totals, locate, row_totals, unchosen_totals
 from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
 from spsample.sparse.operand import Entries, Frontier, RowForm
-from spsample.sparse.probability import FrontierTotals, RowTotals
+from spsample.sparse.probability import FrontierStatistics, RowStatistics
 
 GAP_BYTES = 2
 """Bytes, about, of a sampled column on its way to an owner."""
@@ -58,14 +58,14 @@ class ColumnFrontier(Frontier):
     def take_rows(self, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
 
-    def _row_totals(self) -> RowTotals:
-        return row_totals(self.rows, self.A.weighting)
+    def _row_statistics(self) -> RowStatistics:
+        return row_statistics(self.rows, self.A.weighting)
 
-    def _batch_totals(self) -> FrontierTotals:
-        return frontier_totals(self.rows)
+    def _batch_statistics(self) -> FrontierStatistics:
+        return frontier_statistics(self.rows)
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return unchosen_totals(self.rows, exclude)
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return entry_counts(self.rows, exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return locate(self.rows, rows, offsets, exclude)
@@ -87,7 +87,7 @@ class ColumnFrontier(Frontier):
         return answered
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        degrees = self.row_totals.counts if self.A.weighting == "row" else None
+        degrees = self.row_statistics.counts if self.A.weighting == "row" else None
         rows, ids = extract(self.rows, self._fetched, Columns.of(src_ptr, src), edge_ids)
         return received_entries(rows, self.Q.batch_ids, ids, degrees)
 

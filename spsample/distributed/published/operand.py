@@ -13,14 +13,14 @@ from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.partials import added_sums, added_totals, partial_totals, powered, received_sums
+from spsample.distributed.partials import added_statistics, added_sums, partial_statistics, powered, received_sums
 from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
 from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier
-from spsample.sparse.probability import FrontierTotals
+from spsample.sparse.probability import FrontierStatistics
 
 
 class PublishedOperand(PartitionedOperand):
@@ -128,11 +128,11 @@ class PublishedFrontier(Frontier):
         rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
 
-    def _batch_totals(self) -> FrontierTotals:
-        counts, exponents = partial_totals(self.column_rows().F)
+    def _batch_statistics(self) -> FrontierStatistics:
+        counts, exponents = partial_statistics(self.column_rows().F)
         shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
         everyones, maxima = self.A.row_group.gather([packed(counts), exponents])
-        return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
+        return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Totals of each column's rows, added up: the published all-reduce."""

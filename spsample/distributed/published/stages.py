@@ -8,7 +8,7 @@ from spsample.distributed.published.exchanges import BroadcastRows
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.row_arrays import joined
 from spsample.sparse.operand import Entries, RowForm
-from spsample.sparse.probability import RowTotals
+from spsample.sparse.probability import RowStatistics
 
 
 class StagesOperand(PublishedOperand):
@@ -72,11 +72,11 @@ class StagesFrontier(PublishedFrontier):
     def take_rows(self, edge_ids: bool) -> Entries:
         return self.group_rows(edge_ids).F.take_rows(edge_ids)
 
-    def _row_totals(self) -> RowTotals:
-        return self.group_rows().F.row_totals
+    def _row_statistics(self) -> RowStatistics:
+        return self.group_rows().F.row_statistics
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return self.group_rows().F.counts_without(exclude)
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.group_rows().F.entry_counts(exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return self.group_rows().F.locate(rows, offsets, exclude)

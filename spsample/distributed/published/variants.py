@@ -15,7 +15,7 @@ from spsample.distributed.published.operand import CachedRows, PublishedFrontier
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
 from spsample.sparse.operand import Entries, RowForm
-from spsample.sparse.probability import RowTotals
+from spsample.sparse.probability import RowStatistics
 
 
 class StagesDistinctOperand(PublishedOperand):
@@ -63,15 +63,15 @@ class StagesSplitFrontier(PublishedFrontier):
         rows = self.column_rows(edge_ids).F
         return self.stacked(RowArrays.of(rows.A, rows.take_rows(edge_ids)))
 
-    def _row_totals(self) -> RowTotals:
+    def _row_statistics(self) -> RowStatistics:
         rows, lengths = self.column_rows().F, self.row_lengths
         if self.A.weighting != "weighted":
-            return RowTotals(lengths, equal_exponents(lengths, self.A.weighting))
+            return RowStatistics(lengths, equal_exponents(lengths, self.A.weighting))
         (gathered,) = self.A.row_group.gather([rows.A.row_exponents[rows.Q.vertices]])
-        return RowTotals(lengths, gathered.rows[self.plan.places])
+        return RowStatistics(lengths, gathered.rows[self.plan.places])
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return self.in_order(self.column_rows().F.counts_without(exclude))
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.in_order(self.column_rows().F.entry_counts(exclude))
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         """Each column finds the columns of A of its own rows' entries."""
