@@ -47,7 +47,11 @@ class BatchDistributions(ABC):
 
     @abstractmethod
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """The columns that hold these units (batches, draws), which are below the batches' totals; collective."""
+        """Find the columns of draws; collective.
+
+        Row j of `units` (batches, draws) has the draws of batch `batches[j]`, integers below its total. Each is one
+        unit of the distribution; the column that it belongs to is returned in its place.
+        """
 
     @abstractmethod
     def exclude(self, batches: list[int], chosen: list[Counts]) -> None:

@@ -7,13 +7,13 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
-from spsample.distributed.column.frontier import FrontierRows
+from spsample.distributed.column.frontier import RowsAtOwners
 from spsample.distributed.column.rows import RowDraw, sample_rows
 from spsample.distributed.column.statistics import entry_counts, frontier_statistics, locate, row_statistics
 from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
 from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
 from spsample.sparse.operand import Entries, Frontier, RowForm
@@ -30,9 +30,9 @@ class ColumnOperand(PartitionedOperand):
     nothing is reduced. The published algorithm splits A's block rows over the ranks instead and has to add up.
     """
 
-    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
-        super().__init__(grid, parts)
-        self.owners = Owners(self.channel, parts.placement, parts.block, parts.hubs)
+    def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
+        super().__init__(grid, held)
+        self.owners = Owners(self.channel, held.placement, held.block, held.hubs)
 
     def frontier(self, Q: StackedSelector) -> ColumnFrontier:
         return ColumnFrontier(self, Q)
@@ -48,9 +48,9 @@ class ColumnFrontier(Frontier):
         self._fetched: FetchedRows | None = None  # rows that came with the sums by column, for an extraction
 
     @lazily
-    def rows(self) -> FrontierRows:
+    def rows(self) -> RowsAtOwners:
         """The rows as their owners know them, who are told of them now."""
-        return FrontierRows(self.A.owners, self.Q)
+        return RowsAtOwners(self.A.owners, self.Q)
 
     def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)

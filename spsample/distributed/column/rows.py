@@ -1,4 +1,4 @@
-"""Row law on a partitioned A: the owner of a row draws from it, and sends back what it drew (notes: k b s / p)."""
+"""Row law on a partitioned A: the owner of a row draws from it, and sends back what it drew."""
 
 from __future__ import annotations
 

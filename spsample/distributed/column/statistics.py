@@ -9,14 +9,14 @@ import numpy as np
 from spsample.backends import ColumnSample
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import FrontierRows, RowRequests, received_exclusion
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners, received_exclusion
 from spsample.distributed.partials import added_statistics, equal_exponents, partial_statistics
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sparse.local import LocalOperand
 from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting
 
 
-def row_statistics(frontier: FrontierRows, weighting: Weighting) -> RowStatistics:
+def row_statistics(frontier: RowsAtOwners, weighting: Weighting) -> RowStatistics:
     """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
     answers = frontier.ask([], _statistics_of_rows, phase="totals")
     counts = unpack(answers[0], frontier.rows)
@@ -32,7 +32,7 @@ def _statistics_of_rows(block: LocalOperand, requests: RowRequests, received: Se
     return answers
 
 
-def entry_counts(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array:
+def entry_counts(frontier: RowsAtOwners, exclude: ColumnSample) -> Int64Array:
     """Entry counts of the rows of Q without the columns that their batches exclude."""
 
     def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
@@ -43,7 +43,7 @@ def entry_counts(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array:
     return unpack(counts, frontier.pairs)[frontier.places]
 
 
-def frontier_statistics(frontier: FrontierRows) -> FrontierStatistics:
+def frontier_statistics(frontier: RowsAtOwners) -> FrontierStatistics:
     """Entry counts and largest exponents of the batches: summed up by the owners first."""
     shape = parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
     counts, exponents = frontier.ask([], _statistics_of_batches, phase="totals")
@@ -55,7 +55,7 @@ def _statistics_of_batches(block: LocalOperand, requests: RowRequests, received:
     return [pack(counts, requests.batches), Sent(exponents, requests.batches)]
 
 
-def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
+def locate(frontier: RowsAtOwners, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
     """Columns of the `offsets`-th entries of stacked rows: positions go to the owners, columns come back."""
     where = frontier.places[rows]
     ends = np.cumsum(frontier.pairs)

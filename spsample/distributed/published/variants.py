@@ -34,7 +34,7 @@ class StagesDistinctFrontier(StagesFrontier):
 
     def all_reduced(self, column: CachedRows) -> CachedRows:
         """All distinct rows of P, column by column."""
-        plan, block = self.plan, self.A.parts.block
+        plan, block = self.plan, self.A.held.block
         arrays = self.A.row_group.rows(column.arrays, plan.bounds[1:] - plan.bounds[:-1])
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
