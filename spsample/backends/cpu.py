@@ -84,7 +84,7 @@ class CpuBackend(OnHost):
         exponents: NDArray[np.int32] = _core.row_exponents(A.indptr, A.data, bool(A.row_normalized))
         return exponents
 
-    batch_totals = staticmethod(quantisation.batch_totals)
+    batch_statistics = staticmethod(quantisation.batch_statistics)
 
     row_numerators = staticmethod(quantisation.row_numerators)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -47,4 +48,17 @@ def row_lengths(rows: StackedRows) -> Int64Array:
     return np.delete(lengths, ends - 1) if len(ends) else lengths
 
 
-__all__ = ["OnHost", "row_lengths"]
+def pointers_of(lengths: Sequence[int] | Int64Array) -> Int64Array:
+    """Where stacked parts of these lengths begin, and the end of the last.
+
+    Examples
+    --------
+    >>> pointers_of([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    pointers = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=pointers[1:])
+    return pointers
+
+
+__all__ = ["OnHost", "pointers_of", "row_lengths"]

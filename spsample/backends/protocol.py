@@ -15,7 +15,7 @@ An operation has one name, which is that of its file in `backends/reference/`, `
 Operation     Methods                                                                          Law, sections
 ============  ===============================================================================  =============
 random        `philox`, `shuffle`                                                              1, 5
-quantisation  `row_exponents`, `batch_totals`, `row_numerators`                                2
+quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
 row_law       `sample_rows_uniform`, `sample_rows_weighted`, `take_rows`,                      3
               `take_rows_numbered`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
@@ -234,7 +234,7 @@ class Backend(Protocol):
         """
         ...
 
-    def batch_totals(
+    def batch_statistics(
         self, batch_ptr: PerBatch[Int64Array], counts: Int64Array, exponents: NDArray[np.int32]
     ) -> tuple[Int64Array, Int64Array]:
         """(k,) int64 each, on the host: the sum of each batch's `counts`, and the largest of its `exponents`.

@@ -50,7 +50,7 @@ def exchange_headers(comm: Communicator, numbers: Int64Array, call: str, *, fail
     PeerFailedError
         If another rank has failed; not on those that report so themselves.
     SpSampleError
-        What a rank that is at an `finish_call` tells.
+        What a rank that is at a `finish_call` tells.
     CommunicationError
         If the ranks are in different calls; on all of them, naming each rank's.
 

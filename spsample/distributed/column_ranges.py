@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnSample, Draw, QuantisationRule, StackedSelector
-from spsample.backends.protocol import NO_EXPONENT, Int64Array, IntArray, UInt64Array
+from spsample.backends.on_host import pointers_of
+from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.comm import Channel, Sent
 from spsample.distributed.placement import equal_bounds
+from spsample.distributed.rounds import BatchDistributions, Counts, draw_in_rounds
 from spsample.distributed.wire_format import pack, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
-from spsample.sparse.drawing import BatchDistributions, Counts, draw_columns
-from spsample.sparse.probability import FrontierTotals, frontier_rule
+from spsample.sparse.probability import graph_rule
 
 PHASE = "columns"
 
@@ -49,7 +49,8 @@ class ColumnRanges:
         self._dtype = block.index_dtype
         self._bounds = equal_bounds(n, ranks)
         self._first = int(self._bounds[channel.group.rank])
-        totals = column_sums(channel, block, _graph_rule(channel, block, num_edges), self._bounds, PHASE)
+        exponent = channel.reduce_max(block.kept.largest_exponent())
+        totals = column_sums(channel, block, graph_rule(block.weighting, num_edges, exponent), self._bounds, PHASE)
         self._ends: UInt64Array = np.zeros(len(totals) + 1, np.uint64)
         np.cumsum(totals, dtype=np.uint64, out=self._ends[1:])
         facts = np.array([int(self._ends[-1]), np.count_nonzero(totals)], np.int64)
@@ -61,7 +62,7 @@ class ColumnRanges:
     def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law of every batch, as `Backend.draw_shared` draws."""
         if draw.replace or self.support > draw.size:
-            return draw_columns(_RangeDraws(self, batch_ids), draw, self._dtype)
+            return draw_in_rounds(_RangeDraws(self, batch_ids), draw, self._dtype)
         k, columns = len(batch_ids), self._all_columns().astype(self._dtype)
         return ColumnSample(
             np.arange(k + 1, dtype=np.int64) * len(columns),
@@ -136,7 +137,7 @@ def column_sums(
 
 
 class _RangeDraws(BatchDistributions):
-    """The one distribution, of which each of k batches has taken out intervals: those of the columns it has chosen."""
+    """The one distribution, of which each of k batches excludes intervals: those of the columns it has chosen."""
 
     margin = 0
 
@@ -146,17 +147,17 @@ class _RangeDraws(BatchDistributions):
         self.totals = np.full(len(batch_ids), ranges.total, np.uint64)
         self._found: list[list[Found]] = [[] for _ in batch_ids]
         nothing = np.zeros(0, np.int64), np.zeros(1, np.int64)
-        # Where intervals begin once those before them are gone, and the running sum of their lengths, from 0:
-        self._out = [nothing for _ in batch_ids]
+        # Where excluded intervals begin once those before them are gone, and the running sum of their lengths, from 0:
+        self._excluded = [nothing for _ in batch_ids]
 
     def any_reduce(self, here: bool) -> bool:
         return self._ranges.any_reduce(here)
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """Units are counted without the intervals that are out."""
+        """Units are counted without the excluded intervals."""
         x = units.astype(np.int64)
         for row, i in enumerate(batches):
-            begins, lengths = self._out[i]
+            begins, lengths = self._excluded[i]
             x[row] += lengths[np.searchsorted(begins, x[row], side="right")]
         found = self._ranges.find(x.ravel())
         for row, i in enumerate(batches):
@@ -164,24 +165,14 @@ class _RangeDraws(BatchDistributions):
             self._found[i].append(Found(*(array[part] for array in found)))
         return found.columns.reshape(x.shape)
 
-    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
         """All that was found: a batch that has not enough columns has chosen all of them."""
         for i in batches:
             _, starts, numerators = (np.concatenate(arrays) for arrays in zip(*self._found[i], strict=True))
             begins, first = np.unique(starts, return_index=True)
             lengths = pointers_of(numerators[first])
-            self._out[i] = begins - lengths[:-1], lengths
+            self._excluded[i] = begins - lengths[:-1], lengths
             self.totals[i] = self._ranges.total - int(lengths[-1])
-
-
-def _graph_rule(channel: Channel, block: LocalOperand, num_edges: int) -> QuantisationRule:
-    """The graph rule, of the largest exponent of all blocks."""
-    largest = NO_EXPONENT
-    if block.weighting != "unweighted" and block.num_rows:
-        largest = int(block.row_exponents.max())
-    largest = channel.reduce_max(largest)
-    exponent = 0 if largest == NO_EXPONENT else largest
-    return frontier_rule(block.weighting, FrontierTotals(np.array([num_edges]), np.array([exponent])), 2, 1)
 
 
 def _row_cuts(indptr: Int64Array) -> list[int]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import QuantisationRule
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.distributed.blocks import RowReader
 from spsample.distributed.column_ranges import column_sums
@@ -33,21 +36,59 @@ def hub_vertices(channel: Channel, block: LocalOperand, rows: RowReader, budget:
     first = int(bounds[channel.group.rank])
     starts = np.asarray(rows.array("indptr", first, first + len(counts) + 1), np.int64)
     entry_bytes = rows.index_dtype.itemsize + (0 if rows.data_dtype is None else rows.data_dtype.itemsize)
-    least = _threshold(channel, counts, np.diff(starts) * entry_bytes + HUB_ROW_OVERHEAD, budget)
+
+    def added(cost: int) -> int:
+        return int(channel.gather([np.array([cost], np.int64)], phase=PHASE)[0].rows.sum())
+
+    costs = hub_row_bytes(np.diff(starts), entry_bytes)
+    least = hub_threshold(counts, costs, budget, channel.reduce_max, added)
     own = first + np.flatnonzero(counts >= np.uint64(least))
     return channel.gather([own.astype(rows.index_dtype)], phase=PHASE)[0].rows
 
 
-def _threshold(channel: Channel, counts: UInt64Array, costs: Int64Array, budget: int) -> int:
-    """The smallest count such that all columns that reach it cost no more than the budget together."""
+def hub_row_bytes(lengths: Int64Array, entry_bytes: int) -> Int64Array:
+    """Bytes that a rank needs to hold rows of these lengths beside its block row.
+
+    Examples
+    --------
+    >>> hub_row_bytes(np.array([0, 10]), 4).tolist()
+    [24, 64]
+    """
+    return lengths * entry_bytes + HUB_ROW_OVERHEAD
+
+
+def hub_threshold(
+    counts: NDArray[np.integer],
+    costs: Int64Array,
+    budget: int,
+    largest: Callable[[int], int] = int,
+    added: Callable[[int], int] = int,
+) -> int:
+    """The smallest count, at least 1, such that all vertices that reach it cost no more than the budget together.
+
+    Parameters
+    ----------
+    counts : int array
+        How many edges each vertex is the source of.
+    costs : int64 array
+        Bytes of each row: see `hub_row_bytes`.
+    budget : int
+        Bytes.
+    largest, added : callable
+        Where each rank has some of the vertices: the largest of the ranks' numbers, and their sum.
+
+    Examples
+    --------
+    >>> hub_threshold(np.array([5, 2, 2, 7]), np.array([30, 30, 30, 30]), 100)    # not one of two equals
+    3
+    """
     order = np.argsort(counts, kind="stable")
     ascending, total = counts[order], np.concatenate([[0], np.cumsum(costs[order][::-1])]).astype(np.int64)
-    low, high = 1, channel.reduce_max(int(counts.max(initial=0))) + 1  # nothing is as frequent as `high`
+    low, high = 1, largest(int(counts.max(initial=0))) + 1  # nothing is as frequent as `high`
     while low < high:
         middle = (low + high) // 2
-        taken = len(counts) - int(np.searchsorted(ascending, np.uint64(middle)))
-        everywhere = channel.gather([total[taken : taken + 1]], phase=PHASE)[0].rows.sum()
-        if everywhere <= budget:
+        taken = len(counts) - int(np.searchsorted(ascending, ascending.dtype.type(middle)))
+        if added(int(total[taken])) <= budget:
             high = middle
         else:
             low = middle + 1
@@ -69,4 +110,4 @@ def with_hubs(placement: Placement, hubs: IntArray, n: int) -> Placement:
     return Placement(np.append(placement.bounds, n + len(hubs)), position)
 
 
-__all__ = ["hub_vertices", "with_hubs"]
+__all__ = ["hub_row_bytes", "hub_threshold", "hub_vertices", "with_hubs"]

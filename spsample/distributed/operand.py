@@ -16,7 +16,7 @@ from spsample.distributed.placement import Placement
 from spsample.sparse import GraphOperand, LocalOperand
 
 
-class Parts(NamedTuple):
+class HeldRows(NamedTuple):
     """What a rank has of a partitioned A.
 
     Attributes
@@ -45,23 +45,23 @@ class PartitionedOperand(GraphOperand):
     Parameters
     ----------
     grid : ProcessGrid
-    parts : Parts
+    held : HeldRows
 
     Attributes
     ----------
     channel : Channel
         Over the column group; the ranks of its scope learn of a failure by the next exchange.
-    parts : Parts
+    held : HeldRows
     """
 
-    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
+    def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
         self.channel = self.column_channel(grid)
-        self.parts = parts
-        self.num_nodes = parts.rows.num_nodes
-        self.num_edges = parts.rows.num_edges
-        self.weighting = parts.rows.weighting
-        self.index_dtype = parts.rows.index_dtype
-        self.backend = parts.block.backend
+        self.held = held
+        self.num_nodes = held.rows.num_nodes
+        self.num_edges = held.rows.num_edges
+        self.weighting = held.rows.weighting
+        self.index_dtype = held.rows.index_dtype
+        self.backend = held.block.backend
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
@@ -76,10 +76,10 @@ class PartitionedOperand(GraphOperand):
     @lazily
     def column_norms(self) -> ColumnRanges:
         """Squared column norms of the whole A, in ranges of columns over the column group."""
-        return ColumnRanges(self.channel, self.parts.block, self.num_edges)
+        return ColumnRanges(self.channel, self.held.block, self.num_edges)
 
     def any_reduce(self, here: bool) -> bool:
         return bool(self.channel.reduce_max(int(here)))
 
 
-__all__ = ["PartitionedOperand", "Parts"]
+__all__ = ["HeldRows", "PartitionedOperand"]

@@ -1,4 +1,4 @@
-"""What the parts of A give for the rows of Q that lie in them, added up: totals, and sums by column."""
+"""What the parts of A give for the rows of Q that lie in them, added up: entry counts, and sums by column."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, ColumnMatrix
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import NO_EXPONENT, Int64Array, UInt64Array
 from spsample.comm import Received
 from spsample.distributed.wire_format import segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse.local import LocalFrontier
-from spsample.sparse.probability import FrontierTotals, Weighting
+from spsample.sparse.probability import FrontierStatistics, Weighting
 
 
 def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int32]:
@@ -26,22 +26,22 @@ def equal_exponents(counts: Int64Array, weighting: Weighting) -> NDArray[np.int3
     return np.where(counts > 0, np.frexp(weights)[1], NO_EXPONENT).astype(np.int32)
 
 
-def partial_totals(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
+def partial_statistics(F: LocalFrontier) -> tuple[Int64Array, NDArray[np.int32]]:
     """Entry count and largest exponent of each batch's rows in a part of A."""
-    counts, largest = F.A.backend.batch_totals(F.Q.batch_ptr, *F.row_totals)
+    counts, largest = F.A.backend.batch_statistics(F.Q.batch_ptr, *F.row_statistics)
     return counts, largest.astype(np.int32)
 
 
-def added_totals(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierTotals:
-    """Totals of k batches, from what `partial_totals` gives of each part: both (parts, k).
+def added_statistics(counts: Int64Array, exponents: NDArray[np.int32]) -> FrontierStatistics:
+    """Statistics of k batches, from what `partial_statistics` gives of each part: both (parts, k).
 
     Examples
     --------
-    >>> added_totals(np.array([[3, 1], [2, 0]]), np.array([[-2, 5], [1, NO_EXPONENT]]))
-    FrontierTotals(counts=array([5, 1]), exponents=array([1, 5]))
+    >>> added_statistics(np.array([[3, 1], [2, 0]]), np.array([[-2, 5], [1, NO_EXPONENT]]))
+    FrontierStatistics(counts=array([5, 1]), exponents=array([1, 5]))
     """
     maxima = exponents.max(axis=0).astype(np.int64)
-    return FrontierTotals(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
+    return FrontierStatistics(counts.sum(axis=0), np.where(maxima == NO_EXPONENT, 0, maxima))
 
 
 def received_sums(
@@ -61,9 +61,10 @@ def joined_sums(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.sign
 
 
 def added_sums(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns: int) -> ColumnMatrix:
-    """The k rows of one batch each that the rows of all pieces add up to; every piece has a multiple of k of them.
+    """Add up the rows of each of k batches: row r of every piece is of batch r mod k.
 
-    It is a sparse product of who adds what with the pieces. Totals are not formed.
+    It is the product of a sparse matrix of k rows, which selects the rows of each batch, with the pieces. The totals of
+    the result are left at 0: `powered` forms them.
 
     Examples
     --------
@@ -90,11 +91,11 @@ def powered(P: ColumnMatrix, power: int) -> ColumnMatrix:
 
 
 __all__ = [
+    "added_statistics",
     "added_sums",
-    "added_totals",
     "equal_exponents",
     "joined_sums",
-    "partial_totals",
+    "partial_statistics",
     "powered",
     "received_sums",
 ]

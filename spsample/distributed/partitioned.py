@@ -20,13 +20,13 @@ from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS
 from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
+from spsample.distributed.graph import DistributedGraph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
-from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.placement import Placement, balanced, from_parts, require_parts
 from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError, InputError
-from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
@@ -73,7 +73,7 @@ class PartitionedGraph(DistributedGraph):
         self.algorithm = options.algorithm
         self._rows = rows
         self._options = options
-        self._parts: dict[str, Parts] = {}
+        self._held: dict[str, HeldRows] = {}
         self._operands: dict[str, PartitionedOperand] = {}
         with collective(self.comm):
             self._placement = options.place(rows, grid)
@@ -187,8 +187,8 @@ class PartitionedGraph(DistributedGraph):
     @property
     def nbytes(self) -> int:
         """Bytes of this rank's rows, hub rows and mapped ones included; 0 before the first call."""
-        one_backend = list(self._parts.values())[:1]
-        return sum(_nbytes(rows) for parts in one_backend for rows in (parts.block, parts.hubs) if rows is not None)
+        one_backend = list(self._held.values())[:1]
+        return sum(_nbytes(rows) for held in one_backend for rows in (held.block, held.hubs) if rows is not None)
 
     def duplicate(self) -> PartitionedGraph:
         """Return this graph over duplicated communicators, for another thread; collective.
@@ -199,7 +199,7 @@ class PartitionedGraph(DistributedGraph):
         other.grid = self.grid.duplicate()
         other.comm = other.grid.comm
         other._duplicated = other.grid
-        other._parts = dict(self._parts)  # what another thread reads meanwhile some ranks would find, and others not
+        other._held = dict(self._held)  # what another thread reads meanwhile some ranks would find, and others not
         other._operands = {}
         return other
 
@@ -223,7 +223,7 @@ class PartitionedGraph(DistributedGraph):
         other._duplicated = None
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
-        other._parts, other._operands = {}, {}
+        other._held, other._operands = {}, {}
         return other
 
     def operand(self, backend: str | None = None) -> GraphOperand:
@@ -238,21 +238,21 @@ class PartitionedGraph(DistributedGraph):
         return self._operands[chosen.name]
 
     def _operand(self, backend: Backend) -> PartitionedOperand:
-        if backend.name not in self._parts:
+        if backend.name not in self._held:
             channel = Channel(self.grid.column_group)
             with collective(self.comm, channel):
-                parts = self._read(channel, backend)
-            self._parts[backend.name] = parts  # on all ranks or on none
-        return self._algorithms[self.algorithm](self.grid, self._parts[backend.name])
+                held = self._read(channel, backend)
+            self._held[backend.name] = held  # on all ranks or on none
+        return self._algorithms[self.algorithm](self.grid, self._held[backend.name])
 
-    def _read(self, channel: Channel, backend: Backend) -> Parts:
+    def _read(self, channel: Channel, backend: Backend) -> HeldRows:
         """The block row of this rank and the hub rows."""
         block = block_row(self._rows, self._placement, self.grid.row, backend)
         if not self._options.hub_bytes:
-            return Parts(self._rows, self._placement, block)
+            return HeldRows(self._rows, self._placement, block)
         hubs = hub_vertices(channel, block, self._rows, self._options.hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
-        return Parts(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
+        return HeldRows(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""

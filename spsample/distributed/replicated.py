@@ -9,9 +9,9 @@ import numpy as np
 
 from spsample.comm import Communicator, collective
 from spsample.distributed.blocks import GraphRows
+from spsample.distributed.graph import DistributedGraph
 from spsample.distributed.same_graph import require_same_graph
 from spsample.errors import DTypeError
-from spsample.sampling.distributed_graph import DistributedGraph
 from spsample.sparse import GraphOperand
 from spsample.store import Graph
 from spsample.store.base_graph import require_local

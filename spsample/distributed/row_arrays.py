@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, Matrix, StackedRows, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.wire_format import pack, segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
 

@@ -27,13 +27,13 @@ class MostEntries(EntryLimit):
     def __init__(self, most_entries: int) -> None:
         self._left = most_entries
 
-    def check(self, frontier: Frontier, draw: Draw) -> None:
+    def before_draw(self, frontier: Frontier, draw: Draw) -> None:
         """Refuse a draw that would make more entries than are left."""
         surely_fits = draw.size >= 0 and len(frontier.Q.vertices) * draw.size <= self._left
         if not surely_fits and _count(frontier, draw) > self._left:
             raise TooManyEntriesError
 
-    def count(self, entries: int) -> None:
+    def at_extract(self, entries: int) -> None:
         """Refuse entries that are more than are left."""
         if entries > self._left:
             raise TooManyEntriesError
@@ -42,8 +42,8 @@ class MostEntries(EntryLimit):
 
 def _count(frontier: Frontier, draw: Draw) -> int:
     """Entries that a draw makes (of weighted rows: at most)."""
-    counts: Int64Array = frontier.row_totals.counts
+    counts: Int64Array = frontier.row_statistics.counts
     if draw.size >= 0:
         counts = draw.size * np.minimum(counts, 1) if draw.replace else np.minimum(counts, draw.size)
-    of_batches, _ = frontier.A.backend.batch_totals(frontier.Q.batch_ptr, counts, frontier.row_totals.exponents)
+    of_batches, _ = frontier.A.backend.batch_statistics(frontier.Q.batch_ptr, counts, frontier.row_statistics.exponents)
     return int(of_batches.sum())

@@ -60,7 +60,9 @@ class Sampler(ABC):
         "blocks": each layer's arrays are its own. "subgraph": layer 1 holds the edges of all hops, and the other layers
         are parts of it.
     power : {1, 2}
-        Of A's values, in what a layer-wise sampler draws in proportion to: 2 of `square(A)`, 1 of A itself.
+        a, where a layer-wise sampler draws vertex v in proportion to the sum of A_iv^a over rows i, those of the
+        frontier or of the whole graph: 2 if its `layer` takes `square(A)` or `column_norms`, 1 if it takes A. Only
+        plans read it; what is drawn follows from `layer`.
 
     Examples
     --------

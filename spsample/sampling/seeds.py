@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Backend, backend_for
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.errors import InputError
 from spsample.sparse import RowSelector
@@ -90,17 +91,6 @@ class SeedBatches:
             return SeedBatches(selector, given)
         inverses = [self.inverse_of(i) for i in positions]
         return SeedBatches(selector, given, np.concatenate([self.merged_inverse[:0], *inverses]))
-
-
-def pointers_of(lengths: list[int] | Int64Array) -> Int64Array:
-    """Where stacked parts of these lengths begin, and the end of the last.
-
-    Examples
-    --------
-    >>> pointers_of([2, 0, 3]).tolist()
-    [0, 2, 2, 5]
-    """
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def make_batches(

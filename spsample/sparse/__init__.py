@@ -18,7 +18,7 @@ from spsample.sparse.csr import CSRMatrix, select_rows, spgemm
 from spsample.sparse.extraction import ExtractOptions, ReferenceWeights, StackedLayer, UnbiasedWeights
 from spsample.sparse.keys import LAW_VERSION, derive_key, shuffle
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowTotals
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowStatistics
 from spsample.sparse.probability_matrix import ProbabilityMatrix
 from spsample.sparse.row_law import RowSample
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
@@ -37,7 +37,7 @@ __all__ = [
     "ReferenceWeights",
     "RowSample",
     "RowSelector",
-    "RowTotals",
+    "RowStatistics",
     "StackedLayer",
     "UnbiasedWeights",
     "clear_pool",

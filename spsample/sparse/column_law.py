@@ -22,7 +22,7 @@ class ColumnLaw(LayerLaw):
     @lazily
     def rule(self) -> QuantisationRule:
         """From weights to numerators."""
-        return frontier_rule(self.F.A.weighting, self.F.batch_totals, self.power, self.column_power)
+        return frontier_rule(self.F.A.weighting, self.F.batch_statistics, self.power, self.column_power)
 
     def sample(self, draw: Draw) -> ColumnSample:
         """Columns for every batch."""

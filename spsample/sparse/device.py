@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spsample.backends import Matrix
-from spsample.backends.protocol import UNKNOWN_RULE, Int64Array
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array
 from spsample.sparse.local import KeptArrays, LocalOperand
-from spsample.sparse.probability import FrontierTotals, RowTotals, batch_totals, frontier_rule
+from spsample.sparse.probability import graph_rule
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -51,7 +51,7 @@ class DeviceArrays(KeptArrays):
     @cached_property
     def cumulative(self) -> Any:
         device = self.backend.device
-        rule = frontier_rule(self.weighting, self._graph_totals(), power=2, column_power=1)
+        rule = graph_rule(self.weighting, len(self.matrix.indices), self.largest_exponent())
         cumulative = device.zeros(self._num_rows + 1, np.uint64)
         device.cumsum(self.backend.column_totals(self.matrix, rule), cumulative[1:])
         return self._finished(cumulative)
@@ -60,6 +60,14 @@ class DeviceArrays(KeptArrays):
     def guide(self) -> Any:
         return self._finished(self.backend.shared_guide(self.cumulative[1:]))
 
+    def largest_exponent(self) -> int:
+        if self.weighting == "unweighted":
+            return NO_EXPONENT
+        indptr = self.backend.to_device(self.matrix.indptr)
+        everything: Int64Array = np.array([0, self._num_rows], np.int64)
+        _, (largest,) = self.backend.batch_statistics(everything, indptr[1:] - indptr[:-1], self.row_exponents)
+        return int(largest)
+
     @property
     def _num_rows(self) -> int:
         return len(self.matrix.indptr) - 1
@@ -67,12 +75,3 @@ class DeviceArrays(KeptArrays):
     def _finished(self, made: Any) -> Any:
         self.backend.device.settle()
         return made
-
-    def _graph_totals(self) -> FrontierTotals:
-        """Totals of all rows as one frontier."""
-        if self.weighting == "unweighted":
-            return FrontierTotals(np.array([len(self.matrix.indices)]), np.zeros(1, np.int64))
-        indptr = self.backend.to_device(self.matrix.indptr)
-        counts = indptr[1:] - indptr[:-1]
-        everything: Int64Array = np.array([0, self._num_rows], np.int64)
-        return batch_totals(self.backend, everything, RowTotals(counts, self.row_exponents))

@@ -38,7 +38,7 @@ class LayerLaw(ABC):
         columns = sample.columns.astype(Q.vertices.dtype)  # a copy: they are numbered in place
         sources = backend.compact(Q, sample.indptr, columns, options.include_targets, A.num_nodes)
         entries = self.F.extract(sources.src_ptr, sources.src, options.edge_ids)
-        A.limit.count(len(entries.rows.columns))
+        A.limit.at_extract(len(entries.rows.columns))
         targets = (Q.batch_ptr[1:] - Q.batch_ptr[:-1]) * options.include_targets
         c = weights(backend, draw, sample, Sources(sources, targets, self.numerators(sources, entries)))
         matrix, selector, rows = entries.matrix, entries.selector, entries.rows

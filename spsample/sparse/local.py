@@ -19,9 +19,9 @@ from spsample.backends import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.protocol import UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm
-from spsample.sparse.probability import RowTotals, Weighting, graph_rule
+from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
 
 
 class LocalOperand(GraphOperand):
@@ -48,7 +48,7 @@ class LocalOperand(GraphOperand):
     >>> from spsample.backends import get_backend
     >>> A = LocalOperand(Matrix(np.array([0, 2, 3, 3]), np.array([1, 2, 0], np.int32)), None, get_backend("reference"))
     >>> Q = StackedSelector(np.array([0, 2]), np.array([2, 0], np.int32), np.array([0]))
-    >>> A.frontier(Q).row_totals.counts.tolist()
+    >>> A.frontier(Q).row_statistics.counts.tolist()
     [0, 2]
     """
 
@@ -105,12 +105,12 @@ class LocalFrontier(Frontier):
 
     A: LocalOperand
 
-    def _row_totals(self) -> RowTotals:
+    def _row_statistics(self) -> RowStatistics:
         A, Q = self.A, self.Q
         counts = A.backend.entry_counts(A.matrix, Q, None)
-        return RowTotals(counts, A.backend.to_device(A.row_exponents)[Q.vertices])
+        return RowStatistics(counts, A.backend.to_device(A.row_exponents)[Q.vertices])
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
         return self.A.backend.entry_counts(self.A.matrix, self.Q, exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
@@ -129,7 +129,7 @@ class LocalFrontier(Frontier):
         positions = edge_ids or self.A.matrix.data is not None
         return self._entries(self.A.backend.take_rows(self.A.matrix, self.Q, positions), edge_ids)
 
-    def take_numbered(
+    def take_compacted(
         self, known: StackedSelector, include_targets: bool, edge_ids: bool
     ) -> tuple[Entries, Compaction]:
         A = self.A
@@ -208,12 +208,16 @@ class KeptArrays:
     @cached_property
     def cumulative(self) -> Any:
         """(n + 1,) uint64 prefix sums of FastGCN's column numerators, from 0."""
-        counts = np.diff(self.matrix.indptr)
-        exponents = np.zeros(0, np.int32) if self.weighting == "unweighted" else self.row_exponents  # not asked for
-        rule = graph_rule(self.backend, self.weighting, RowTotals(counts, exponents))
-        cumulative = np.zeros(len(counts) + 1, np.uint64)
+        rule = graph_rule(self.weighting, len(self.matrix.indices), self.largest_exponent())
+        cumulative = np.zeros(len(self.matrix.indptr), np.uint64)
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
+
+    def largest_exponent(self) -> int:
+        """The largest of `row_exponents`; `NO_EXPONENT` without any, and where all entries are 1."""
+        if self.weighting == "unweighted":
+            return NO_EXPONENT
+        return int(self.row_exponents.max(initial=NO_EXPONENT))
 
     @cached_property
     def guide(self) -> Any:

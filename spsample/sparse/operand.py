@@ -20,7 +20,7 @@ from spsample.backends import (
 )
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
-from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting, batch_totals
+from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting, batch_statistics
 
 RowForm = Literal["uniform", "weighted"]
 """The form of the row law: whether entries of a row are drawn uniformly or by weight."""
@@ -41,7 +41,7 @@ class Entries(NamedTuple):
 
 
 class Frontier(ABC):
-    """The rows of A that Q selects, and what is known of them: totals, requests to their owners, fetched rows.
+    """The rows of A that Q selects, and what is known of them: entry counts, requests to their owners, fetched rows.
 
     What a method finds out is kept as long as the frontier, so that SAMPLE, EXTRACT and the values of one layer ask
     for it once. Methods take the whole bulk (k batches, m rows), are collective on a distributed graph, allow empty
@@ -59,24 +59,24 @@ class Frontier(ABC):
 
     # --- what is known of the rows -------------------------------------------------------------------------------
     @lazily
-    def row_totals(self) -> RowTotals:
+    def row_statistics(self) -> RowStatistics:
         """Entry counts and exponents of the rows."""
-        return self._row_totals()
+        return self._row_statistics()
 
     @lazily
-    def batch_totals(self) -> FrontierTotals:
+    def batch_statistics(self) -> FrontierStatistics:
         """Entry counts and exponents of each batch's rows together."""
-        return self._batch_totals()
+        return self._batch_statistics()
 
     @abstractmethod
-    def _row_totals(self) -> RowTotals: ...
+    def _row_statistics(self) -> RowStatistics: ...
 
-    def _batch_totals(self) -> FrontierTotals:
-        """Composed of the rows' totals; a distributed graph adds up where the rows are."""
-        return batch_totals(self.A.backend, self.Q.batch_ptr, self.row_totals)
+    def _batch_statistics(self) -> FrontierStatistics:
+        """Composed of the rows' statistics; a distributed graph adds up where the rows are."""
+        return batch_statistics(self.A.backend, self.Q.batch_ptr, self.row_statistics)
 
     @abstractmethod
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
         """(m,) entries of the rows that are not in the columns that `exclude` holds for their batch."""
 
     @abstractmethod
@@ -108,23 +108,23 @@ class Frontier(ABC):
         return self.A.backend.draw_columns(self.merge_columns(rule), self.Q.batch_ids, draw)
 
     # --- EXTRACT ---------------------------------------------------------------------------------------------------
-    def number(self, entries: Entries, known: StackedSelector, include_targets: bool) -> Compaction:
-        """The columns of entries, which are given up, as places in each batch's src.
+    def compact(self, entries: Entries, known: StackedSelector, include_targets: bool) -> Compaction:
+        """Compact the columns of entries, which are given up: each becomes its place in its batch's src.
 
         src has each batch's `known` vertices first, where targets are included, and then the new ones.
         """
         rows, A = entries.rows, self.A
         return A.backend.compact(known, rows.entry_ptr, rows.columns, include_targets, A.num_nodes)
 
-    def take_numbered(
+    def take_compacted(
         self, known: StackedSelector, include_targets: bool, edge_ids: bool
     ) -> tuple[Entries, Compaction]:
-        """Whole rows, and their columns as `number` gives them, which replace `columns`.
+        """Whole rows, and their columns as `compact` gives them, which replace `columns`.
 
         Composed of the two; a local graph has one kernel for it.
         """
         entries = self.take_rows(edge_ids)
-        return entries, self.number(entries, known, include_targets)
+        return entries, self.compact(entries, known, include_targets)
 
     @abstractmethod
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
@@ -144,13 +144,13 @@ class ColumnDistribution(Protocol):
 
 
 class EntryLimit:
-    """How many entries a bulk may have: here as many as there are. SAMPLE and EXTRACT ask it, on each rank alone."""
+    """How many entries a bulk may have: here any number. SAMPLE and EXTRACT call it, on each rank alone."""
 
-    def check(self, frontier: Frontier, draw: Draw) -> None:
-        """Raise an error where a draw from rows would make too many entries."""
+    def before_draw(self, frontier: Frontier, draw: Draw) -> None:
+        """Raise an error if this draw from rows, which is not made yet, would give too many entries."""
 
-    def count(self, entries: int) -> None:
-        """Raise an error where these entries, which were made, are too many."""
+    def at_extract(self, entries: int) -> None:
+        """Raise an error if a layer with this number of entries, which have been made, is one too many for the bulk."""
 
 
 class GraphOperand(ABC):
@@ -200,9 +200,9 @@ __all__ = [
     "Entries",
     "EntryLimit",
     "Frontier",
-    "FrontierTotals",
+    "FrontierStatistics",
     "GraphOperand",
     "RowForm",
-    "RowTotals",
+    "RowStatistics",
     "Weighting",
 ]

@@ -1,4 +1,4 @@
-"""Integer probabilities: totals of rows and frontiers, and the rules that these give (law, section 2)."""
+"""Entry counts and exponents of rows and batches, and the rules of quantisation that they give (law, section 2)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Weighting = Literal["unweighted", "row", "weighted"]
 """What the entries of A weigh: 1, one by the length of their row, or weights of their own."""
 
 
-class RowTotals(NamedTuple):
+class RowStatistics(NamedTuple):
     """For each of m selected rows: its number of entries, and the largest binary exponent of its weights."""
 
     counts: Int64Array
     exponents: NDArray[np.int32]
 
 
-class FrontierTotals(NamedTuple):
-    """For each of k frontiers: the number of entries of its rows, and the largest binary exponent of their weights.
+class FrontierStatistics(NamedTuple):
+    """For each of k batches: the number of entries of its rows, and the largest binary exponent of their weights.
 
     The exponent is 0 where no entry is positive.
     """
@@ -37,26 +37,26 @@ HEADROOM_BITS = {1: WIDE_BITS, 2: WIDE_BITS // 2}
 """H by column power: a frontier's numerators sum to at most 2^H."""
 
 
-def batch_totals(backend: Backend, batch_ptr: Int64Array, totals: RowTotals) -> FrontierTotals:
-    """What the frontier rule needs to know of each batch, from the totals of its rows, which `batch_ptr` bounds.
+def batch_statistics(backend: Backend, batch_ptr: Int64Array, rows: RowStatistics) -> FrontierStatistics:
+    """What the frontier rule needs to know of each batch, from what is known of its rows, which `batch_ptr` bounds.
 
     Examples
     --------
     >>> from spsample.backends import get_backend
-    >>> batch_totals(get_backend(), np.array([0, 2]), RowTotals(np.array([3, 2]), np.array([1, 4])))
-    FrontierTotals(counts=array([5]), exponents=array([4]))
+    >>> batch_statistics(get_backend(), np.array([0, 2]), RowStatistics(np.array([3, 2]), np.array([1, 4])))
+    FrontierStatistics(counts=array([5]), exponents=array([4]))
     """
-    counts, largest = backend.batch_totals(batch_ptr, totals.counts, totals.exponents)
-    return FrontierTotals(counts, np.where(largest == NO_EXPONENT, 0, largest))
+    counts, largest = backend.batch_statistics(batch_ptr, rows.counts, rows.exponents)
+    return FrontierStatistics(counts, np.where(largest == NO_EXPONENT, 0, largest))
 
 
-def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, column_power: int) -> QuantisationRule:
+def frontier_rule(weighting: Weighting, batches: FrontierStatistics, power: int, column_power: int) -> QuantisationRule:
     """The frontier rule of k batches: one K per batch from its entry count and its largest row exponent.
 
     Parameters
     ----------
     weighting : {"unweighted", "row", "weighted"}
-    totals : FrontierTotals
+    batches : FrontierStatistics
         Of the k batches.
     power, column_power : int
         a and c of the law: numerators of `w^a`, column sums to the power c.
@@ -68,25 +68,39 @@ def frontier_rule(weighting: Weighting, totals: FrontierTotals, power: int, colu
 
     Examples
     --------
-    >>> rule = frontier_rule("weighted", FrontierTotals(np.array([5]), np.array([4])), 1, 1)
+    >>> rule = frontier_rule("weighted", FrontierStatistics(np.array([5]), np.array([4])), 1, 1)
     >>> rule.shifts.tolist()     # 62 - 4 - ceil(log2 5)
     [55]
     """
-    _check_headroom(totals.counts, column_power)
+    _check_headroom(batches.counts, column_power)
     if weighting == "unweighted":
         return QuantisationRule(None, power, column_power)
-    bits = np.array([ceil_log2(max(m, 1)) for m in totals.counts.tolist()], np.int64)
-    return QuantisationRule(HEADROOM_BITS[column_power] - power * totals.exponents - bits, power, column_power)
+    bits = np.array([ceil_log2(max(m, 1)) for m in batches.counts.tolist()], np.int64)
+    return QuantisationRule(HEADROOM_BITS[column_power] - power * batches.exponents - bits, power, column_power)
 
 
-def graph_rule(backend: Backend, weighting: Weighting, totals: RowTotals) -> QuantisationRule:
-    """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column."""
-    everything = batch_totals(backend, np.array([0, len(totals.counts)]), totals)
+def graph_rule(weighting: Weighting, num_edges: int, exponent: int) -> QuantisationRule:
+    """FastGCN's rule: the frontier rule with all rows of A as the frontier, squared entries summed by column.
+
+    Parameters
+    ----------
+    weighting : {"unweighted", "row", "weighted"}
+    num_edges : int
+        Entries of A.
+    exponent : int
+        The largest of its rows, or `NO_EXPONENT`; of no use where A is unweighted.
+
+    Examples
+    --------
+    >>> graph_rule("weighted", 5, 4).shifts.tolist()     # 62 - 2 * 4 - ceil(log2 5)
+    [51]
+    """
+    everything = FrontierStatistics(np.array([num_edges]), np.array([0 if exponent == NO_EXPONENT else exponent]))
     return frontier_rule(weighting, everything, power=2, column_power=1)
 
 
 def _check_headroom(entries: Int64Array, column_power: int) -> None:
-    """Squares of column sums add up to at most 2^62 only for frontiers of at most 2^31 entries."""
+    """Squares of column sums add up to at most 2^62 only for batches of at most 2^31 entries."""
     if column_power == 1 or entries.size == 0 or entries.max() <= 2 ** HEADROOM_BITS[2]:
         return
     worst = int(entries.argmax())

@@ -26,7 +26,7 @@ class RowLaw(NamedTuple):
     def sample(self, draw: Draw, edge_ids: bool = False) -> RowSample:
         """Entries of every row; a size of -1 takes whole rows."""
         F = self.F
-        F.A.limit.check(F, draw)
+        F.A.limit.before_draw(F, draw)
         if draw.size < 0:
             return WholeRows(F, edge_ids)
         return RowSample(F, F.sample_rows(draw, self.form, edge_ids))
@@ -101,9 +101,9 @@ class RowSample:
         A limit of entries that they pass leaves them here.
         """
         entries = self.entries
-        self.F.A.limit.count(len(entries.rows.columns))
+        self.F.A.limit.at_extract(len(entries.rows.columns))
         self._entries = None  # from here on the columns are written over
-        return entries, self.F.number(entries, known, include_targets)
+        return entries, self.F.compact(entries, known, include_targets)
 
 
 class WholeRows(RowSample):
@@ -125,8 +125,8 @@ class WholeRows(RowSample):
         """As of any sample; rows that nobody has looked at are numbered as they are taken."""
         if self._taken:
             return super().consume(known, include_targets)
-        entries, sources = self.F.take_numbered(known, include_targets, self._edge_ids)
-        self.F.A.limit.count(len(entries.rows.columns))
+        entries, sources = self.F.take_compacted(known, include_targets, self._edge_ids)
+        self.F.A.limit.at_extract(len(entries.rows.columns))
         self._taken = True
         return entries, sources
 

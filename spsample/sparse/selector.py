@@ -1,4 +1,4 @@
-"""Q: selectors of k stacked minibatches, and the lazy products Q A (design: nothing of size |Q A| is ever written)."""
+"""Q: selectors of k stacked minibatches, and the lazy products Q A, which are never written out."""
 
 from __future__ import annotations
 

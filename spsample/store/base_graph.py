@@ -24,7 +24,7 @@ class BaseGraph(ABC):
 
     Whoever samples, loads, plans or trains asks these questions and never for the class. The answers given here are
     those of a graph that one rank has for itself in its own memory: nothing is exchanged, and every batch of a call is
-    sampled and kept by the caller. `spsample.sampling.distributed_graph.DistributedGraph` answers for several ranks.
+    sampled and kept by the caller. `spsample.distributed.graph.DistributedGraph` answers for several ranks.
 
     Attributes
     ----------

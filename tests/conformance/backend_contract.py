@@ -294,7 +294,7 @@ class BackendContract(RoutingContract):
         rng = np.random.default_rng(sum(sizes))
         counts = rng.choice([0, 1, 7, 2**40], sum(sizes))
         exponents = rng.choice([NO_EXPONENT, -1074, -3, 0, 1, 1024], sum(sizes)).astype(np.int32)
-        sums, largest = backend.batch_totals(pointers(sizes), counts, exponents)
+        sums, largest = backend.batch_statistics(pointers(sizes), counts, exponents)
         assert isinstance(sums, np.ndarray)
         assert isinstance(largest, np.ndarray)
         assert sums.dtype == largest.dtype == np.int64
@@ -305,7 +305,7 @@ class BackendContract(RoutingContract):
     def test_batch_totals_without_positive_entries(self, backend):
         counts, exponents = np.zeros(600, np.int64), np.full(600, NO_EXPONENT, np.int32)
         for sizes in ([600], [100, 0, 500]):
-            sums, largest = backend.batch_totals(pointers(sizes), counts, exponents)
+            sums, largest = backend.batch_statistics(pointers(sizes), counts, exponents)
             assert sums.tolist() == [0] * len(sizes)
             assert largest.tolist() == [NO_EXPONENT] * len(sizes)
 

@@ -14,8 +14,8 @@ from test_layerwise_kernels import EMPTY, PARALLEL, RULES, N, frontiers, hubs
 import spsample as sp
 from spsample.backends.cuda.backend import CudaKernels
 from spsample.backends.protocol import ColumnMatrix, ColumnSample, Draw, Matrix, QuantisationRule, StackedSelector
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.sparse import LocalOperand
-from spsample.sparse.entry_law import draw_entries
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the CUDA sources for the host")
 
@@ -238,7 +238,7 @@ def test_composed_equals_fused(size):
     for q in (None, large):
         draw = Draw((5, 6), 1, size)
         fused = operand.frontier(Q).draw_entries(q, draw)
-        assert_equal(fused, draw_entries(operand.frontier(Q), q, draw))
+        assert_equal(fused, draw_entries_in_rounds(operand.frontier(Q), q, draw))
         assert_equal(fused, REFERENCE.draw_entries(operand.matrix, Q, q, draw))
 
 

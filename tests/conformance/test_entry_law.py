@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.backends import Draw, available_backends
 from spsample.backends.protocol import StackedSelector
-from spsample.sparse.entry_law import draw_entries
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.sparse.local import LocalFrontier
 
 pytestmark = pytest.mark.sanitize
@@ -76,7 +76,7 @@ class Counting(LocalFrontier):
 def test_a_huge_size_makes_no_draws():
     plain = make_graph_of(np.array([[1, 2, 3], [0, 0, 1]])).operand("reference")
     frontier = Counting(plain, StackedSelector(np.array([0, 2]), np.array([0, 1], np.int32), np.array([3])))
-    sample = draw_entries(frontier, None, Draw((5, 6), 1, 2**29))
+    sample = draw_entries_in_rounds(frontier, None, Draw((5, 6), 1, 2**29))
     assert sample.columns.tolist() == [1, 2, 3]
     assert frontier.located == 3
 
@@ -99,7 +99,7 @@ def check(operand, Q, q, draw):
 
 def same(frontier, q, draw):
     fused = frontier.draw_entries(q, draw)
-    composed = draw_entries(frontier, q, draw)
+    composed = draw_entries_in_rounds(frontier, q, draw)
     for name, one, other in zip(fused._fields, fused, composed, strict=True):
         assert one.dtype == other.dtype, name
         np.testing.assert_array_equal(one, other, err_msg=name)

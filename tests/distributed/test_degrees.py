@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
+from spsample.distributed import graph as distributed_graph
 from spsample.errors import InputError
-from spsample.sampling import distributed_graph
 from spsample.training import blocks
 
 

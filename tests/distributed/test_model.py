@@ -34,7 +34,7 @@ from spsample.planning.cluster.column_traffic import (
 )
 from spsample.planning.cluster.counting import count_bulk
 from spsample.planning.cluster.exchanges import (
-    ALGORITHMS,
+    MODELLED_ALGORITHMS,
     all_gather,
     answered,
     asked,
@@ -298,7 +298,7 @@ def test_nothing_is_exchanged_where_every_rank_holds_the_graph(sampler):
 
 
 @samplers
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", MODELLED_ALGORITHMS)
 def test_what_is_sent_is_received(sampler, algorithm):
     counts = count_bulk(GRAPH, bulk_of(sampler, 20), GridShape(8, 2))
     law = sampler.draw_law("unweighted")
@@ -311,7 +311,7 @@ def test_owners_that_draw_send_less_than_rows():
     counts = count_bulk(GRAPH, bulk_of(sampler, 64), GridShape(8, 2))
     moved = {
         algorithm: sum(one.received.sum() for one in bulk_traffic(counts, sampler, "row", WireWidths(), algorithm))
-        for algorithm in ALGORITHMS
+        for algorithm in MODELLED_ALGORITHMS
     }
     assert moved["column"] < moved["stages-split"] < moved["stages-distinct"] < moved["stages"]
 
@@ -434,7 +434,7 @@ def bytes_received(graph, sampler, grid, algorithm, batches=48, edge_ids=False):
 
 
 @samplers
-@pytest.mark.parametrize("algorithm", ALGORITHMS[1:])
+@pytest.mark.parametrize("algorithm", MODELLED_ALGORITHMS[1:])
 @pytest.mark.parametrize("c", [1, 2, 4])
 @pytest.mark.parametrize("edge_ids", [False, True])
 def test_the_model_of_the_published_algorithms_is_what_is_recorded(sampler, algorithm, c, edge_ids):

@@ -74,7 +74,7 @@ def test_a_rank_that_fails_fails_on_all(algorithm, sampler, c, monkeypatch):
         parts = ComparedGraph.from_graph(A, ProcessGrid(comm, c), algorithm=algorithm)
         operand = parts.operand()
         if comm.rank == 2:
-            operand.parts.block.matrix = None  # its memory is gone
+            operand.held.block.matrix = None  # its memory is gone
         with pytest.raises(Exception, match="rank 2"):
             sp.bulk_sample(parts, np.arange(20), sampler, batch_size=2)
         return True
@@ -120,9 +120,9 @@ def test_the_same_vertices_in_other_batches(algorithm):
         parts = ComparedGraph.from_graph(A, ProcessGrid(comm), algorithm=algorithm)
         operand = parts.operand()
         with parts.sampling():
-            return [operand.frontier(Q).batch_totals.counts.tolist() for Q in selectors]
+            return [operand.frontier(Q).batch_statistics.counts.tolist() for Q in selectors]
 
-    want = [A.operand().frontier(Q).batch_totals.counts.tolist() for Q in selectors]
+    want = [A.operand().frontier(Q).batch_statistics.counts.tolist() for Q in selectors]
     assert run_threads(2, body, TIMEOUT) == [want, want]
 
 
@@ -131,7 +131,7 @@ def test_a_duplicate_does_not_see_what_the_other_thread_reads():
         parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm))
         twin = parts.duplicate()
         if comm.rank == 0:  # its other thread is a little earlier
-            parts._parts["cpu"] = None
+            parts._held["cpu"] = None
         return len(sp.bulk_sample(twin, np.arange(8), sp.GraphSAGE([2]), batch_size=2, backend="cpu"))
 
     assert run_threads(2, body, TIMEOUT) == [2, 2]

@@ -56,7 +56,7 @@ MADE_BY_THE_LIBRARY = {
     "Resumption",
     "RoutedRows",
     "RowSample",
-    "RowTotals",
+    "RowStatistics",
     "Sent",
     "StackedLayer",
     "StackedRows",

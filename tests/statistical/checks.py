@@ -308,7 +308,7 @@ def drawn_numerators(A: LocalOperand, frontier: Sequence[int], sampler: str) -> 
     Q = repeated(frontier, 1)
     a, c = (2, 1) if sampler == "norm" else (1, 2)
     F = A.frontier(Q)
-    merged = F.merge_columns(frontier_rule(A.weighting, F.batch_totals, a, c))
+    merged = F.merge_columns(frontier_rule(A.weighting, F.batch_statistics, a, c))
     N = np.zeros(A.num_nodes, np.uint64)
     N[merged.columns] = merged.numerators
     return N.tolist()

@@ -63,8 +63,8 @@ def frontier_numerators(backend, weights: np.ndarray, a: int) -> tuple[list[int]
     frontier = min(n, 2)
     Q = StackedSelector(np.array([0, frontier]), np.arange(frontier, dtype=np.int32), np.array([0]))
     F = A.frontier(Q)
-    totals = F.row_totals
-    rule = frontier_rule("weighted", F.batch_totals, a, 1)
+    totals = F.row_statistics
+    rule = frontier_rule("weighted", F.batch_statistics, a, 1)
     P = F.merge_columns(rule)
     N = np.zeros(n, np.uint64)
     N[P.columns] = P.numerators
@@ -166,7 +166,7 @@ def test_column_power_two_keeps_squares_below_2_62(backend):
     )
     Q = StackedSelector(np.array([0, 1]), np.array([0], np.int32), np.array([0]))
     F = A.frontier(Q)
-    rule = frontier_rule("weighted", F.batch_totals, 1, 2)
+    rule = frontier_rule("weighted", F.batch_statistics, 1, 2)
     P = F.merge_columns(rule)
     assert isinstance(rule, QuantisationRule)
     assert int(P.totals[0]) == sum(int(n) for n in P.numerators) <= 2**62

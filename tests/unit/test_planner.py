@@ -218,7 +218,7 @@ def test_too_many_entries_are_refused_before_they_are_drawn(
     sampler: sp.Sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = BulkCounts.of(sp.bulk_sample(GRAPH, SEEDS[:200], sampler, batch_size=32)).entries
-    for name in ("sample_rows", "take_rows", "take_numbered"):
+    for name in ("sample_rows", "take_rows", "take_compacted"):
         monkeypatch.setattr(LocalFrontier, name, None)
     with pytest.raises(TooManyEntriesError):
         sample_batches(GRAPH, SEEDS[:200], sampler, batch_size=32, limit=MostEntries(entries - 1))

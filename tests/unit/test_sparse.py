@@ -261,7 +261,7 @@ def arrays_of(sample):
 class NoEntries(EntryLimit):
     """Lets rows be drawn, and none be extracted."""
 
-    def count(self, entries):
+    def at_extract(self, entries):
         if entries:
             raise CapacityError(argument="entries", given=str(entries), expected="0")
 

@@ -24,7 +24,7 @@ SIGN = np.uint32(1 << 31)
 
 
 class QuantisationKernels(KernelLauncher):
-    """`row_exponents`, `batch_totals` and `row_numerators`."""
+    """`row_exponents`, `batch_statistics` and `row_numerators`."""
 
     def row_exponents(self, A: Matrix) -> DeviceArray:
         """Largest binary exponent of each row's positive entries (int32); `NO_EXPONENT` without any."""
@@ -38,7 +38,7 @@ class QuantisationKernels(KernelLauncher):
         self.run(EXPONENTS, self.device.resident_warps(), *arguments, raised, variant=variant_of(A))
         return (raised ^ SIGN).view(np.int32)
 
-    def batch_totals(
+    def batch_statistics(
         self, batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
     ) -> tuple[Int64Array, Int64Array]:
         """Sum of each batch's counts and largest of its exponents, on the host. Waits once."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from spsample.backends.cuda.device import DeviceArray, Kernel, chunk_kernel, chunks_of
 from spsample.backends.cuda.launcher import KernelLauncher, index_variant
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Array, Int64Array, IntArray
 
 INTERLEAVE = Kernel("stacking", "interleave")
@@ -82,19 +83,6 @@ def _sizes(pointers: Sequence[Int64Array]) -> Int64Array:
     """Items of each batch in all hops."""
     sizes: Int64Array = np.diff(np.stack(pointers), axis=1).sum(axis=0)
     return sizes
-
-
-def pointers_of(lengths: Int64Array) -> Int64Array:
-    """0 and the inclusive sums.
-
-    Examples
-    --------
-    >>> pointers_of(np.array([2, 0, 3])).tolist()
-    [0, 2, 2, 5]
-    """
-    pointers = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=pointers[1:])
-    return pointers
 
 
 def item_bytes(items: DeviceArray) -> int:

@@ -34,7 +34,7 @@ class ReferenceBackend(OnHost):
     philox = staticmethod(random.philox)
     shuffle = staticmethod(random.shuffle)
     row_exponents = staticmethod(_as_ieee(quantisation.row_exponents))
-    batch_totals = staticmethod(quantisation.batch_totals)
+    batch_statistics = staticmethod(quantisation.batch_statistics)
     row_numerators = staticmethod(quantisation.row_numerators)
     sample_rows_uniform = staticmethod(row_law.sample_rows_uniform)
     sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))

@@ -94,14 +94,14 @@ def entry_numerators(A: Matrix, row: int, rule: QuantisationRule, batch: int) ->
     return quantize(entry_weights(A, row), int(rule.shifts[batch]), rule.power)
 
 
-def batch_totals(
+def batch_statistics(
     batch_ptr: Int64Array, counts: Int64Array, exponents: NDArray[np.int32]
 ) -> tuple[Int64Array, Int64Array]:
     """Sum of each batch's counts, and the largest of its exponents; `NO_EXPONENT` where it has none.
 
     Examples
     --------
-    >>> sums, largest = batch_totals(np.array([0, 2, 2]), np.array([3, 2]), np.array([-3, -5], np.int32))
+    >>> sums, largest = batch_statistics(np.array([0, 2, 2]), np.array([3, 2]), np.array([-3, -5], np.int32))
     >>> sums.tolist(), largest.tolist() == [-3, NO_EXPONENT]
     ([5, 0], True)
     """

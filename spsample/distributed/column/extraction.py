@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import StackedRows, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import FrontierRows, RowRequests
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.extraction import own_weights
 
@@ -69,7 +69,7 @@ class Edges(NamedTuple):
 
 
 def extract(
-    frontier: FrontierRows, rows: FetchedRows | None, src: Columns, edge_ids: bool
+    frontier: RowsAtOwners, rows: FetchedRows | None, src: Columns, edge_ids: bool
 ) -> tuple[StackedRows, Int64Array | None]:
     """Rows Q of A restricted to each batch's src (with weights, where A has them), and edge ids where asked for.
 
@@ -77,28 +77,34 @@ def extract(
     """
     parts = frontier.owners.num_parts
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
-    edges, fetched_now = _asked(frontier, _requested(frontier, held, src, edge_ids), src, edge_ids)
+    edges, fetched_now = _ask_parts(frontier, _kinds_to_ask_for(frontier, held, src, edge_ids), src, edge_ids)
     pieces = [edges, _extracted(frontier, fetched_now, src)]
     if rows is not None and held.any():
         pieces.append(_extracted(frontier, rows, src))
     return _stacked(frontier, pieces, src)
 
 
-def _requested(frontier: FrontierRows, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
-    """What to ask each part for: edges, unless its rows are held, or take fewer bytes than src, which must be sent."""
+def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
+    """What to ask each part for: NOTHING where its rows are held, ROWS where they take fewer bytes than src, or EDGES.
+
+    Who asks for edges has to send src.
+    """
     gaps = src.gaps()
     src_bytes = len(gaps) * width_of(int(gaps.max(initial=0)))
     rows_bytes = frontier.entries * bytes_per_entry(frontier.owners.block, edge_ids)
     return np.where(held, NOTHING, np.where(rows_bytes <= src_bytes, ROWS, EDGES)).astype(np.int64)
 
 
-def _asked(frontier: FrontierRows, requested: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
-    """Ask the parts; of each come edges or rows or nothing."""
-    gaps, sent = src.gaps(), requested == EDGES
+def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_ids: bool) -> tuple[Edges, FetchedRows]:
+    """Ask each part for what is `wanted` of it: of some come edges, of others rows, of the rest nothing.
+
+    An owner that is asked for edges sends the rows instead where those are fewer bytes.
+    """
+    gaps, sent = src.gaps(), wanted == EDGES
     columns = pack(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
-    sends = [Sent(requested, np.ones(len(requested), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
-    kinds, *answers = frontier.ask(sends, _Answer(edge_ids), phase="extraction")
-    edges, rows = (_Reply.of(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
+    sends = [Sent(wanted, np.ones(len(wanted), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
+    kinds, *answers = frontier.ask(sends, _EdgesOrRows(edge_ids), phase="extraction")
+    edges, rows = (_Answers.of_parts(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))
     lengths = unpack(edges.lengths, np.where(edges.parts, frontier.pairs, 0))
     of_part = segment_sums(lengths, np.where(edges.parts, frontier.pairs, 0))
     weights, ids = (None if extra is None else extra.rows for extra in (edges.weights, edges.edge_ids))
@@ -106,8 +112,11 @@ def _asked(frontier: FrontierRows, requested: Int64Array, src: Columns, edge_ids
     return found, fetched(frontier, rows.parts, rows.lengths, rows.columns, rows.weights, rows.edge_ids)
 
 
-class _Reply(NamedTuple):
-    """The answers of some of the parts."""
+class _Answers(NamedTuple):
+    """What some of the parts answered, as `_EdgesOrRows` sent it.
+
+    `numbers` are the columns of edges, counted among the batch's src; `columns` are those of rows, as ids.
+    """
 
     parts: NDArray[np.bool_]
     lengths: Received
@@ -117,17 +126,19 @@ class _Reply(NamedTuple):
     edge_ids: Received | None
 
     @classmethod
-    def of(cls, answers: list[Received], parts: NDArray[np.bool_], frontier: FrontierRows, edge_ids: bool) -> _Reply:
-        """Those of `parts`."""
+    def of_parts(
+        cls, answers: list[Received], parts: NDArray[np.bool_], frontier: RowsAtOwners, edge_ids: bool
+    ) -> _Answers:
+        """Keep what came from `parts`."""
         lengths, numbers, columns, *more = (keep_from(answer, parts) for answer in answers)
         weights = more.pop(0) if frontier.owners.block.weighting == "weighted" else None
         return cls(parts, lengths, numbers, columns, weights, more.pop(0) if edge_ids else None)
 
 
-class _Answer(NamedTuple):
-    """An owner's answer: a word for what it sends, row lengths, edges' columns among src, rows' columns, and more.
+class _EdgesOrRows(NamedTuple):
+    """An owner's `Answer`: EDGES, ROWS or NOTHING, row lengths, edges' columns among src, columns of rows.
 
-    That is weights and edge ids, where there are any and where they are asked for.
+    After them weights where A has them, and edge ids where they are asked for.
     """
 
     edge_ids: bool
@@ -177,7 +188,7 @@ def _only(requests: RowRequests, ranks: NDArray[np.bool_]) -> StackedSelector:
     return StackedSelector(pointers_of(np.where(of_batch, counts, 0)), rows, requests.Q.batch_ids)
 
 
-def _extracted(frontier: FrontierRows, rows: FetchedRows, src: Columns) -> Edges:
+def _extracted(frontier: RowsAtOwners, rows: FetchedRows, src: Columns) -> Edges:
     """Edges of fetched rows."""
     Q, chosen = rows.selector(frontier)
     ptr = pointers_of(np.tile(np.diff(src.ptr), len(chosen)))
@@ -188,7 +199,7 @@ def _extracted(frontier: FrontierRows, rows: FetchedRows, src: Columns) -> Edges
     return Edges(rows.parts, row_lengths(found), found.columns, weights, ids)
 
 
-def _stacked(frontier: FrontierRows, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
+def _stacked(frontier: RowsAtOwners, pieces: list[Edges], src: Columns) -> tuple[StackedRows, Int64Array | None]:
     """Edges of all parts in the order of Q."""
     edges = joined([RowArrays(piece.lengths, piece.columns, piece.weights, piece.edge_ids) for piece in pieces])
     places = _places_in(frontier, pieces)[frontier.places]
@@ -198,7 +209,7 @@ def _stacked(frontier: FrontierRows, pieces: list[Edges], src: Columns) -> tuple
     return rows, edges.edge_ids
 
 
-def _places_in(frontier: FrontierRows, pieces: list[Edges]) -> Int64Array:
+def _places_in(frontier: RowsAtOwners, pieces: list[Edges]) -> Int64Array:
     """For each of the frontier's triples its row among those of all pieces, one piece after the other."""
     of_part = np.repeat(np.arange(len(frontier.pairs)), frontier.pairs)
     places = np.empty(len(of_part), np.int64)

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import Matrix, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import FrontierRows, RowRequests
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
 from spsample.distributed.row_arrays import RowArrays
 from spsample.distributed.wire_format import pack, segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 
-class RowEntries(NamedTuple):
-    """Distinct rows as they travel: lengths, columns, and weights and edge ids where there are any."""
+class SentRows(NamedTuple):
+    """Distinct rows as an owner sends them: lengths, columns, and weights and edge ids where there are any."""
 
     lengths: Sent
     columns: Sent
@@ -32,14 +32,14 @@ def bytes_per_entry(block: LocalOperand, edge_ids: bool) -> int:
     return A.indices.itemsize + (0 if A.data is None else A.data.itemsize) + 8 * edge_ids
 
 
-def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_], edge_ids: bool) -> RowEntries:
+def rows_for(block: LocalOperand, requests: RowRequests, ranks: NDArray[np.bool_], edge_ids: bool) -> SentRows:
     """The distinct rows of those ranks that get rows."""
     chosen = np.repeat(ranks, requests.row_counts)
     rows = requests.rows[chosen]
     counts = np.where(ranks, requests.row_counts, 0)
     taken = RowArrays.taken(block, rows, edge_ids)
     sizes = segment_sums(cast("Int64Array", taken.lengths), counts)
-    return RowEntries(
+    return SentRows(
         pack(taken.lengths, counts),
         Sent(taken.columns, sizes),
         None if taken.weights is None else Sent(taken.weights, sizes),
@@ -57,12 +57,12 @@ class FetchedRows(NamedTuple):
     parts: NDArray[np.bool_]
     edge_ids: Int64Array | None
 
-    def all_stacked(self, frontier: FrontierRows) -> StackedSelector:
+    def all_stacked(self, frontier: RowsAtOwners) -> StackedSelector:
         """Q over these rows, which are those of all parts."""
         rows = frontier.row_of[frontier.places].astype(self.matrix.indices.dtype)
         return StackedSelector(frontier.Q.batch_ptr, rows, frontier.Q.batch_ids)
 
-    def selector(self, frontier: FrontierRows) -> tuple[StackedSelector, Int64Array]:
+    def selector(self, frontier: RowsAtOwners) -> tuple[StackedSelector, Int64Array]:
         """The stacked rows of Q that lie in these parts, part by part and batch by batch, and the parts they are of.
 
         Its batches are those of Q, once for each of the parts.
@@ -79,7 +79,7 @@ class FetchedRows(NamedTuple):
 
 
 def fetched(
-    frontier: FrontierRows,
+    frontier: RowsAtOwners,
     parts: NDArray[np.bool_],
     lengths: Received,
     columns: Received,
@@ -94,4 +94,4 @@ def fetched(
     return FetchedRows(matrix, parts, None if edge_ids is None else edge_ids.rows)
 
 
-__all__ = ["FetchedRows", "RowEntries", "bytes_per_entry", "fetched", "rows_for"]
+__all__ = ["FetchedRows", "SentRows", "bytes_per_entry", "fetched", "rows_for"]

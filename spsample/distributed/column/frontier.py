@@ -1,4 +1,4 @@
-"""`FrontierRows`: the rows that all batches of a rank need, told to their owners once and asked about several times."""
+"""`RowsAtOwners`: the rows that a rank's batches need; their owners are told once, and asked several times."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends import ColumnSample, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners
 from spsample.distributed.wire_format import pack, segment_sums, unpack
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 PHASE = "frontier"
@@ -21,8 +21,20 @@ PHASE = "frontier"
 class RowRequests(NamedTuple):
     """What the ranks want of a part of A.
 
-    `Q` stacks the batches of all ranks that ask, rank after rank; its rows are local, ascending in each batch. A rank's
-    distinct rows are `rows`, ascending; `row_of` leads from a stacked row to them.
+    Attributes
+    ----------
+    Q : StackedSelector
+        The batches of all ranks that ask, rank after rank. Its rows are those of the part, ascending in each batch.
+    batches : int64 array (ranks,)
+        How many of the batches are each rank's.
+    pairs : int64 array (ranks,)
+        How many stacked rows of Q, which are pairs of a batch and a row, are each rank's.
+    rows : int array
+        Each rank's distinct rows, ascending, rank after rank.
+    row_counts : int64 array (ranks,)
+        How many of `rows` are each rank's.
+    row_of : int64 array (m,)
+        For each stacked row of Q its place in `rows`.
     """
 
     Q: StackedSelector
@@ -49,7 +61,7 @@ class Answer(Protocol):
         ...
 
 
-class FrontierRows:
+class RowsAtOwners:
     """The rows of Q where they lie: each owner knows a rank's distinct rows, and by a bit mask which batches want them.
 
     Attributes
@@ -124,14 +136,14 @@ class FrontierRows:
         return pack(np.tile(values, parts), np.full(parts, len(values), np.int64))
 
     def excluded(self, exclude: ColumnSample) -> list[Sent]:
-        """Columns left out of account, for each part."""
+        """The excluded columns, sent alike to each part."""
         parts = self.owners.num_parts
         columns = Sent(np.tile(exclude.columns, parts), np.full(parts, len(exclude.columns), np.int64))
         return [self.per_batch(np.diff(exclude.indptr)), columns]
 
 
 def received_exclusion(requests: RowRequests, counts: Received, columns: Received) -> ColumnSample:
-    """What `FrontierRows.excluded` sent, for the stacked batches of all ranks."""
+    """What `RowsAtOwners.excluded` sent, for the stacked batches of all ranks."""
     lengths = unpack(counts, requests.batches)
     k = len(lengths)
     empty = np.zeros(k, np.uint64)
@@ -157,4 +169,4 @@ def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> 
     return RowRequests(Q, batch_ids.counts, pairs, rows.rows, rows.counts, np.concatenate(row_of))
 
 
-__all__ = ["PHASE", "FrontierRows", "RowRequests", "received_exclusion"]
+__all__ = ["PHASE", "RowRequests", "RowsAtOwners", "received_exclusion"]

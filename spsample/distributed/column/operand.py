@@ -7,17 +7,17 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
 from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
-from spsample.distributed.column.frontier import FrontierRows
+from spsample.distributed.column.frontier import RowsAtOwners
 from spsample.distributed.column.rows import RowDraw, sample_rows
-from spsample.distributed.column.sums import Answered, ask, draw_columns, merged
-from spsample.distributed.column.totals import frontier_totals, locate, row_totals, unchosen_totals
+from spsample.distributed.column.statistics import entry_counts, frontier_statistics, locate, row_statistics
+from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts
+from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
-from spsample.sparse.entry_law import draw_entries
 from spsample.sparse.operand import Entries, Frontier, RowForm
-from spsample.sparse.probability import FrontierTotals, RowTotals
+from spsample.sparse.probability import FrontierStatistics, RowStatistics
 
 GAP_BYTES = 2
 """Bytes, about, of a sampled column on its way to an owner."""
@@ -30,9 +30,9 @@ class ColumnOperand(PartitionedOperand):
     nothing is reduced. The published algorithm splits A's block rows over the ranks instead and has to add up.
     """
 
-    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
-        super().__init__(grid, parts)
-        self.owners = Owners(self.channel, parts.placement, parts.block, parts.hubs)
+    def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
+        super().__init__(grid, held)
+        self.owners = Owners(self.channel, held.placement, held.block, held.hubs)
 
     def frontier(self, Q: StackedSelector) -> ColumnFrontier:
         return ColumnFrontier(self, Q)
@@ -48,9 +48,9 @@ class ColumnFrontier(Frontier):
         self._fetched: FetchedRows | None = None  # rows that came with the sums by column, for an extraction
 
     @lazily
-    def rows(self) -> FrontierRows:
+    def rows(self) -> RowsAtOwners:
         """The rows as their owners know them, who are told of them now."""
-        return FrontierRows(self.A.owners, self.Q)
+        return RowsAtOwners(self.A.owners, self.Q)
 
     def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)
@@ -58,27 +58,27 @@ class ColumnFrontier(Frontier):
     def take_rows(self, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
 
-    def _row_totals(self) -> RowTotals:
-        return row_totals(self.rows, self.A.weighting)
+    def _row_statistics(self) -> RowStatistics:
+        return row_statistics(self.rows, self.A.weighting)
 
-    def _batch_totals(self) -> FrontierTotals:
-        return frontier_totals(self.rows)
+    def _batch_statistics(self) -> FrontierStatistics:
+        return frontier_statistics(self.rows)
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return unchosen_totals(self.rows, exclude)
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return entry_counts(self.rows, exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return locate(self.rows, rows, offsets, exclude)
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        return draw_entries(self, numerators, draw)
+        return draw_entries_in_rounds(self, numerators, draw)
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         return merged(self.rows, self._answered(rule, 0), rule)
 
     def draw_merged(self, rule: QuantisationRule, draw: Draw) -> ColumnSample:
         columns = len(self.Q.vertices) + len(self.Q.batch_ids) * draw.size
-        return draw_columns(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
+        return draw_from_answers(self.rows, self._answered(rule, GAP_BYTES * columns), rule, draw)
 
     def _answered(self, rule: QuantisationRule, later_bytes: int) -> Answered:
         """Rows or sums of each part; rows are kept for an extraction."""
@@ -87,7 +87,7 @@ class ColumnFrontier(Frontier):
         return answered
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
-        degrees = self.row_totals.counts if self.A.weighting == "row" else None
+        degrees = self.row_statistics.counts if self.A.weighting == "row" else None
         rows, ids = extract(self.rows, self._fetched, Columns.of(src_ptr, src), edge_ids)
         return received_entries(rows, self.Q.batch_ids, ids, degrees)
 

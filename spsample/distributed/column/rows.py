@@ -1,4 +1,4 @@
-"""Row law on a partitioned A: the owner of a row draws from it, and sends back what it drew (notes: k b s / p)."""
+"""Row law on a partitioned A: the owner of a row draws from it, and sends back what it drew."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from spsample.backends import Draw, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import RowArrays, received_entries
 from spsample.distributed.wire_format import segment_sums
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
 from spsample.sparse.extraction import own_weights
 from spsample.sparse.operand import RowForm

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
-from spsample.distributed.column.frontier import FrontierRows, RowRequests
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
 from spsample.distributed.partials import added_sums, joined_sums, powered, received_sums
 from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, width_of
-from spsample.sampling.seeds import pointers_of
 from spsample.sparse import LocalOperand
 
 SUMS, ROWS = 0, 1
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
     sums: ColumnMatrix
 
 
-def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Answered:
+def ask(frontier: RowsAtOwners, rule: QuantisationRule, later_bytes: int) -> Answered:
     """What each part answers: the rows of Q, or their sums by column.
 
     `later_bytes` is about what an extraction from a part takes if its rows are not fetched now.
@@ -43,14 +43,14 @@ def ask(frontier: FrontierRows, rule: QuantisationRule, later_bytes: int) -> Ans
     one, batches = np.ones(parts, np.int64), np.full(parts, k, np.int64)
     shifts = np.zeros(k, np.int64) if rule.shifts is None else rule.shifts
     sends = [Sent(np.full(parts, later_bytes, np.int64), one), Sent(np.tile(shifts, parts), batches)]
-    answers = frontier.ask(sends, _Answer(rule), phase="sums")
+    answers = frontier.ask(sends, _SumsOrRows(rule), phase="sums")
     kinds, counts, columns, numerators, lengths, *weights = answers
     is_rows = kinds.rows == ROWS
     rows = fetched(frontier, is_rows, lengths, keep_from(columns, is_rows), weights[0] if weights else None)
     return Answered(rows, received_sums(counts, keep_from(columns, ~is_rows).rows, numerators, batches))
 
 
-def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
+def merged(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule) -> ColumnMatrix:
     """Q A with one row per batch (`Frontier.merge_columns`)."""
     rows, sums = answered
     block, k = frontier.owners.block, len(frontier.Q.batch_ids)
@@ -60,7 +60,7 @@ def merged(frontier: FrontierRows, answered: Answered, rule: QuantisationRule) -
     return powered(added_sums(block.backend, [sums, own], k, block.num_nodes), rule.column_power)
 
 
-def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
+def draw_from_answers(frontier: RowsAtOwners, answered: Answered, rule: QuantisationRule, draw: Draw) -> ColumnSample:
     """Column law on Q A (`Frontier.draw_merged`), which is not written out where all parts sent rows."""
     backend, rows = frontier.owners.block.backend, answered.rows
     if rows.parts.all():
@@ -68,8 +68,8 @@ def draw_columns(frontier: FrontierRows, answered: Answered, rule: QuantisationR
     return backend.draw_columns(merged(frontier, answered, rule), frontier.Q.batch_ids, draw)
 
 
-class _Answer(NamedTuple):
-    """An owner's answer: a word for sums or rows, columns per batch, columns, numerators, row lengths, weights.
+class _SumsOrRows(NamedTuple):
+    """An owner's `Answer`: SUMS or ROWS, columns per batch, columns, numerators, row lengths, weights.
 
     Columns are those of sums or of rows, whichever it sends.
     """
@@ -141,11 +141,11 @@ def _no_sums(block: LocalOperand, k: int) -> list[ColumnMatrix]:
     return [ColumnMatrix(np.zeros(k + 1, np.int64), empty.astype(block.matrix.indices.dtype), empty, empty[:0])]
 
 
-def _sums_of(frontier: FrontierRows, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
+def _sums_of(frontier: RowsAtOwners, rows: FetchedRows, rule: QuantisationRule) -> ColumnMatrix:
     """Sums of the fetched rows: k rows for each of their parts."""
     Q, chosen = rows.selector(frontier)
     shifts = None if rule.shifts is None else np.tile(rule.shifts, len(chosen))
     return frontier.owners.block.backend.merge_columns(rows.matrix, Q, rule._replace(shifts=shifts))
 
 
-__all__ = ["Answered", "ask", "draw_columns", "merged"]
+__all__ = ["Answered", "ask", "draw_from_answers", "merged"]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends import StackedSelector
+from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.distributed.placement import Placement
-from spsample.sampling.seeds import pointers_of
 
 
 class Stages(NamedTuple):

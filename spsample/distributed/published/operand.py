@@ -12,15 +12,15 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Channel
 from spsample.common.lazily import lazily
 from spsample.distributed.grid import ProcessGrid
-from spsample.distributed.operand import PartitionedOperand, Parts
-from spsample.distributed.partials import added_sums, added_totals, partial_totals, powered, received_sums
+from spsample.distributed.operand import HeldRows, PartitionedOperand
+from spsample.distributed.partials import added_statistics, added_sums, partial_statistics, powered, received_sums
 from spsample.distributed.published.exchanges import RequestedRows, RowFetch, RowGroup
 from spsample.distributed.published.fetch_plan import FetchPlan, Stages, rows_of_batch
 from spsample.distributed.row_arrays import RowArrays, joined, received_entries
 from spsample.distributed.wire_format import packed, unpack, width_of
 from spsample.sparse.local import LocalFrontier
 from spsample.sparse.operand import Entries, Frontier
-from spsample.sparse.probability import FrontierTotals
+from spsample.sparse.probability import FrontierStatistics
 
 
 class PublishedOperand(PartitionedOperand):
@@ -40,12 +40,12 @@ class PublishedOperand(PartitionedOperand):
     fetch_rows: type[RowFetch] = RequestedRows
     """How rows come from the ranks that hold them."""
 
-    def __init__(self, grid: ProcessGrid, parts: Parts) -> None:
-        super().__init__(grid, parts)
+    def __init__(self, grid: ProcessGrid, held: HeldRows) -> None:
+        super().__init__(grid, held)
         members = grid.row * grid.replication + np.arange(grid.replication)
         self.row_group = RowGroup(Channel(grid.comm, grid.row_group, members.tolist()))
-        self.stages = Stages.of(parts.placement, grid.num_blocks, grid.replication)
-        self.fetch = self.fetch_rows(self.channel, parts.block, parts.placement)
+        self.stages = Stages.of(held.placement, grid.num_blocks, grid.replication)
+        self.fetch = self.fetch_rows(self.channel, held.block, held.placement)
 
     @staticmethod
     def column_channel(grid: ProcessGrid) -> Channel:
@@ -87,7 +87,7 @@ class PublishedFrontier(Frontier):
 
     def __init__(self, A: PublishedOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
-        self.plan = FetchPlan(Q, A.parts.placement, A.stages, A.row_group.size)
+        self.plan = FetchPlan(Q, A.held.placement, A.stages, A.row_group.size)
         self._column: CachedRows | None = None
 
     def column_rows(self, edge_ids: bool = False) -> CachedRows:
@@ -96,7 +96,7 @@ class PublishedFrontier(Frontier):
             column, plan = self.A.row_group.rank, self.plan
             arrays = self._fetched(edge_ids)
             ids = plan.vertices[plan.bounds[column] : plan.bounds[column + 1]]
-            rows = arrays.operand(self.A.parts.block, ids).frontier(plan.selector_of(column))
+            rows = arrays.operand(self.A.held.block, ids).frontier(plan.selector_of(column))
             self._column = CachedRows(rows, arrays)
         return self._column
 
@@ -105,8 +105,8 @@ class PublishedFrontier(Frontier):
         A, column = self.A, self.A.row_group.rank
         pieces = [A.fetch.rows(block, self.plan.wanted(block), edge_ids) for block in A.stages.blocks_of(column)]
         hubs = A.stages.hubs_of(column)
-        if A.parts.hubs is not None and hubs is not None:
-            pieces.append(RowArrays.taken(A.parts.hubs, self.plan.wanted(hubs), edge_ids))
+        if A.held.hubs is not None and hubs is not None:
+            pieces.append(RowArrays.taken(A.held.hubs, self.plan.wanted(hubs), edge_ids))
         return joined(pieces)
 
     @lazily
@@ -128,11 +128,11 @@ class PublishedFrontier(Frontier):
         rows, everything = everything.stacked(A.backend, Q.batch_ptr, self.plan.places)
         return received_entries(rows, Q.batch_ids, everything.edge_ids, degrees)
 
-    def _batch_totals(self) -> FrontierTotals:
-        counts, exponents = partial_totals(self.column_rows().F)
+    def _batch_statistics(self) -> FrontierStatistics:
+        counts, exponents = partial_statistics(self.column_rows().F)
         shape = columns, k = self.A.row_group.size, len(self.Q.batch_ids)
         everyones, maxima = self.A.row_group.gather([packed(counts), exponents])
-        return added_totals(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
+        return added_statistics(unpack(everyones, np.full(columns, k)).reshape(shape), maxima.rows.reshape(shape))
 
     def merge_columns(self, rule: QuantisationRule) -> ColumnMatrix:
         """Totals of each column's rows, added up: the published all-reduce."""

@@ -8,7 +8,7 @@ from spsample.distributed.published.exchanges import BroadcastRows
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.row_arrays import joined
 from spsample.sparse.operand import Entries, RowForm
-from spsample.sparse.probability import RowTotals
+from spsample.sparse.probability import RowStatistics
 
 
 class StagesOperand(PublishedOperand):
@@ -19,8 +19,8 @@ class StagesOperand(PublishedOperand):
     is gathering: a row that several batches want travels once for each of them. Batches follow each other, and of each
     only the rows are kept that are not there yet, so that memory does not grow with P.
 
-    Kinder than what is published: only the pattern travels, and the weights of a weighted graph, no values where A has
-    none; row lengths are as short as they can be; a layer's rows are fetched and gathered once, for drawing and
+    It costs less than what is published: only the pattern travels, and the weights of a weighted graph, no values where
+    A has none; row lengths are as short as they can be; a layer's rows are fetched and gathered once, for drawing and
     extraction; of the column law (P is sums by column then, which are added up as published), only the extracted edges
     are gathered instead of Q_R A.
     """
@@ -62,9 +62,9 @@ class StagesFrontier(PublishedFrontier):
         pieces = [column.arrays.first(0)]
         for batch in range(A.channel.reduce_max(len(self.Q.batch_ids))):
             own, counts = column.of_batch(batch), plan.pairs_of_batch(batch)
-            pieces.append(A.row_group.rows(own, counts).picked(A.parts.block, unique.of_batch(batch)))
+            pieces.append(A.row_group.rows(own, counts).picked(A.held.block, unique.of_batch(batch)))
         arrays = joined(pieces)
-        return CachedRows(arrays.operand(A.parts.block, unique.vertices).frontier(unique.selector), arrays)
+        return CachedRows(arrays.operand(A.held.block, unique.vertices).frontier(unique.selector), arrays)
 
     def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
         return self.group_rows(edge_ids).F.sample_rows(draw, form, edge_ids)
@@ -72,11 +72,11 @@ class StagesFrontier(PublishedFrontier):
     def take_rows(self, edge_ids: bool) -> Entries:
         return self.group_rows(edge_ids).F.take_rows(edge_ids)
 
-    def _row_totals(self) -> RowTotals:
-        return self.group_rows().F.row_totals
+    def _row_statistics(self) -> RowStatistics:
+        return self.group_rows().F.row_statistics
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return self.group_rows().F.counts_without(exclude)
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.group_rows().F.entry_counts(exclude)
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return self.group_rows().F.locate(rows, offsets, exclude)

@@ -7,15 +7,15 @@ import numpy as np
 from spsample.backends import ColumnSample, Draw, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.operand import PartitionedOperand
 from spsample.distributed.partials import equal_exponents
 from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
-from spsample.sparse.entry_law import draw_entries
 from spsample.sparse.operand import Entries, RowForm
-from spsample.sparse.probability import RowTotals
+from spsample.sparse.probability import RowStatistics
 
 
 class StagesDistinctOperand(PublishedOperand):
@@ -34,7 +34,7 @@ class StagesDistinctFrontier(StagesFrontier):
 
     def all_reduced(self, column: CachedRows) -> CachedRows:
         """All distinct rows of P, column by column."""
-        plan, block = self.plan, self.A.parts.block
+        plan, block = self.plan, self.A.held.block
         arrays = self.A.row_group.rows(column.arrays, plan.bounds[1:] - plan.bounds[:-1])
         return CachedRows(arrays.operand(block, plan.vertices).frontier(plan.selector()), arrays)
 
@@ -63,15 +63,15 @@ class StagesSplitFrontier(PublishedFrontier):
         rows = self.column_rows(edge_ids).F
         return self.stacked(RowArrays.of(rows.A, rows.take_rows(edge_ids)))
 
-    def _row_totals(self) -> RowTotals:
+    def _row_statistics(self) -> RowStatistics:
         rows, lengths = self.column_rows().F, self.row_lengths
         if self.A.weighting != "weighted":
-            return RowTotals(lengths, equal_exponents(lengths, self.A.weighting))
+            return RowStatistics(lengths, equal_exponents(lengths, self.A.weighting))
         (gathered,) = self.A.row_group.gather([rows.A.row_exponents[rows.Q.vertices]])
-        return RowTotals(lengths, gathered.rows[self.plan.places])
+        return RowStatistics(lengths, gathered.rows[self.plan.places])
 
-    def counts_without(self, exclude: ColumnSample) -> Int64Array:
-        return self.in_order(self.column_rows().F.counts_without(exclude))
+    def entry_counts(self, exclude: ColumnSample) -> Int64Array:
+        return self.in_order(self.column_rows().F.entry_counts(exclude))
 
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         """Each column finds the columns of A of its own rows' entries."""
@@ -85,7 +85,7 @@ class StagesSplitFrontier(PublishedFrontier):
         return columns
 
     def draw_entries(self, numerators: UInt64Array | None, draw: Draw) -> ColumnSample:
-        return draw_entries(self, numerators, draw)
+        return draw_entries_in_rounds(self, numerators, draw)
 
 
 VARIANTS: dict[str, type[PartitionedOperand]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.distributed.hubs import HUB_ROW_OVERHEAD
+from spsample.distributed.hubs import hub_row_bytes, hub_threshold
 from spsample.store import Graph
 
 
@@ -42,16 +42,14 @@ class BlockRows:
 def hub_rows(graph: Graph, budget: int, entry_bytes: int) -> Int64Array:
     """The vertices that are sources of the most edges and whose rows fit in the budget, ascending.
 
-    Those with equally many are all taken or none, as a partitioned graph replicates them.
+    They are chosen as a partitioned graph chooses those that it replicates. `entry_bytes` is that of the graph planned
+    for, which may differ from `graph`.
     """
     if budget == 0:
         return np.zeros(0, np.int64)
     times = np.bincount(graph.indices, minlength=graph.num_nodes)
-    order = np.argsort(-times, kind="stable")
-    costs = np.cumsum(np.diff(graph.indptr)[order] * entry_bytes + HUB_ROW_OVERHEAD)
-    fitting = int(np.searchsorted(costs, budget, side="right"))
-    least = times[order[fitting]] + 1 if fitting < len(order) else 1
-    hubs: Int64Array = np.flatnonzero(times >= max(least, 1))
+    costs = hub_row_bytes(np.diff(graph.indptr), entry_bytes)
+    hubs: Int64Array = np.flatnonzero(times >= hub_threshold(times, costs, budget))
     return hubs
 
 

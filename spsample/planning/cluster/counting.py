@@ -10,8 +10,9 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.distributed.placement import balanced, equal_bounds
+from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.planning.cluster.block_rows import BlockRows
-from spsample.planning.cluster.draws import SPARE_DRAWS, entry_weights, expected_draws, graph_draws
+from spsample.planning.cluster.draws import entry_weights, expected_draws, graph_draws
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape, grouped
 from spsample.planning.cluster.layer_rows import (
     LayerRows,

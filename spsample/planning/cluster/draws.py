@@ -9,12 +9,11 @@ import numpy as np
 from spsample.backends.protocol import Int64Array
 from spsample.backends.reference.random import ROUND_DRAWS
 from spsample.distributed.placement import equal_bounds
+from spsample.distributed.rounds import SPARE_DRAWS, piece_of_draws
 from spsample.planning.cluster.grid_shape import FloatArray
 from spsample.planning.cluster.layer_rows import SPARSE, LayerRows, columns_of
 from spsample.sampling import Sampler
 from spsample.store import Graph
-
-SPARE_DRAWS = 16.0
 
 
 def expected_draws(
@@ -22,8 +21,8 @@ def expected_draws(
 ) -> FloatArray:
     """(k,): draws that each batch sends to the rows' owners under the entry law.
 
-    All entries where there are no more than s; s with replacement; else pieces of s + s / 8 + `spare` draws, at most
-    `ROUND_DRAWS` s, until the expected number of distinct columns is s.
+    All entries where there are no more than s; s with replacement; else pieces of draws (`piece_of_draws`, with
+    `spare`), at most `ROUND_DRAWS` s of them, until the expected number of distinct columns is s.
 
     Examples
     --------
@@ -94,11 +93,6 @@ def _draws_of(columns: Int64Array, weights: FloatArray | None, num_nodes: int, s
     return float(ROUND_DRAWS * s)
 
 
-def piece_of_draws(s: int, spare: float = SPARE_DRAWS) -> float:
-    """Draws that are sent off together, in which most often s are distinct."""
-    return s + s // 8 + spare
-
-
 def _sums_by_column(columns: Int64Array, weights: FloatArray | None, num_nodes: int) -> FloatArray:
     """Sums of weights, or how often each column that is there appears."""
     if num_nodes > SPARSE * len(columns):
@@ -107,4 +101,4 @@ def _sums_by_column(columns: Int64Array, weights: FloatArray | None, num_nodes: 
     return counted[counted > 0]
 
 
-__all__ = ["SPARE_DRAWS", "entry_weights", "expected_draws", "graph_draws", "piece_of_draws"]
+__all__ = ["entry_weights", "expected_draws", "graph_draws"]

@@ -28,8 +28,11 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 """What the ranks communicate for, in the order of a training step."""
 
 Algorithm = Literal["column", "stages", "stages-distinct", "stages-split", "oblivious"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`. The model knows the variants, too."""
+MODELLED_ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+"""How rows of other ranks are reached; see `spsample.planning.cluster.traffic`.
+
+The model knows those that users choose from (`spsample.distributed.algorithms`), and the variants for measurements.
+"""
 
 Kind = Literal["request", "reply", "reduction"]
 Scope = Literal["column", "row", "all", "ring"]
@@ -216,7 +219,7 @@ def _most(sent: FloatArray, received: FloatArray) -> float:
 
 
 __all__ = [
-    "ALGORITHMS",
+    "MODELLED_ALGORITHMS",
     "PHASES",
     "Algorithm",
     "Exchange",

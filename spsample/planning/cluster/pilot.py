@@ -15,11 +15,11 @@ from scipy.special import ndtri
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 from spsample.distributed.placement import balanced
+from spsample.distributed.rounds import SPARE_DRAWS
 from spsample.errors import InputError
 from spsample.planning.bulk_counts import relative_deviation
 from spsample.planning.cluster.block_rows import BlockRows, hub_rows
 from spsample.planning.cluster.counting import LayerCounting, count_sources, hop_counts
-from spsample.planning.cluster.draws import SPARE_DRAWS
 from spsample.planning.cluster.grid_shape import FloatArray, GridShape
 from spsample.planning.cluster.layer_rows import LayerRows, count_by_owner, distinct, layer_rows, longest_rows
 from spsample.planning.cluster.rank_counts import RankCounts

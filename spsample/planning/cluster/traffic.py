@@ -36,7 +36,7 @@ from spsample.comm.headers import HEADER_WORDS
 from spsample.errors import InputError
 from spsample.planning.cluster.column_traffic import COLUMN_EXCHANGES
 from spsample.planning.cluster.exchanges import (
-    ALGORITHMS,
+    MODELLED_ALGORITHMS,
     PHASES,
     Algorithm,
     Exchange,
@@ -76,7 +76,7 @@ def bulk_traffic(
         What `sampler.draw_law` tells of the graph; it decides what is exchanged.
     wire : WireWidths
     algorithm : str
-        One of `ALGORITHMS`.
+        One of `MODELLED_ALGORITHMS`.
     feature_bytes : int
         Bytes of a vertex's features; 0: no features are fetched.
     model_bytes : int
@@ -91,8 +91,10 @@ def bulk_traffic(
     InputError
         If there is no such algorithm.
     """
-    if algorithm not in ALGORITHMS:
-        raise InputError(argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(ALGORITHMS))
+    if algorithm not in MODELLED_ALGORITHMS:
+        raise InputError(
+            argument="algorithm", given=repr(algorithm), expected="one of " + ", ".join(MODELLED_ALGORITHMS)
+        )
     if counts.shape.num_blocks == 1 and (algorithm == "column" or counts.shape.ranks == 1):
         sampling: list[Exchange] = []
     else:

@@ -69,7 +69,7 @@ class DistributedGraph(BaseGraph):
         Q = RowSelector(np.array([0, len(ids)]), ids, np.zeros(1, np.int64))
         with self.sampling():
             if A.weighting != "weighted":
-                return sums_of_alike(A.weighting, A.frontier(Q).row_totals.counts)
+                return sums_of_alike(A.weighting, A.frontier(Q).row_statistics.counts)
             layer = GraphSAGE([-1]).run(A, Q, derive_key(0, 0, SAMPLING), False)[0]
         data: Any = layer.data  # there are data: it is weighted
         return sums_by_row(layer.indptr, data).astype(np.float32)

@@ -14,6 +14,9 @@ from spsample.backends.arithmetic import draw_limit_error
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.backends.reference.random import NARROW_DRAWS, NARROW_LIMIT, ROUND_DRAWS, WIDE_DRAWS, Stream
 
+SPARE_DRAWS = 16
+"""Draws of a piece that does not grow with the number of columns wanted."""
+
 AT_A_TIME = 32
 """Batches that draw together: their arrays stay in the cache."""
 
@@ -28,9 +31,10 @@ class BatchDistributions(ABC):
     ----------
     batch_ids : int64 array (k,)
     totals : uint64 array (k,)
-        T of each, less what was taken out.
+        T of each, without the columns that were excluded.
     margin : int
-        How many columns more than asked for show that a support was not taken whole: 1; 0 where that is known.
+        1 where a batch that has drawn all the columns it needs does not know whether there are others: one column more
+        tells that its support was not taken whole. 0 where that is known beforehand.
     """
 
     batch_ids: Int64Array
@@ -43,14 +47,18 @@ class BatchDistributions(ABC):
 
     @abstractmethod
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
-        """The columns that hold these units (batches, draws), which are below the batches' totals; collective."""
+        """Find the columns of draws; collective.
+
+        Row j of `units` (batches, draws) has the draws of batch `batches[j]`, integers below its total. Each is one
+        unit of the distribution; the column that it belongs to is returned in its place.
+        """
 
     @abstractmethod
-    def take_out(self, batches: list[int], chosen: list[Counts]) -> None:
-        """Take all columns that these batches have chosen out of their distributions; collective."""
+    def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
+        """Exclude all columns that these batches have chosen from their distributions; collective."""
 
 
-def draw_columns(
+def draw_in_rounds(
     distributions: BatchDistributions, draw: Draw, dtype: np.dtype[np.signedinteger], known: list[Counts] | None = None
 ) -> ColumnSample:
     """Draw columns for every batch, in the same few exchanges.
@@ -96,8 +104,8 @@ class _Draws:
     def first_distinct(self, chosen: list[Counts]) -> tuple[list[Counts], UInt64Array, NDArray[np.bool_]]:
         """The first s distinct columns of every batch, the totals, and whether a support was taken whole.
 
-        A batch that draws `margin` columns more than it needs has something left. What the others have chosen is taken
-        out, which shows whether anything is left of theirs.
+        After each round a batch that has too few columns, or just enough and a `margin` of 1, excludes those that it
+        has chosen. Where nothing is left then, its support was taken whole.
         """
         P, size, first = self.distributions, self.draw.size, 0
         limits = np.where(self.wide, WIDE_DRAWS, NARROW_DRAWS)
@@ -111,7 +119,7 @@ class _Draws:
             self._draw_round(chosen, whole, first)
             first += ROUND_DRAWS * size
             unsure = [i for i in pending if len(chosen[i]) < size + P.margin]
-            P.take_out(unsure, chosen)
+            P.exclude(unsure, chosen)
             whole[unsure] = P.totals[unsure] == 0
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 
@@ -120,9 +128,9 @@ class _Draws:
         return [i for i, columns in enumerate(chosen) if len(columns) < self.draw.size and not whole[i]]
 
     def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> None:
-        """4s draws of every batch that needs some, in pieces of a little more than s: most often one is enough."""
+        """`ROUND_DRAWS` s draws of every batch that needs some, in pieces: most often one is enough."""
         size, end = self.draw.size, first + ROUND_DRAWS * self.draw.size
-        piece = size + size // 8 + 16
+        piece = int(piece_of_draws(size))
         for begin in range(first, end, piece):
             pending = self._pending(chosen, whole)
             if begin > first and not self.distributions.any_reduce(bool(pending)):
@@ -151,6 +159,17 @@ class _Draws:
         return np.concatenate(x).reshape(len(batches), count)
 
 
+def piece_of_draws(size: int, spare: float = SPARE_DRAWS) -> float:
+    """Draws that are sent off together: a little more than the number of columns wanted, which most often is enough.
+
+    Examples
+    --------
+    >>> piece_of_draws(400)
+    466
+    """
+    return size + size // 8 + spare
+
+
 def stacked(
     chosen: list[Counts], totals: UInt64Array, whole: NDArray[np.bool_], dtype: np.dtype[np.signedinteger]
 ) -> ColumnSample:
@@ -172,4 +191,4 @@ def stacked(
     )
 
 
-__all__ = ["BatchDistributions", "Counts", "draw_columns", "stacked"]
+__all__ = ["SPARE_DRAWS", "BatchDistributions", "Counts", "draw_in_rounds", "piece_of_draws", "stacked"]

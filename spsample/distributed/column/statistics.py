@@ -1,4 +1,4 @@
-"""Totals of rows and frontiers, and columns by position: what the entry law and the frontier rule ask of owners."""
+"""What the entry law and the frontier rule ask of owners: entry counts, exponents, and columns by position."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ import numpy as np
 from spsample.backends import ColumnSample
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
-from spsample.distributed.column.frontier import FrontierRows, RowRequests, received_exclusion
-from spsample.distributed.partials import added_totals, equal_exponents, partial_totals
+from spsample.distributed.column.frontier import RowRequests, RowsAtOwners, received_exclusion
+from spsample.distributed.partials import added_statistics, equal_exponents, partial_statistics
 from spsample.distributed.wire_format import pack, unpack
 from spsample.sparse.local import LocalOperand
-from spsample.sparse.probability import FrontierTotals, RowTotals, Weighting
+from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting
 
 
-def row_totals(frontier: FrontierRows, weighting: Weighting) -> RowTotals:
+def row_statistics(frontier: RowsAtOwners, weighting: Weighting) -> RowStatistics:
     """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
-    answers = frontier.ask([], _totals_of_rows, phase="totals")
+    answers = frontier.ask([], _statistics_of_rows, phase="totals")
     counts = unpack(answers[0], frontier.rows)
     exponents = answers[1].rows if weighting == "weighted" else equal_exponents(counts, weighting)
     row = frontier.row_of[frontier.places]
-    return RowTotals(counts[row], exponents[row])
+    return RowStatistics(counts[row], exponents[row])
 
 
-def _totals_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+def _statistics_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
     answers = [pack(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
     if block.weighting == "weighted":
         answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
     return answers
 
 
-def unchosen_totals(frontier: FrontierRows, exclude: ColumnSample) -> Int64Array:
+def entry_counts(frontier: RowsAtOwners, exclude: ColumnSample) -> Int64Array:
     """Entry counts of the rows of Q without the columns that their batches exclude."""
 
     def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
-        counts = block.frontier(requests.Q).counts_without(received_exclusion(requests, *received))
+        counts = block.frontier(requests.Q).entry_counts(received_exclusion(requests, *received))
         return [pack(counts, requests.pairs)]
 
     (counts,) = frontier.ask(frontier.excluded(exclude), answer, phase="totals")
     return unpack(counts, frontier.pairs)[frontier.places]
 
 
-def frontier_totals(frontier: FrontierRows) -> FrontierTotals:
+def frontier_statistics(frontier: RowsAtOwners) -> FrontierStatistics:
     """Entry counts and largest exponents of the batches: summed up by the owners first."""
     shape = parts, k = frontier.owners.num_parts, len(frontier.Q.batch_ids)
-    counts, exponents = frontier.ask([], _totals_of_batches, phase="totals")
-    return added_totals(unpack(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
+    counts, exponents = frontier.ask([], _statistics_of_batches, phase="totals")
+    return added_statistics(unpack(counts, np.full(parts, k, np.int64)).reshape(shape), exponents.rows.reshape(shape))
 
 
-def _totals_of_batches(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
-    counts, exponents = partial_totals(block.frontier(requests.Q))
+def _statistics_of_batches(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+    counts, exponents = partial_statistics(block.frontier(requests.Q))
     return [pack(counts, requests.batches), Sent(exponents, requests.batches)]
 
 
-def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
+def locate(frontier: RowsAtOwners, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None) -> IntArray:
     """Columns of the `offsets`-th entries of stacked rows: positions go to the owners, columns come back."""
     where = frontier.places[rows]
     ends = np.cumsum(frontier.pairs)
@@ -66,10 +66,10 @@ def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclud
     sends = [pack(pair, counts), pack(offsets[order], counts), Sent(counts, np.ones(len(ends), np.int64))]
 
     def answer(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
-        pairs, positions, asked, *excluded = received
+        pairs, positions, asked, *exclusion = received
         stacked = unpack(pairs, asked.rows) + np.repeat(requests.pair_begin(), asked.rows)
-        without = received_exclusion(requests, *excluded) if excluded else None
-        found = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), without)
+        excluded = received_exclusion(requests, *exclusion) if exclusion else None
+        found = block.frontier(requests.Q).locate(stacked, unpack(positions, asked.rows), excluded)
         return [Sent(found, asked.rows)]
 
     if exclude is not None:
@@ -81,8 +81,8 @@ def locate(frontier: FrontierRows, rows: Int64Array, offsets: Int64Array, exclud
 
 
 __all__ = [
-    "frontier_totals",
+    "entry_counts",
+    "frontier_statistics",
     "locate",
-    "row_totals",
-    "unchosen_totals",
+    "row_statistics",
 ]
