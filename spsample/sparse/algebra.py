@@ -158,14 +158,15 @@ def extract_rows(
         numbered, which is done in place: also where that fails, or what comes after it, as for want of memory.
     options : ExtractOptions
     known : RowSelector, optional
-        Each batch's vertices that have a number already: columns are numbered after them. By default the rows of P.
+        Each batch's vertices that have a number already, vertices of A, of the type of its ids: columns are numbered
+        after them. By default the rows of P.
 
     Raises
     ------
     ConsumedError
         If the sample was consumed before.
     InputError
-        If the sample was drawn from another P.
+        If the sample was drawn from another P, or `known` has another number of batches.
     DTypeError
         If an argument has the wrong type.
 
@@ -186,8 +187,20 @@ def extract_rows(
             hint="Keep the P that was sampled: each product Q @ A is another one, also of the same Q and A.",
         )
     if known is not None:
-        require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
+        _check_known(P, known)
     return P.extract(sample, options, known)
+
+
+def _check_known(P: RowLaw, known: RowSelector) -> None:
+    """Refuse known vertices that are of other batches, or ids of another type, than the rows of P."""
+    require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
+    batches, index = len(P.Q.batch_ids), P.Q.vertices.dtype
+    if len(known.batch_ids) != batches:
+        raise InputError(
+            argument="known", given=f"{len(known.batch_ids)} batches", expected=f"{batches}, those of the rows of P"
+        )
+    if known.vertices.dtype != index:
+        raise DTypeError(argument="known", given=f"vertices of {known.vertices.dtype}", expected=f"{index}, as of A")
 
 
 def extract_columns(
