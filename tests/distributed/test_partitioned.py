@@ -18,6 +18,7 @@ from spsample.distributed.hubs import hub_vertices, with_hubs
 from spsample.distributed.placement import balanced
 from spsample.distributed.published.variants import ALL_ALGORITHMS, VARIANTS, ComparedGraph
 from spsample.errors import CapacityError, InputError
+from spsample.planning.cluster.block_rows import hub_rows
 from spsample.sparse import RowSelector
 
 TIMEOUT = 60
@@ -170,6 +171,25 @@ def test_no_more_hubs_than_ids_can_count():
         assert every == 66
         assert few == list(range(6))  # seven places are left, and the next hub rows would be 60
         assert places == list(range(120, 126))
+
+
+@pytest.mark.parametrize("budget", [0, 24, 500, 3000, 10**6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_plan_knows_the_hubs(budget, weighted):
+    """Plans count how often a vertex is a source for themselves."""
+    rng = np.random.default_rng(8)
+    ends = rng.integers(0, 90, (2, 700))
+    ends[0] = np.minimum(ends[0], rng.integers(0, 90, 700))  # low ids are sources of many edges
+    A = sp.Graph.from_edge_index(ends, num_nodes=90, edge_weight=rng.random(700) if weighted else None)
+    entry_bytes = A.indices.itemsize + (A.data.itemsize if weighted else 0)
+
+    def body(comm):
+        rows = GraphRows(A)
+        block = block_row(rows, balanced(A.indptr, comm.size), comm.rank, get_backend())
+        return hub_vertices(Channel(comm), block, rows, budget).tolist()
+
+    for hubs in run_threads(3, body, TIMEOUT):
+        assert hubs == hub_rows(A, budget, entry_bytes).tolist()
 
 
 def lopsided():

@@ -2,7 +2,7 @@
 
     python tests/golden/make_golden.py
 
-A change of the file is a change of the law: raise `spsample.law_version` with it (docs/law.md). The inputs are in
+A change of a section is a change of the law: raise `spsample.law_version` with it (docs/law.md). The inputs are in
 golden_cases.py; law_model.py, which knows nothing of spsample, confirms the results.
 """
 
