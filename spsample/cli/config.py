@@ -208,7 +208,8 @@ def _as_words(source: str, key: str, value: Any) -> Any:
 def _refuse_unknown(source: str, command: Any, key: str, keys: Mapping[str, _Key]) -> NoReturn:
     """Name the key that was meant: near in spelling, to it or to the name of its field."""
     words = {one.param.name: _key_of(one.param.opts[0]) for one in keys.values()} | {word: word for word in keys}
-    near = difflib.get_close_matches(_underscored(key), words, n=1, cutoff=0.7)
+    begun = [word for word in words if any(part.startswith(_underscored(key)) for part in word.split("_"))]
+    near = sorted(begun, key=len) or difflib.get_close_matches(_underscored(key), words, n=1, cutoff=0.7)
     hint = f"Did you mean {words[near[0]]!r}?" if near else f"See spsample {command.name} --help-all."
     given = repr(key) if source == "--set" else f"the key {key!r} in [{command.name}]"
     raise InputError(argument=source, given=given, expected=f"options of {command.name}", hint=hint)

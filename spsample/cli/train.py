@@ -30,7 +30,7 @@ from spsample.cli.report import print_phases, print_plan, print_ranks, print_res
 from spsample.cli.resuming import resume_hint_on_exit
 from spsample.cli.screen import print_json, print_message
 from spsample.comm.launch import detect
-from spsample.common.options import Option, at_least, check_settings, values_of
+from spsample.common.options import Option, at_least, values_of
 from spsample.errors import DataError, InputError
 from spsample.settings import METRIC_NAMES, Preset, RankOptions, Recording, SamplerChoice, differing, preset_for
 
@@ -137,7 +137,8 @@ def train(
     from spsample.comm import Recorder, init
 
     given = {**given, "dataset": dataset, "out": out, "resume": resume, "as_json": as_json}
-    comm = Recorder(init(overridden(RankOptions(), given).backend_comm))
+    how = overridden(RankOptions(), {"backend_comm": given["backend_comm"]})  # others are checked on all ranks together
+    comm = Recorder(init(how.backend_comm))
     with abort_on_error(comm):
         _train(comm, given)
     comm.close()
@@ -357,7 +358,6 @@ def _check_options(given: dict[str, Any]) -> None:
         from spsample.training.callbacks import require_tensorboard
 
         require_tensorboard()  # before there is a folder
-    check_settings(runs)
 
 
 def _prepare(dataset: Dataset, *, scaling: str, metric: str, rewire_seed: int | None) -> Dataset:

@@ -71,6 +71,29 @@ def require_int(argument: str, value: Any, minimum: int | None = None, maximum: 
     return number
 
 
+def require_bulk_size(argument: str, value: Any) -> int | None:
+    """Return the number of minibatches in a bulk; None for "auto", which leaves it to a plan of memory.
+
+    Raises
+    ------
+    DTypeError
+        If `value` is neither an integer nor "auto".
+    InputError
+        If it is below 1.
+
+    Examples
+    --------
+    >>> require_bulk_size("bulk_size", "auto"), require_bulk_size("bulk_size", 64)
+    (None, 64)
+    """
+    if not isinstance(value, str):
+        return require_int(argument, value, minimum=1)
+    if value != "auto":
+        given = f"{short(value)} of type str"
+        raise DTypeError(argument=argument, given=given, expected=f"{_expected_int(1, None)}, or 'auto'")
+    return None
+
+
 def _expected_int(minimum: int | None, maximum: int | None) -> str:
     if minimum is not None and maximum is not None:
         return f"an integer in [{minimum}, {maximum}]"

@@ -13,7 +13,7 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_int
+from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.loading.batch import Batch, Collate, gather_features
@@ -158,7 +158,7 @@ class BulkLoader(Epochs):
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
             self.collate = Collate(features, labels, self.graph)
-            batches = None if _is_auto(bulk_size) else require_int("bulk_size", bulk_size, minimum=1)
+            batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
@@ -368,10 +368,6 @@ class BulkLoader(Epochs):
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
-
-
-def _is_auto(bulk_size: object) -> bool:
-    return isinstance(bulk_size, str) and bulk_size == "auto"
 
 
 class _RankBulk(NamedTuple):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from spsample.common.options import Option
+from spsample.common.units import require_bytes
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -23,6 +24,7 @@ ReplicateHubs = Annotated[
         PANEL,
         values="bytes, or as in `256MiB`",
         unset="none",
+        check=require_bytes,
     ),
 ]
 

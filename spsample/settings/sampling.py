@@ -4,12 +4,11 @@ Each is declared here, at a field or as an annotated type. A dataclass that has 
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from spsample.common.checks import require_int
+from spsample.common.checks import require_bulk_size
 from spsample.common.options import Option, at_least
 from spsample.common.units import require_bytes
-from spsample.errors import InputError
 
 __all__ = [
     "MEMORY_BUDGET",
@@ -28,13 +27,6 @@ __all__ = [
 
 SAMPLERS = ("graphsage", "ladies", "fastgcn")
 _PANEL = "Sampling"
-
-
-def _bulk_size(argument: str, value: Any) -> None:
-    if not isinstance(value, str):
-        require_int(argument, value, minimum=1)
-    elif value != "auto":
-        raise InputError(argument=argument, given=repr(value), expected="an integer of at least 1, or 'auto'")
 
 
 def _number_or_word(text: str) -> int | str:
@@ -57,7 +49,7 @@ BulkSize = Annotated[
         "Minibatches sampled at once, at most; changes no sample.",
         _PANEL,
         values="integer, `auto`",
-        check=_bulk_size,
+        check=require_bulk_size,
         parse=_number_or_word,
         decisive=False,
     ),

@@ -158,15 +158,15 @@ def extract_rows(
         numbered, which is done in place: also where that fails, or what comes after it, as for want of memory.
     options : ExtractOptions
     known : RowSelector, optional
-        Each batch's vertices that have a number already, vertices of A, of the type of its ids: columns are numbered
-        after them. By default the rows of P.
+        Each batch's vertices that have a number already, distinct vertices of A: columns are numbered after them. By
+        default the rows of P.
 
     Raises
     ------
     ConsumedError
         If the sample was consumed before.
     InputError
-        If the sample was drawn from another P, or `known` has another number of batches.
+        If the sample was drawn from another P, or `known` is of other batches.
     DTypeError
         If an argument has the wrong type.
 
@@ -192,15 +192,15 @@ def extract_rows(
 
 
 def _check_known(P: RowLaw, known: RowSelector) -> None:
-    """Refuse known vertices that are of other batches, or ids of another type, than the rows of P."""
+    """Refuse known vertices that are of other batches than the rows of P."""
     require_type("known", known, RowSelector, "a RowSelector, or None for the rows of P")
-    batches, index = len(P.Q.batch_ids), P.Q.vertices.dtype
-    if len(known.batch_ids) != batches:
+    batch_ids = P.Q.batch_ids
+    if known.batch_ids is not batch_ids and not np.array_equal(known.batch_ids, batch_ids):
         raise InputError(
-            argument="known", given=f"{len(known.batch_ids)} batches", expected=f"{batches}, those of the rows of P"
+            argument="known",
+            given=f"batches {short(known.batch_ids)}",
+            expected=f"{short(batch_ids)}, those of the rows of P",
         )
-    if known.vertices.dtype != index:
-        raise DTypeError(argument="known", given=f"vertices of {known.vertices.dtype}", expected=f"{index}, as of A")
 
 
 def extract_columns(

@@ -138,7 +138,14 @@ def test_what_cannot_be_set(words, error):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ("plan rmat:8,8 --bulk-size foo", "--bulk-size: got 'foo'; expected an integer of at least 1, or 'auto'"),
+        (
+            "plan rmat:8,8 --bulk-size foo",
+            "--bulk-size: got 'foo' of type str; expected an integer of at least 1, or 'auto'",
+        ),
+        ("train digits --replicate-hubs foo", "--replicate-hubs: got 'foo'"),
+        ("train digits --set bulk=4", "Did you mean 'bulk_size'?"),
+        ("train digits --set warmup=4", "Did you mean 'warmup_epochs'?"),
+        ("plan rmat:8,8 --set net=ethernet", "Did you mean 'network'?"),
         ("plan rmat:8,8 --ranks 4 --bulk-size 8", "--bulk-size: got 8 with --ranks"),
         ("plan rmat:8,8 --ranks 4 --prefetch -1", "--prefetch: got -1; expected an integer of at least 0"),
         ("plan rmat:8,8 --ranks 4 --set links=ethernet", "See spsample plan --help-all."),
