@@ -70,7 +70,8 @@ def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int],
 
     if name == "graphsage":
         return GraphSAGE(list(fanouts), layout=layout)
-    return {"ladies": LADIES, "fastgcn": FastGCN}[name](list(layer_sizes))
+    layerwise: dict[str, type[LADIES | FastGCN]] = {"ladies": LADIES, "fastgcn": FastGCN}
+    return layerwise[name](list(layer_sizes))
 
 
 def make_loader(dataset: Dataset, sampler: Sampler, options: SamplingOptions, **more: Any) -> BulkLoader:
