@@ -69,8 +69,8 @@ def bulk_sample(  # the public face
     InputError, DTypeError
         If an argument cannot be used; the message names it and the first bad entry.
     CapacityError
-        If the bulk does not fit in memory (it then says how many of its batches do), or a value of a layer-wise sample
-        is too large for its type.
+        If the bulk is known not to fit in memory (it then says how many of its batches do), if memory runs out while it
+        is sampled, or if a value of a layer-wise sample is too large for its type.
 
     Examples
     --------
