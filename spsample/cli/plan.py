@@ -80,7 +80,7 @@ def plan(
         refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
         if options.bulk_size != "auto":
             refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
-        pilot = _pilot(source, sampler, given)
+        pilot = _pilot(source, sampler, options, job.feature_bytes, given)
         source = given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(
             pilot, job, source, ranks=job.ranks, edge_ids=options.edge_ids, prefetch=options.prefetch
@@ -117,13 +117,14 @@ def _require_source(source: str | None) -> str:
     return source
 
 
-def _pilot(source: str | None, sampler: Sampler, given: Mapping[str, Any]) -> Pilot:
+def _pilot(
+    source: str | None, sampler: Sampler, options: PlanOptions, feature_bytes: int | None, given: Mapping[str, Any]
+) -> Pilot:
     """Sampled on the data set, or on a smaller graph of a kind."""
     from spsample.data import load_dataset
     from spsample.planning.cluster.pilot import sample_pilot
 
-    options, size = overridden(PlanOptions(), given), overridden(cluster.GraphSize(), given)
-    feature_bytes = overridden(cluster.ClusterOptions(), given).feature_bytes
+    size = overridden(cluster.GraphSize(), given)
     if source is None and size.like is not None:
         return size.pilot(sampler, options.batch_size, 0 if feature_bytes is None else feature_bytes)
     dataset = load_dataset(_require_source(source))

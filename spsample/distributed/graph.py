@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
+from spsample.distributed.placement import equal_bounds
 from spsample.sampling.graphsage import GraphSAGE
 from spsample.sparse import RowSelector, derive_key
 from spsample.sparse.keys import SAMPLING
@@ -51,7 +52,7 @@ class DistributedGraph(BaseGraph):
 
     def row_sums(self) -> NDArray[np.float32]:
         """Sum the values of each row on every rank, each rank a range of the rows: float32, shape (n,); collective."""
-        bounds = np.arange(self.comm.size + 1) * self.num_nodes // self.comm.size
+        bounds = equal_bounds(self.num_nodes, self.comm.size)
         sums = np.concatenate([self._sums_of(first, end) for first, end in self._ranges(bounds)])
         return self.comm.all_gather_v(sums, np.diff(bounds), phase="set-up")
 
