@@ -70,7 +70,7 @@ def plan(
     """
     options = overridden(PlanOptions(), given)
     job = overridden(cluster.ClusterOptions(), given)
-    sampler = sampling.make_sampler(given)
+    sampler = sampling.make_sampler(options, given)
     if job.ranks is None:
         names = [one.name for cls in (cluster.ClusterOptions, cluster.GraphSize) for one in settings_of(cls)]
         refuse_given(given, names, "without --ranks", "--ranks, for a cluster")

@@ -70,7 +70,7 @@ def sample(
     dataset = load_dataset(source, random_seed=run.random_seed)
     loader = sampling.make_loader(
         dataset,
-        sampling.make_sampler(given),
+        sampling.make_sampler(options, given),
         options,
         prefetch=1 if options.bulk_size == "auto" else 0,  # nothing is sampled ahead: this chooses smaller bulks
         shuffle=run.shuffle,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spsample.cli.options import overridden
 from spsample.errors import InputError
 from spsample.settings import SamplerChoice, SamplerSizes
 from spsample.settings.sampling import BatchSize, BulkSize, EdgeIds, Layout, MemoryBudget, Seeds
@@ -44,9 +43,8 @@ class SamplingOptions(SamplerSizes, SamplerChoice):
     edge_ids: EdgeIds = False
 
 
-def make_sampler(given: Mapping[str, Any]) -> Sampler:
-    """The sampler that the options describe; an option that it has no use for is refused."""
-    options = overridden(SamplingOptions(), given)
+def make_sampler(options: SamplingOptions, given: Mapping[str, Any]) -> Sampler:
+    """The sampler that the options describe; one that was given and that it has no use for is refused."""
     require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
     if options.sampler != "graphsage" and options.layout != "blocks":
         raise InputError(
