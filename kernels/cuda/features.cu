@@ -4,6 +4,7 @@
 // neighbouring numbers, so that a row crosses the bus in as few transactions as it can. Bytes moved: 8 + size of the id, the row read
 // once, 4 dim written.
 #include "device.h"
+#include "spsample/features.h"
 
 using namespace spsample;
 
@@ -21,45 +22,8 @@ __device__ inline void gather(const uint64_t* places, const Index* ids, int64_t 
     }
 }
 
-struct Same {
-    __device__ float operator()(float x, int64_t) const { return x; }
-};
-
-__device__ inline float float_from_bits(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __uint_as_float(bits);
-#else
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-#endif
-}
-
-// IEEE 754 binary16, exactly: every value is one of float's.
-struct FromHalf {
-    __device__ float operator()(uint16_t half, int64_t) const {
-        const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16, exponent = (half >> 10) & 31u;
-        uint32_t fraction = half & 0x3FFu;
-        if (exponent == 31) return float_from_bits(sign | 0x7F800000u | fraction << 13);
-        if (exponent != 0) return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-        if (fraction == 0) return float_from_bits(sign);
-        uint32_t shift = 0;
-        for (; (fraction & 0x400u) == 0; fraction <<= 1) ++shift;
-        return float_from_bits(sign | (113 - shift) << 23 | (fraction & 0x3FFu) << 13);
-    }
-};
-
-struct FromBFloat {
-    __device__ float operator()(uint16_t upper, int64_t) const { return float_from_bits(static_cast<uint32_t>(upper) << 16); }
-};
-
-struct FromInt8 {
-    const float* scale;
-    __device__ float operator()(int8_t x, int64_t j) const { return static_cast<float>(x) * scale[j]; }
-};
-
 extern "C" __global__ void gather_float32(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
-    gather<float>(places, ids, count, dim, out, Same());
+    gather<float>(places, ids, count, dim, out, FromNumber());
 }
 
 extern "C" __global__ void gather_float16(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
