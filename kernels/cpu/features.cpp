@@ -270,6 +270,8 @@ const RowDecoders& row_decoders() {
 }
 
 void bind_features(nb::module_& m) {
+    m.def("new_rows", [](int64_t count, int64_t dim) { return to_numpy(Buffer<float>(checked_product(count, dim)), {count, dim}); },
+          nb::arg("count"), nb::arg("dim"), "A float32 array of that shape, not filled.");
     bind_for<int32_t>(m);
     bind_for<int64_t>(m);
     bind_sparse_for<int32_t, int32_t>(m);

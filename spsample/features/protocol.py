@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,9 @@ class FeatureSource(Protocol):
         """Number of features per vertex."""
         ...
 
-    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the features of the vertices ``ids``: float32, C order, shape ``(len(ids), dim)``."""
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[np.float32]:
+        """Return the features of the vertices ``ids``: float32, C order, shape ``(len(ids), dim)``.
+
+        With ``out`` they go there, and it is returned: to its rows ``at``, one for each id, or to all in order.
+        """
         ...
