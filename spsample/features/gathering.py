@@ -106,7 +106,7 @@ class _DenseReader(RowReader):
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
         kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
         made = self._gathered(ids, kind, None if out is None else out.reshape(-1), at)
-        return made if out is None else out  # type: ignore[no-any-return]
+        return made if out is None else out
 
     def _gathered(self, ids: NDArray[Any], kind: str, out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
         rows = np.asarray(self.rows)
