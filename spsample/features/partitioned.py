@@ -320,8 +320,12 @@ class PartitionedFeatures(BlockFeatures):
         counts = np.diff(np.searchsorted(distinct, bounds))
         offsets = distinct - np.repeat(bounds[:-1], counts)
         asked = self.blocks.requests(offsets.astype(id_dtype(self.num_rows)), counts)
-        received = self.blocks.answers(self._reader.as_kept(asked.rows), asked.counts).rows
+        received = self.blocks.answers(self._encoded(asked.rows), asked.counts).rows
         row_reader(received, self._format).gather(inverse.reshape(-1), rows, to)
+
+    def _encoded(self, offsets: NDArray[Any]) -> NDArray[Any]:
+        """Rows of this rank's block as they are sent."""
+        return self._reader.as_kept(offsets)
 
     def _require_same_columns(self, rows: Any) -> None:
         """All ranks' rows must have the same shape and dtype."""
