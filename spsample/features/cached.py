@@ -9,16 +9,15 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of
-from spsample.common.arrays import as_array
-from spsample.common.checks import check_length, require_int, require_type
+from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
-from spsample.common.memory import available_memory
-from spsample.common.units import format_bytes, require_bytes
-from spsample.errors import CapacityError, DataError, InputError
-from spsample.features.gathering import new_rows, require_destination, row_reader
-from spsample.features.places import place_bytes, places_of
+from spsample.common.units import format_bytes
+from spsample.errors import DataError, InputError
+from spsample.features.cache_choice import budget_bytes, chosen_rows, scores_of
+from spsample.features.cached_rows import CachedRows
+from spsample.features.gathering import new_rows, require_destination
 from spsample.features.protocol import FeatureSource
-from spsample.store.validation import as_id_vector, as_weights, check_ids, check_weights
+from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
 
 __all__ = ["CacheCounts", "CachedFeatures"]
-
-_CHUNK_BYTES = 64 << 20
-_LINE_BYTES = 64
 
 
 class CacheCounts(NamedTuple):
@@ -108,16 +104,16 @@ class CachedFeatures:
     def __init__(self, source: FeatureSource, budget: int | str, score: ArrayLike | str) -> None:
         with collective(comm_of(source), call="the checks of CachedFeatures"):
             _require_source(source)
-            vertices = _chosen(source, _budget_bytes(budget), _scores(score, source.num_rows))
-        self._begin(source, _Rows(source, vertices), _Counter())
+            vertices = chosen_rows(source, budget_bytes(budget), scores_of(score, source.num_rows))
+        self._begin(source, CachedRows(source, vertices), _Counter())
 
-    def _begin(self, source: FeatureSource, rows: _Rows, counter: _Counter) -> None:
+    def _begin(self, source: FeatureSource, rows: CachedRows, counter: _Counter) -> None:
         self.source = source
         self._rows = rows
         self._counter = counter
 
     @classmethod
-    def _of(cls, source: FeatureSource, rows: _Rows, counter: _Counter) -> CachedFeatures:
+    def _of(cls, source: FeatureSource, rows: CachedRows, counter: _Counter) -> CachedFeatures:
         made = cls.__new__(cls)
         made._begin(source, rows, counter)
         return made
@@ -162,7 +158,7 @@ class CachedFeatures:
     @property
     def nbytes(self) -> int:
         """Bytes of the cached rows and of the map; those of the source are its own."""
-        return int(self._rows.reader.rows.nbytes) + self._rows.places.nbytes
+        return self._rows.nbytes
 
     @property
     def comm(self) -> Communicator:
@@ -248,31 +244,6 @@ class CachedFeatures:
         return f"CachedFeatures({self.source!r}, {cached}{seen})"
 
 
-class _Rows:
-    """Rows of some vertices of a source, read from it; collective where that is.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        That of their numbers.
-    places : Places
-        Which vertex has a row, and which row it is.
-    reader : RowReader
-    """
-
-    def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
-        self.dtype = _stored_dtype(source)
-        self.row_bytes = _row_bytes(source)
-        with collective(comm_of(source), call="memory for cached features"):
-            self.places = places_of(vertices, source.num_rows)
-            rows = _aligned((len(vertices), source.dim), self.dtype)
-        at_once = max(1, _CHUNK_BYTES // max(1, self.row_bytes))
-        for first in range(0, _largest(comm_of(source), len(vertices)), at_once):
-            part = vertices[first : first + at_once]
-            source.gather(part, rows[first : first + len(part)])
-        self.reader = row_reader(rows)
-
-
 class _Counter:
     """Hits and misses, counted by several threads."""
 
@@ -296,7 +267,7 @@ class _Counter:
 
 def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> CachedFeatures:
     """From its recipe; rows are read again, and must be those that there were."""
-    rows = _Rows(source, vertices)
+    rows = CachedRows(source, vertices)
     if contents_of(rows.reader.rows) != contents:
         raise DataError(
             argument="source",
@@ -326,89 +297,3 @@ def _require_source(source: Any) -> None:
             expected="a source in the memory of the host",
             hint="DeviceFeatures(x, hot=..., ranking=score) keeps the rows that are wanted most on the device.",
         )
-
-
-def _budget_bytes(budget: Any) -> int:
-    return require_bytes("budget", budget) if isinstance(budget, str) else require_int("budget", budget, minimum=0)
-
-
-def _scores(score: Any, num_rows: int) -> NDArray[Any]:
-    """One for each vertex."""
-    given = _named_scores(score) if isinstance(score, str) else score
-    scores = as_weights("score", as_array("score", given))
-    check_length("score", scores, num_rows, "vertex")
-    check_weights("score", scores)
-    return scores
-
-
-def _named_scores(name: str) -> Any:
-    """The scores of that name; there are none yet."""
-    expected = "an array of one score per vertex: no scores are known by name"
-    raise InputError(argument="score", given=repr(name), expected=expected)
-
-
-def _chosen(source: FeatureSource, budget: int, scores: NDArray[Any]) -> NDArray[np.int64]:
-    """The vertices whose rows are cached, ascending."""
-    count = _rows_within(budget, source.num_rows, _row_bytes(source))
-    size, free = count * _row_bytes(source), available_memory()
-    if size > free:
-        raise CapacityError(
-            argument="budget",
-            given=f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take",
-            expected=f"at most the {format_bytes(free)} that are available",
-        )
-    return highest(scores, count)
-
-
-def _rows_within(budget: int, num_rows: int, row_bytes: int) -> int:
-    """How many rows fit, with the map."""
-    if budget == 0:
-        return 0
-    if budget >= num_rows * row_bytes:
-        return num_rows
-    count = (budget - place_bytes(num_rows)) // row_bytes
-    if count < 1:
-        raise InputError(
-            argument="budget",
-            given=format_bytes(budget),
-            expected=f"0, or at least one row of {row_bytes} bytes and {place_bytes(num_rows)} bytes for the map",
-        )
-    return count
-
-
-def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The `count` vertices with the largest scores, ascending; of equal ones the first.
-
-    Examples
-    --------
-    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
-    [0, 2, 3]
-    """
-    if count == 0 or count >= len(scores):
-        return np.arange(min(count, len(scores)))
-    least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    is_chosen = scores > least
-    equal = np.flatnonzero(scores == least)
-    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
-    return np.flatnonzero(is_chosen)
-
-
-def _stored_dtype(source: FeatureSource) -> np.dtype[Any]:
-    return np.dtype(getattr(source, "stored_dtype", np.float32))
-
-
-def _row_bytes(source: FeatureSource) -> int:
-    return _stored_dtype(source).itemsize * source.dim
-
-
-def _largest(comm: Communicator, number: int) -> int:
-    """Of the numbers of all ranks; collective."""
-    return number if comm.size == 1 else int(comm.all_reduce(np.array([number]), "max", phase="set-up")[0])
-
-
-def _aligned(shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """New memory that begins with a line of the processor's caches, so that short rows do not lie on two."""
-    size = shape[0] * shape[1] * dtype.itemsize
-    memory = np.empty(size + _LINE_BYTES, np.uint8)
-    first = -memory.ctypes.data % _LINE_BYTES
-    return memory[first : first + size].view(dtype).reshape(shape)

@@ -16,7 +16,7 @@ from scipy import sparse
 import spsample as sp
 from spsample.data import planted, save_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, FeatureSource, FeatureStore, cached
+from spsample.features import CachedFeatures, FeatureSource, FeatureStore, cache_choice, gathering, places
 from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
 
 DTYPES = ("float32", "float16", "float64", "int8", "bool", ">f4")
@@ -108,6 +108,7 @@ def test_infinity_minus_zero_and_numbers_that_are_none():
     np.testing.assert_array_equal(rows.view(np.uint32), x.view(np.uint32))
 
 
+@pytest.mark.sanitize
 @settings(deadline=None, max_examples=80)
 @given(n=st.integers(1, 200), share=st.floats(0, 1), count=st.integers(0, 300), seed=st.integers(0, 2**32 - 1))
 def test_places(n, share, count, seed):
@@ -125,6 +126,7 @@ def test_places(n, share, count, seed):
     assert places.nbytes == place_bytes(n)
 
 
+@pytest.mark.sanitize
 def test_places_of_many_ids():
     """More than a thread takes at a time."""
     rng = np.random.default_rng(0)
@@ -133,6 +135,22 @@ def test_places_of_many_ids():
     for mine, its in zip(places.find(ids), find_places(places._words, ids), strict=True):
         np.testing.assert_array_equal(mine, its)
     assert EveryPlace(4).vertices().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("ids", [[64], [-1], [2**40]])
+def test_the_core_reads_no_word_that_is_not_there(ids):
+    core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
+    with pytest.raises(IndexError, match="ids: outside the vertices"):
+        core.find_places(np.zeros(2, np.uint64), np.array(ids, np.int64))
+
+
+def test_without_the_compiled_core(monkeypatch):
+    for module in (places, gathering):
+        monkeypatch.setattr(module, "compiled_core", lambda: None)
+    one = CachedFeatures(FeatureStore(features("float16")), "256B", np.arange(N))
+    np.testing.assert_array_equal(one.gather(np.arange(N)), features("float16").astype(np.float32), strict=True)
+    assert one.counts.hits == 23
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, N])
@@ -224,7 +242,7 @@ def test_sources_that_are_refused():
 
 
 def test_more_than_there_is_memory(monkeypatch):
-    monkeypatch.setattr(cached, "available_memory", lambda: 200)
+    monkeypatch.setattr(cache_choice, "available_memory", lambda: 200)
     with pytest.raises(CapacityError, match=r"budget: got 400 B, which 360 B of rows would take; .* 200 B"):
         CachedFeatures(FeatureStore(features()), 400, np.ones(N))
     assert CachedFeatures(FeatureStore(features()), 200, np.ones(N)).cached_rows == 8
