@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.comm import Communicator
+    from spsample.features.places import Places
 
 __all__ = ["CacheCounts", "CachedFeatures"]
 
@@ -128,7 +129,7 @@ class CachedFeatures:
                 given="CachedFeatures of a source on several ranks, to be pickled",
                 expected="a source of one rank; else make the cache where it is used",
             )
-        return _opened, (self.source, self._rows.places.vertices(), contents_of(self._rows.reader.rows))
+        return _opened, (self.source, self._rows.places, contents_of(self._rows.reader.rows))
 
     @property
     def num_rows(self) -> int:
@@ -210,17 +211,17 @@ class CachedFeatures:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
             check_ids("ids", wanted, self.num_rows)
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
-        except InputError:
+            rows = new_rows(len(wanted), self.dim) if out is None else out
+            hits, places, misses = self._rows.places.find(wanted)
+        except Exception:
             if is_collective:
                 self.source.gather(ids, out, at)  # it refuses them too, on all ranks
             raise
-        rows = new_rows(len(wanted), self.dim) if out is None else out
-        hits, places, misses = self._rows.places.find(wanted)
-        self._counter.add(len(hits), len(misses))
         if len(misses) or is_collective:
             self.source.gather(_part(wanted, misses), rows, _targets(to, misses, len(rows)))
         if len(hits):
             self._rows.reader.gather(places, rows, _targets(to, hits, len(rows)))
+        self._counter.add(len(hits), len(misses))
         return rows
 
     def duplicate(self) -> CachedFeatures:
@@ -265,9 +266,9 @@ class _Counter:
             self._hits = self._misses = 0
 
 
-def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> CachedFeatures:
+def _opened(source: FeatureSource, places: Places, contents: int) -> CachedFeatures:
     """From its recipe; rows are read again, and must be those that there were."""
-    rows = CachedRows(source, vertices)
+    rows = CachedRows(source, places.vertices())
     if contents_of(rows.reader.rows) != contents:
         raise DataError(
             argument="source",

@@ -308,6 +308,16 @@ def test_pickles_are_recipes(tmp_path):
         assert other.counts[:2] == (150, 50)
 
 
+@pytest.mark.parametrize("rows", [0, 30, N])
+def test_a_recipe_holds_the_map_and_no_rows(rows):
+    class Nowhere(Plain):
+        def __reduce__(self):
+            return int, ()
+
+    one = CachedFeatures(Nowhere(features()), budget_of(FeatureStore(features()), rows), np.ones(N))
+    assert len(pickle.dumps(one)) < 400
+
+
 def test_rows_that_have_changed_since_are_refused(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, features())
