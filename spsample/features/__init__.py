@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from spsample.features.cached import CacheCounts, CachedFeatures
 from spsample.features.device import DeviceFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
 from spsample.features.protocol import FeatureSource
 
-__all__ = ["DeviceFeatures", "FeatureSource", "FeatureStore", "PartitionedDeviceFeatures", "PartitionedFeatures"]
+__all__ = [
+    "CacheCounts",
+    "CachedFeatures",
+    "DeviceFeatures",
+    "FeatureSource",
+    "FeatureStore",
+    "PartitionedDeviceFeatures",
+    "PartitionedFeatures",
+]

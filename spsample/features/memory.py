@@ -158,6 +158,12 @@ class FeatureStore:
         """Numbers of vertices and of features per vertex."""
         return self.num_rows, self.dim
 
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """That of the numbers as they are kept; rows go to an ``out`` of it as they are."""
+        dtype: np.dtype[Any] = self._reader.rows.dtype
+        return dtype
+
     def contents(self) -> int | None:
         """Return a number that tells the rows from others; None where they are maps, which are not read for it.
 

@@ -9,7 +9,7 @@ import numpy as np
 from case import Case
 
 import spsample as sp
-from spsample.features import FeatureStore
+from spsample.features import CachedFeatures, FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
 
 
@@ -72,6 +72,14 @@ def fuzz_features(make, folder):
     store.dim, store.num_nodes if hasattr(store, "num_nodes") else None
 
 
+def fuzz_cached_features(make, folder):
+    store = make.either(lambda: FeatureStore(make.features(9)), 0.1)
+    budget = make.either(lambda: make.choice([0, 60, "1KiB", "auto"]), 0.2)
+    cached = CachedFeatures(store, budget, make.either(lambda: make.spoilt(make.rng.random(9)), 0.2))
+    cached.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
+    cached.duplicate().close()
+
+
 def fuzz_features_open(make, folder):
     make.sound_graph().save(folder / "store", overwrite=True)
     path = make.choice([make.path(folder), folder / "store"])
@@ -104,6 +112,7 @@ CASES = {
     "loader_states": Case(fuzz_loader_states, (), 2),
     "pyg_loader": Case(fuzz_pyg, (PygLoader,)),
     "features": Case(fuzz_features, (FeatureStore,)),
+    "cached_features": Case(fuzz_cached_features, (CachedFeatures,)),
     "features_open": Case(fuzz_features_open, ()),
     "bulk_files": Case(fuzz_bulk_files, (BulkFiles, bulk_arrays)),
     "load_bulk": Case(fuzz_load_bulk, (load_bulk,)),

@@ -40,6 +40,7 @@ MADE_BY_THE_LIBRARY = {
     "Adjacency",
     "Batch",
     "Block",
+    "CacheCounts",
     "ColumnMatrix",
     "ColumnSample",
     "Compaction",
