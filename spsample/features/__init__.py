@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
 from spsample.features.protocol import FeatureSource
 
-__all__ = ["DeviceFeatures", "FeatureSource", "FeatureStore", "PartitionedDeviceFeatures", "PartitionedFeatures"]
+__all__ = [
+    "CopyCost",
+    "CopyPlan",
+    "DeviceFeatures",
+    "FeatureSource",
+    "FeatureStore",
+    "PartitionedDeviceFeatures",
+    "PartitionedFeatures",
+    "plan_copies",
+]

@@ -43,6 +43,7 @@ MADE_BY_THE_LIBRARY = {
     "ColumnMatrix",
     "ColumnSample",
     "Compaction",
+    "CopyCost",
     "Entries",
     "EpochRecord",
     "GatheredRows",
