@@ -124,6 +124,13 @@ def test_a_matrix_of_equal_links_gives_the_optimum_and_even_devices(alpha):
     assert found.largest < 1.005 * found.mean
 
 
+def test_two_groups_of_devices_pay_nearly_the_same():
+    matrix = np.kron(np.eye(2), np.full((4, 4), 0.2)) + np.kron(1 - np.eye(2), np.full((4, 4), 0.6))
+    scores = zipf(20_000)
+    found = cost(plan_copies(scores, 8, 1000, matrix), scores, matrix)
+    assert found.largest < 1.005 * found.mean
+
+
 def test_two_pairs_of_devices_keep_a_copy_each():
     """The 2 + 2 topology of Song and Jiang: pairs with a fast link, the host between them."""
     matrix = np.full((4, 4), 3.0)

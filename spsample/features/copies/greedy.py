@@ -25,8 +25,8 @@ def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
     --------
     >>> links = np.array([[0, 0.2, 2, 2], [0.2, 0, 2, 2], [2, 2, 0, 0.2], [2, 2, 0.2, 0]])
     >>> request = CopyRequest(np.array([4.0, 3, 2, 1]), devices=4, budget=1, alpha=links)
-    >>> [one.tolist() for one in greedy(request)]
-    [[0], [1], [0], [1]]
+    >>> [sorted(np.concatenate(pair).tolist()) for pair in (greedy(request)[:2], greedy(request)[2:])]
+    [[0, 1], [0, 1]]
     """
     search = _Search(request)
     while search.room.any():
@@ -97,7 +97,13 @@ class _Search:
 
 
 def _turns(count: int, devices: int) -> NDArray[np.int64]:
-    """(devices, count) for each vertex the devices in the order in which they are asked: it begins in snake order."""
+    """(devices, count) for each vertex the devices in the order in which they are asked.
+
+    The first is in snake order, so that devices get equal shares. The others are in random order: in any fixed turn,
+    further copies would go to the first device behind a fast link again and again.
+    """
     first = np.arange(count) % (2 * devices)
     first = np.where(first < devices, first, 2 * devices - 1 - first)
-    return (first + np.arange(devices)[:, None]) % devices
+    places = np.random.default_rng(0).random((count, devices))
+    places[np.arange(count), first] = -1.0
+    return np.argsort(places, axis=1).T
