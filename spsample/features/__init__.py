@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spsample.features.cached import CacheCounts, CachedFeatures
+from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
@@ -12,9 +13,12 @@ from spsample.features.protocol import FeatureSource
 __all__ = [
     "CacheCounts",
     "CachedFeatures",
+    "CopyCost",
+    "CopyPlan",
     "DeviceFeatures",
     "FeatureSource",
     "FeatureStore",
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
+    "plan_copies",
 ]

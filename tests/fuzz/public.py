@@ -44,6 +44,7 @@ MADE_BY_THE_LIBRARY = {
     "ColumnMatrix",
     "ColumnSample",
     "Compaction",
+    "CopyCost",
     "Entries",
     "EpochRecord",
     "GatheredRows",
