@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, Matrix
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Rows", "column_counts", "column_sums", "column_sums_of_entries"]
+__all__ = ["Rows", "column_counts", "column_sums", "column_sums_of_entries", "row_counts"]
 
 PHASE = "scores"
 
@@ -57,6 +57,21 @@ def column_counts(graph: BaseGraph) -> Int64Array:
     counts = np.zeros(graph.num_nodes, np.int64)
     for rows in _some_rows(graph.block_row()):
         counts += np.bincount(rows.columns, minlength=len(counts))
+    return graph.add_block_rows(counts, phase=PHASE)
+
+
+def row_counts(graph: BaseGraph) -> Int64Array:
+    """(n,) entries of each row of A: how many edges a vertex aggregates; collective on ranks.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> row_counts(sp.Graph([0, 2, 3], [0, 1, 0])).tolist()
+    [2, 1]
+    """
+    counts = np.zeros(graph.num_nodes, np.int64)
+    for rows in _some_rows(graph.block_row()):
+        counts[rows.vertices] = rows.degrees
     return graph.add_block_rows(counts, phase=PHASE)
 
 

@@ -15,6 +15,7 @@ from spsample.comm.objects import require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
+from spsample.features.scores.inclusion import inclusion
 from spsample.features.scores.out_degree import out_degree
 from spsample.features.scores.presc import presc
 from spsample.features.scores.random_order import random_order
@@ -35,6 +36,7 @@ _METHODS: dict[str, Method] = {
     "presc": presc,
     "replay": replay,
     "trace": count_trace,
+    "inclusion": inclusion,
 }
 
 
