@@ -19,7 +19,7 @@ def a_graph(kind):
 
 
 OPTIONS = {"replay": {"epochs": range(2)}, "presc": {"epochs": 2}}
-NAMES = ["out-degree", "random", "presc", "replay", "inclusion"]
+NAMES = ["out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank", "aligraph"]
 SAMPLERS = [sp.GraphSAGE([3, 2]), sp.LADIES([9, 9]), sp.FastGCN([9, 9])]
 
 

@@ -1,5 +1,7 @@
 """Scores of vertices against plain Python, and what they refuse."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.features import register_score, score, score_names
 from spsample.features.scores import registry
+from spsample.features.scores.posterior import shrunk
 from spsample.sparse import keys
 
 
@@ -49,6 +52,72 @@ def test_out_degree():
     for source in graph.indices.tolist():
         expected[source] += 1
     np.testing.assert_array_equal(score("out-degree", graph, [0], SAMPLERS[0], 4), expected)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("seeds", [[3, 7, 7, 9], []])
+def test_reverse_pagerank(weighted, seeds):
+    graph, n = a_graph(), 60
+    rows = [graph.indices[a:b].tolist() for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)]
+    scores = [1 / n] * n
+    for v in set(seeds) if weighted else ():
+        scores[v] *= n / len(set(seeds))
+    for _ in range(5):
+        spread = [0.0] * n
+        for v, sources in enumerate(rows):
+            for u in sources:
+                spread[u] += scores[v] / len(sources)
+        scores = [(1 - 0.85) / n + 0.85 * one for one in spread]
+    found = score("reverse-pagerank", graph, seeds, SAMPLERS[0], 4, weighted=weighted)
+    np.testing.assert_allclose(found, scores, rtol=1e-11)
+
+
+def test_aligraph():
+    graph = a_graph(num_edges=90)
+    use, cost = [0] * 60, [0] * 60
+    for v in range(60):
+        for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]].tolist():
+            use[u] += 1
+            cost[v] += 1
+    expected = [a / max(b, 1) for a, b in zip(use, cost, strict=True)]
+    np.testing.assert_array_equal(score("aligraph", graph, [0], SAMPLERS[0], 4), expected)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+@pytest.mark.parametrize("seeds", [[], list(range(0, 60, 3))])
+def test_posterior(sampler, seeds):
+    """The formula, a sum after the other, from counts of the trial and from `inclusion`."""
+    graph, epochs = a_graph(), 2
+    p = score("inclusion", graph, seeds, sampler, 7).tolist()
+    counts = score("presc", graph, seeds, sampler, 7, epochs=epochs).tolist()
+    m = epochs * -(-len(seeds) // 7)
+    above = sum((m * q) ** 2 for q in p)
+    below = sum((c - m * q) ** 2 - m * q * (1 - q) for c, q in zip(counts, p, strict=True))
+    found = score("posterior", graph, seeds, sampler, 7, epochs=epochs)
+    if below <= 0:
+        expected = p
+    else:
+        a = above / below
+        expected = [0.0 if q == c == 0 else (c + a) / (m + a / q) for c, q in zip(counts, p, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_shrinkage_at_its_ends():
+    p = np.array([0.5, 0.25, 0.0])
+    np.testing.assert_array_equal(shrunk(np.array([5, 2, 0]), 10, p), p)  # no more than chance
+    far = shrunk(np.array([0, 10**6, 0]), 10**6, p)  # nothing but the counts
+    np.testing.assert_allclose(far, [0.0, 1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(shrunk(np.array([9, 0, 4]), 10, p)[2], 0.4)  # what p has overlooked
+
+
+def test_a_sampler_that_does_not_state_its_law():
+    class Own(sp.Sampler):
+        def layer(self, A, Q, draw, options):
+            return sp.GraphSAGE([1]).layer(A, Q, draw, options)
+
+    assert score("presc", a_graph(), [0], Own([2]), 1).sum() > 0
+    with pytest.raises(InputError, match="sampler: got a Own, which does not state"):
+        score("posterior", a_graph(), [0], Own([2]), 1)
 
 
 def test_random_is_a_permutation_that_the_seed_decides():
@@ -154,7 +223,7 @@ def test_bad_scores_are_refused(values, words, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda g, s: score("degree", g, [0], s, 4), "name: got 'degree'; expected one of 'out-degree'"),
+        (lambda g, s: score("degree", g, [0], s, 4), "name: got 'degree'; expected one of 'posterior', 'inclusion'"),
         (lambda g, s: score("out-degree", 3, [0], s, 4), "graph: got"),
         (lambda g, s: score("out-degree", g, [60], s, 4), "seeds: got 60"),
         (lambda g, s: score("out-degree", g, [0], 3, 4), "sampler: got 3"),
@@ -162,6 +231,10 @@ def test_bad_scores_are_refused(values, words, monkeypatch):
         (lambda g, s: score("out-degree", g, [0], s, 4, epochs=3), "epochs: got a value; expected an option of"),
         (lambda g, s: score("presc", g, [0], s, 4, epochs=0), "epochs: got 0"),
         (lambda g, s: score("presc", g, [0], s, 4, random_seed=-1), "random_seed: got -1"),
+        (lambda g, s: score("posterior", g, [0], s, 4, epochs=1.5), "epochs: got 1.5"),
+        (lambda g, s: score("reverse-pagerank", g, [0], s, 4, weighted=1), "weighted: got 1"),
+        (lambda g, s: score("reverse-pagerank", g, [0], s, 4, damping=1.5), "damping: got 1.5"),
+        (lambda g, s: score("reverse-pagerank", g, [0], s, 4, iterations=-1), "iterations: got -1"),
         (lambda g, s: score("random", g, [0], s, 4, random_seed=0.5), "random_seed: got 0.5"),
         (lambda g, s: score("replay", g, [0], s, 4), "epochs: got nothing"),
         (lambda g, s: score("replay", g, [0], s, 4, epochs=3), "epochs: got 3"),
@@ -182,3 +255,20 @@ def test_bad_arguments_are_refused(call, words):
 def test_bad_types_are_type_errors():
     with pytest.raises(DTypeError):
         score(3, a_graph(), [0], SAMPLERS[0], 4)
+
+
+@pytest.mark.parametrize("name", ["posterior", "inclusion", "presc", "reverse-pagerank"])
+def test_equal_on_any_number_of_threads(name):
+    graph = a_graph(2000, 30_000, "weighted")
+
+    def scores(threads):
+        sp.set_num_threads(threads)  # of the thread that runs this
+        return [score(name, graph, range(500), sampler, 64) for sampler in SAMPLERS]
+
+    found = []
+    for threads in (1, 2, 4):
+        with ThreadPoolExecutor(1) as pool:
+            found.append(pool.submit(scores, threads).result())
+    for other in found[1:]:
+        for mine, reference in zip(other, found[0], strict=True):
+            np.testing.assert_array_equal(mine, reference)

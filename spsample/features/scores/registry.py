@@ -15,11 +15,14 @@ from spsample.comm.objects import require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
+from spsample.features.scores.aligraph import aligraph
 from spsample.features.scores.inclusion import inclusion
 from spsample.features.scores.out_degree import out_degree
+from spsample.features.scores.posterior import posterior
 from spsample.features.scores.presc import presc
 from spsample.features.scores.random_order import random_order
 from spsample.features.scores.replay import replay
+from spsample.features.scores.reverse_pagerank import reverse_pagerank
 from spsample.features.scores.trace import count_trace
 from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
@@ -31,12 +34,15 @@ Method = Callable[..., Any]
 """Takes graph, seeds (int64), sampler and batch size, and options by name; returns a number for each vertex."""
 
 _METHODS: dict[str, Method] = {
-    "out-degree": out_degree,
-    "random": random_order,
+    "posterior": posterior,
+    "inclusion": inclusion,
     "presc": presc,
     "replay": replay,
     "trace": count_trace,
-    "inclusion": inclusion,
+    "out-degree": out_degree,
+    "reverse-pagerank": reverse_pagerank,
+    "aligraph": aligraph,
+    "random": random_order,
 }
 
 
