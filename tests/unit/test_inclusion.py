@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.errors import InputError
 from spsample.features import score
+from spsample.sampling.sampler import Proportion
 
 
 def a_graph(kind, seed=0, num_nodes=30, num_edges=140):
@@ -226,6 +227,36 @@ def test_a_sampler_that_does_not_say_is_refused_by_name():
         score("inclusion", a_graph("unweighted"), [0], OwnSampler([2]), 3)
     assert score("presc", a_graph("unweighted"), [0], OwnSampler([2]), 3).sum() > 0
     assert score("replay", a_graph("unweighted"), [0], OwnSampler([2]), 3, epochs=[0]).sum() > 0
+
+
+class Stating(OwnSampler):
+    """Says that it draws as its base does, or whatever it is made to say."""
+
+    stated = Proportion("each", 1)
+
+    def proportion(self, weighting):
+        return self.stated
+
+
+@pytest.mark.parametrize("kind", ["unweighted", "row", "weighted"])
+def test_a_sampler_that_states_what_it_draws_by(kind):
+    found = score("inclusion", a_graph(kind), range(20), Stating([3, 2]), 3)
+    np.testing.assert_array_equal(found, score("inclusion", a_graph(kind), range(20), sp.GraphSAGE([3, 2]), 3))
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (3, "proportion: got 3"),
+        (Proportion("some", 1), "proportion.rows: got 'some'"),
+        (Proportion("each", 3), "proportion.power: got 3"),
+        (Proportion("each", 1, 0), "proportion.column_power: got 0"),
+    ],
+)
+def test_wrong_statements_are_refused(stated, words, monkeypatch):
+    monkeypatch.setattr(Stating, "stated", stated)
+    with pytest.raises(InputError, match=words):
+        score("inclusion", a_graph("unweighted"), [0], Stating([2]), 3)
 
 
 def test_weights_of_a_graph_without_weights_are_refused():

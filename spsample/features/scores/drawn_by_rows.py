@@ -50,9 +50,11 @@ def drawn_by_rows(
 
     def of_entries(rows: Rows) -> FloatArray:
         lengths = rows.degrees
-        return log_complement(np.repeat(frontier[rows.vertices], lengths) * drawn_of_rows(rows, s, sampler.replace))
+        weights = np.asarray(rows.weights, np.float64) ** proportion.power
+        drawn = drawn_of_rows(lengths, weights, s, sampler.replace)
+        return log_complement(np.repeat(frontier[rows.vertices], lengths) * drawn)
 
-    if proportion.power == 0 or s == -1:
+    if graph.weighting != "weighted" or proportion.power == 0 or s == -1:
         sums = column_sums(graph, of_rows, largest)
     else:
         sums = column_sums_of_entries(graph, of_entries, largest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features.scores.column_sums import Rows
+from spsample.backends.protocol import Int64Array
 
 __all__ = ["drawn_of_all", "drawn_of_rows", "repeated_of_all"]
 
@@ -63,36 +63,36 @@ def repeated_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatAr
     return drawn
 
 
-def drawn_of_rows(rows: Rows, s: int, replace: bool) -> FloatArray:
-    """The probability of each entry of weighted rows to be among the draws of its row.
+def drawn_of_rows(lengths: Int64Array, weights: FloatArray, s: int, replace: bool) -> FloatArray:
+    """The probability of each entry of weighted rows of these lengths to be among the s draws of its row.
 
     With replacement it is 1 - (1 - w / total)^s, which is exact. A row of no more than s positive weights is taken
     whole.
 
     Examples
     --------
-    >>> rows = Rows(np.arange(2), np.array([0, 2, 4]), np.array([0, 1, 0, 1]), np.array([1.0, 1.0, 0.0, 5.0]), False)
-    >>> drawn_of_rows(rows, 1, replace=False).round(6).tolist(), drawn_of_rows(rows, 1, replace=True).tolist()
-    ([0.5, 0.5, 0.0, 1.0], [0.5, 0.5, 0.0, 1.0])
+    >>> lengths, weights = np.array([2, 2]), np.array([1.0, 1.0, 0.0, 5.0])
+    >>> [drawn_of_rows(lengths, weights, 1, replace).round(6).tolist() for replace in (False, True)]
+    [[0.5, 0.5, 0.0, 1.0], [0.5, 0.5, 0.0, 1.0]]
     """
-    weights = np.asarray(rows.weights, np.float64)
-    row = np.repeat(np.arange(len(rows.vertices)), rows.degrees)
-    totals = _by_row(row, weights, len(rows.vertices))
+    num_rows = len(lengths)
+    row = np.repeat(np.arange(num_rows), lengths)
+    totals = _by_row(row, weights, num_rows)
     share = weights / np.where(totals > 0, totals, 1.0)[row]
     if replace:
         with np.errstate(divide="ignore"):
             drawn: FloatArray = -np.expm1(s * np.log1p(-np.minimum(share, 1.0)))
         return drawn
-    positive = _by_row(row, share > 0, len(rows.vertices))
+    positive = _by_row(row, share > 0, num_rows)
     whole = (positive <= s)[row]
     drawn = (share > 0).astype(np.float64)
-    factor = np.full(len(rows.vertices), float(s))
+    factor = np.full(num_rows, float(s))
     row, share = row[~whole], share[~whole]
     for _ in range(STEPS):
         left = np.exp(-factor[row] * share)
-        slope = _by_row(row, share * left, len(factor))
-        short = s - _by_row(row, 1.0 - left, len(factor))
-        step = np.divide(short, slope, out=np.zeros(len(factor)), where=slope > 0)
+        slope = _by_row(row, share * left, num_rows)
+        short = s - _by_row(row, 1.0 - left, num_rows)
+        step = np.divide(short, slope, out=np.zeros(num_rows), where=slope > 0)
         larger = np.where((positive > s) & (step > 1e-12 * factor), factor + step, factor)
         if (larger == factor).all():
             break

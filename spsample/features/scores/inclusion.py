@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
-from spsample.common.checks import require_type
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.errors import InputError
 from spsample.features.scores.drawn_by_batches import drawn_by_batches
 from spsample.features.scores.drawn_by_rows import drawn_by_rows
@@ -44,8 +44,8 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
 
     Notes
     -----
-    Sums over columns are integers, so all ranks and threads get the same numbers. One pass over A a layer for GraphSAGE
-    on graphs without weights, two for LADIES, one in all for FastGCN.
+    Sums over columns are integers, so all ranks and threads get the same numbers. A layer is one pass over A, two or
+    three where the batch draws for its frontier (LADIES).
 
     References
     ----------
@@ -94,6 +94,9 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
             hint=f"The scores 'presc' and 'replay' take any sampler, {name} too.",
         )
     require_type("proportion", stated, Proportion, "a Proportion")
+    require_choice("proportion.rows", stated.rows, tuple(_DRAWN))
+    require_int("proportion.power", stated.power, 0, 2)
+    require_int("proportion.column_power", stated.column_power, 1, 2)
     return stated
 
 
