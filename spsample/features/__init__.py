@@ -9,6 +9,7 @@ from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
 from spsample.features.protocol import FeatureSource
+from spsample.features.scores import register_score, score, score_names
 
 __all__ = [
     "CacheCounts",
@@ -21,4 +22,7 @@ __all__ = [
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
     "plan_copies",
+    "register_score",
+    "score",
+    "score_names",
 ]
