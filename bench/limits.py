@@ -43,6 +43,12 @@ class Memory:
         lines = ctypes.c_uint64(self._buffer.nbytes // LINE_BYTES)
         self._library.random_lines(self._pointer, lines, ctypes.c_uint64(count), self._threads)
 
+    def read_random_rows(self, row_bytes: int, count: int) -> None:
+        """Load all of so many random rows, a multiple of 8 bytes each, with as many lines in flight."""
+        words = row_bytes // 8
+        rows = ctypes.c_uint64(self._buffer.nbytes // (8 * words))
+        self._library.random_rows(self._pointer, rows, ctypes.c_uint64(words), ctypes.c_uint64(count), self._threads)
+
     def copy(self, count: int) -> None:
         """Copy so many bytes: twice as many pass the memory, read and written."""
         self._library.copy_bytes(self._pointer, self._bytes, ctypes.c_uint64(count), self._threads)
@@ -52,7 +58,7 @@ def _library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="spsample-bench-") as folder:
         library = ctypes.CDLL(str(_compile(Path(folder))))  # stays mapped when the file is gone
     library.prepare.restype = library.copy_bytes.restype = None
-    library.random_lines.restype = ctypes.c_uint64
+    library.random_lines.restype = library.random_rows.restype = ctypes.c_uint64
     return library
 
 

@@ -9,6 +9,8 @@ import typer
 
 from bulk_size import bulk_size
 from cold_store import cold_store
+from copies import copies
+from features import features
 from planning import planning
 from prefetch import prefetch
 from sampling import sampling
@@ -21,6 +23,8 @@ app.command()(prefetch)
 app.command()(sampling)
 app.command()(traffic)
 app.command()(cold_store)
+app.command()(features)
+app.command()(copies)
 
 
 @app.command()
@@ -31,6 +35,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
+    features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
+    copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spsample.comm import init
     from spsample.data import Dataset, load_dataset
     from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-    from spsample.features import DeviceFeatures, FeatureStore
+    from spsample.features import CachedFeatures, DeviceFeatures, FeatureStore
     from spsample.loading import BulkLoader, load_bulk
     from spsample.store.device_graph import DeviceGraph
 
@@ -41,6 +41,7 @@ law_version = LAW_VERSION
 
 _LAZY = {
     "BulkLoader": "spsample.loading",
+    "CachedFeatures": "spsample.features",
     "Dataset": "spsample.data",
     "DeviceFeatures": "spsample.features",
     "DeviceGraph": "spsample.store.device_graph",
@@ -67,6 +68,7 @@ __all__ = [
     "BulkPlan",
     "BulkSample",
     "CSRMatrix",
+    "CachedFeatures",
     "Dataset",
     "DeviceFeatures",
     "DeviceGraph",

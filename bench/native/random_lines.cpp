@@ -53,6 +53,26 @@ uint64_t random_lines(const uint64_t* words, uint64_t lines, uint64_t count, int
     return sum;
 }
 
+// All words of each of `count` random rows of `row_words` words of words[0, rows * row_words), by all threads together. As many lines
+// are in flight as with random_lines.
+uint64_t random_rows(const uint64_t* words, uint64_t rows, uint64_t row_words, uint64_t count, int threads) {
+    const uint64_t lines = (row_words + kWordsPerLine - 1) / kWordsPerLine;
+    const uint64_t ahead = kAhead / lines > 1 ? kAhead / lines : 1;
+    uint64_t sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+        const uint64_t thread = uint64_t(omp_get_thread_num()), all = uint64_t(omp_get_num_threads());
+        const uint64_t begin = count * thread / all, end = count * (thread + 1) / all;
+        for (uint64_t i = begin; i < end; ++i) {
+            const uint64_t* const next = words + scattered(i + ahead, rows) * row_words;
+            for (uint64_t j = 0; j < row_words; j += kWordsPerLine) __builtin_prefetch(next + j);
+            const uint64_t* const row = words + scattered(i, rows) * row_words;
+            for (uint64_t j = 0; j < row_words; ++j) sum += row[j];
+        }
+    }
+    return sum;
+}
+
 // Copies `bytes` in all from one half of the buffer to the other, round and round, each thread its own share.
 void copy_bytes(char* buffer, uint64_t buffer_bytes, uint64_t bytes, int threads) {
     const uint64_t half = buffer_bytes / 2;

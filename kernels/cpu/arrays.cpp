@@ -14,9 +14,9 @@ constexpr int kMostDimensions = 2;
 
 int type_number(ElementType type) {
     if (type.kind == 'b') return NPY_BOOL;
-    if (type.kind == 'f') return type.bytes == 4 ? NPY_FLOAT32 : NPY_FLOAT64;
-    if (type.bytes == 1) return NPY_UINT8;
+    if (type.kind == 'f') return type.bytes == 2 ? NPY_FLOAT16 : type.bytes == 4 ? NPY_FLOAT32 : NPY_FLOAT64;
     const bool is_signed = type.kind == 'i';
+    if (type.bytes == 1) return is_signed ? NPY_INT8 : NPY_UINT8;
     if (type.bytes == 2) return is_signed ? NPY_INT16 : NPY_UINT16;
     if (type.bytes == 4) return is_signed ? NPY_INT32 : NPY_UINT32;
     return is_signed ? NPY_INT64 : NPY_UINT64;

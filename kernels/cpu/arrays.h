@@ -109,6 +109,18 @@ private:
     ArrayView view_;
 };
 
+// The same, to be written to: never a copy.
+class AnyInOut {
+public:
+    void* data() const { return view_.data; }
+    size_t size() const { return view_.size; }
+    ElementType type() const { return view_.type; }
+    bool look_at(PyObject* object, bool) noexcept { return view_any_array(object, 1, view_) && view_.writeable && !view_.copy.is_valid(); }
+
+private:
+    ArrayView view_;
+};
+
 }  // namespace spsample
 
 namespace nanobind::detail {
@@ -128,6 +140,8 @@ template <class T>
 struct type_caster<spsample::InOut<T>> : array_caster<spsample::InOut<T>> {};
 template <class T, size_t Columns>
 struct type_caster<spsample::InRows<T, Columns>> : array_caster<spsample::InRows<T, Columns>> {};
+template <>
+struct type_caster<spsample::AnyInOut> : array_caster<spsample::AnyInOut> {};
 template <>
 struct type_caster<spsample::AnyIn> : array_caster<spsample::AnyIn> {};
 

@@ -21,6 +21,7 @@ constexpr RunFunctions kPortable{copy, copy};
 const RunFunctions& run_functions() {
 #if SPSAMPLE_X86
     if (&instruction_set() == &kAvx512) return kRunsAvx512;
+    if (&instruction_set() == &kAvx2) return kRunsAvx2;
 #endif
     return kPortable;
 }

@@ -30,6 +30,7 @@ inline CopyRun copy_into(int64_t bytes) { return bytes >= kStreamedAll ? run_fun
 // Orders the lines that this thread wrote past the caches before all that it writes from here on.
 void fence_streams();
 
+extern const RunFunctions kRunsAvx2;
 extern const RunFunctions kRunsAvx512;
 
 }  // namespace spsample

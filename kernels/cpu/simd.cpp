@@ -64,7 +64,7 @@ const InstructionSet kPortable{
 #if SPSAMPLE_X86
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-           __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt");
+           __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("f16c");
 }
 
 // As from Ice Lake and Zen 4 on: what came before is not much faster in AVX-512 than in AVX2.

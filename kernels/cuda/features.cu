@@ -1,9 +1,10 @@
 // Rows of features by vertex id, from wherever each row lies: device memory, or host memory over the bus.
 //
-// out (count, dim) float32; places (vertices): the address of each vertex's row of `dim` numbers. One warp a row, neighbouring lanes read
-// neighbouring numbers, so that a row crosses the bus in as few transactions as it can. Bytes moved: 8 + size of the id, the row read
-// once, 4 dim written.
+// out (count or more, dim) float32; places (vertices): the address of each vertex's row of `dim` numbers; at (count): the row of out for
+// each id, or null: one after the other. One warp a row, neighbouring lanes read neighbouring numbers, so that a row crosses the bus in
+// as few transactions as it can. Bytes moved: 8 + size of the id, the row read once, 4 dim written.
 #include "device.h"
+#include "spsample/features.h"
 
 using namespace spsample;
 
@@ -13,76 +14,45 @@ struct alignas(16) Quad {
 };
 
 template <class Stored, class Decode>
-__device__ inline void gather(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, Decode decode) {
+__device__ inline void gather(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, Decode decode) {
     for (int64_t i = warp_index(); i < count; i += warp_count()) {
         const Stored* row = reinterpret_cast<const Stored*>(places[ids[i]]);
-        float* to = out + i * dim;
+        float* to = out + (at ? at[i] : i) * dim;
         for (int64_t j = lane_index(); j < dim; j += kWarp) to[j] = decode(row[j], j);
     }
 }
 
-struct Same {
-    __device__ float operator()(float x, int64_t) const { return x; }
-};
-
-__device__ inline float float_from_bits(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-    return __uint_as_float(bits);
-#else
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-#endif
+extern "C" __global__ void gather_float32(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, const float*) {
+    gather<float>(places, ids, count, dim, out, at, FromNumber());
 }
 
-// IEEE 754 binary16, exactly: every value is one of float's.
-struct FromHalf {
-    __device__ float operator()(uint16_t half, int64_t) const {
-        const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16, exponent = (half >> 10) & 31u;
-        uint32_t fraction = half & 0x3FFu;
-        if (exponent == 31) return float_from_bits(sign | 0x7F800000u | fraction << 13);
-        if (exponent != 0) return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-        if (fraction == 0) return float_from_bits(sign);
-        uint32_t shift = 0;
-        for (; (fraction & 0x400u) == 0; fraction <<= 1) ++shift;
-        return float_from_bits(sign | (113 - shift) << 23 | (fraction & 0x3FFu) << 13);
-    }
-};
-
-struct FromBFloat {
-    __device__ float operator()(uint16_t upper, int64_t) const { return float_from_bits(static_cast<uint32_t>(upper) << 16); }
-};
-
-struct FromInt8 {
-    const float* scale;
-    __device__ float operator()(int8_t x, int64_t j) const { return static_cast<float>(x) * scale[j]; }
-};
-
-extern "C" __global__ void gather_float32(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
-    gather<float>(places, ids, count, dim, out, Same());
+extern "C" __global__ void gather_float16(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, const float*) {
+    gather<uint16_t>(places, ids, count, dim, out, at, FromHalf());
 }
 
-extern "C" __global__ void gather_float16(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
-    gather<uint16_t>(places, ids, count, dim, out, FromHalf());
-}
-
-extern "C" __global__ void gather_bfloat16(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
-    gather<uint16_t>(places, ids, count, dim, out, FromBFloat());
+extern "C" __global__ void gather_bfloat16(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, const float*) {
+    gather<uint16_t>(places, ids, count, dim, out, at, FromBFloat());
 }
 
 // scale (dim): of each column.
-extern "C" __global__ void gather_int8(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float* scale) {
-    gather<int8_t>(places, ids, count, dim, out, FromInt8{scale});
+extern "C" __global__ void gather_int8(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, const float* scale) {
+    gather<int8_t>(places, ids, count, dim, out, at, FromInt8{scale});
 }
 
 // float32 where dim is a multiple of 4 and rows begin at multiples of 16 bytes. 8 lanes a row: rows of 100 numbers have 25 quads.
-extern "C" __global__ void gather_quads(const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const float*) {
+extern "C" __global__ void gather_quads(
+    const uint64_t* places, const Index* ids, int64_t count, int64_t dim, float* out, const int64_t* at, const float*) {
     constexpr int kLanes = 8;
     const int64_t quads = dim / 4;
     const int64_t group = thread_index() / kLanes, groups = thread_count() / kLanes;
     for (int64_t i = group; i < count; i += groups) {
         const Quad* row = reinterpret_cast<const Quad*>(places[ids[i]]);
-        Quad* to = reinterpret_cast<Quad*>(out + i * dim);
+        Quad* to = reinterpret_cast<Quad*>(out + (at ? at[i] : i) * dim);
         for (int64_t j = threadIdx.x % kLanes; j < quads; j += kLanes) to[j] = row[j];
     }
 }

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends import Backend, get_backend
+from spsample.backends import Backend, Matrix, get_backend
 from spsample.backends.cuda.copying import on_host_arrays
 from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
@@ -253,6 +253,15 @@ class PartitionedGraph(DistributedGraph):
         hubs = hub_vertices(channel, block, self._rows, self._options.hub_bytes)
         placement = with_hubs(self._placement, hubs, self.num_nodes)
         return HeldRows(self._rows, placement, block, PickedRows(self._rows, hubs, backend))
+
+    def block_row(self) -> Matrix:
+        """Return the rows of A that this rank has; collective when first called, as `operand`."""
+        self.operand()
+        return self._held[on_host_arrays(get_backend()).name].block.matrix
+
+    def add_block_rows(self, sums: NDArray[Any], *, phase: str = "other") -> NDArray[Any]:
+        """Return the sums over all rows of A of what each rank has summed over its block row; collective."""
+        return self.grid.column_group.all_reduce(sums, phase=phase)
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""

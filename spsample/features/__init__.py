@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from spsample.features.cached import CacheCounts, CachedFeatures
+from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
 from spsample.features.protocol import FeatureSource
+from spsample.features.scores import register_score, score, score_names
 
-__all__ = ["DeviceFeatures", "FeatureSource", "FeatureStore", "PartitionedDeviceFeatures", "PartitionedFeatures"]
+__all__ = [
+    "CacheCounts",
+    "CachedFeatures",
+    "CopyCost",
+    "CopyPlan",
+    "DeviceFeatures",
+    "FeatureSource",
+    "FeatureStore",
+    "PartitionedDeviceFeatures",
+    "PartitionedFeatures",
+    "plan_copies",
+    "register_score",
+    "score",
+    "score_names",
+]

@@ -11,7 +11,7 @@ from spsample.backends import get_backend
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
-from spsample.errors import CapacityError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
 from spsample.store.validation import validate_seeds
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spsample.backends.cuda.backend import CudaKernels
 
-__all__ = ["DeviceFeatures"]
+__all__ = ["DeviceFeatures", "require_device_destination"]
 
 HALF = 0.5
 """With ``hot="auto"``: the share of the free memory that the hot tier may take."""
@@ -87,30 +87,36 @@ class DeviceFeatures:
             expected="the array they were made of, or a FeatureStore",
         )
 
-    def gather(self, ids: Any) -> Any:
+    def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
         """Return the features of the vertices ``ids``, repeats allowed.
 
         Parameters
         ----------
         ids
             Vertex ids: an array on the device (of a sample), which is not checked, or on the host.
+        out : float32 device array (places, dim), optional
+            Where rows go. None: a new array.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct; on the device they are not checked. None: ``out`` has one row
+            for each id, in order.
 
         Returns
         -------
         device array
-            float32, shape ``(len(ids), dim)``; new.
+            ``out``, or a new array: float32, shape ``(len(ids), dim)``.
 
         Raises
         ------
         InputError, DTypeError
-            If ids on the host are no integers in one dimension, or out of range.
+            If ids or places on the host are no integers in one dimension, or out of range, or ``out`` does not fit.
         """
         if not self._kernels.device.owns(ids):
             ids = validate_seeds(ids, self.num_rows, argument="ids")
         with self._kernels.session():
-            return self._kernels.gather_rows_at(
-                self._places, self._kernels.to_device(ids), self.dim, self._form, self._scale
-            )
+            vertices = self._kernels.to_device(ids)
+            to = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
+            kind = self._form, self._scale
+            return self._kernels.gather_rows_at(self._places, vertices, self.dim, *kind, out=out, at=to)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -152,6 +158,33 @@ class DeviceFeatures:
             row_bytes = np.uint64(encoded.itemsize * self.dim)
             places[rows] = device.address(tier) + np.arange(len(rows), dtype=np.uint64) * row_bytes
         return tiers, device.to_device(places)
+
+
+def require_device_destination(kernels: CudaKernels, out: Any, at: Any, count: int, dim: int) -> Any:
+    """Check where `count` rows go, and return the places `at` on the device; those given there are not looked at.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If `out` is no float32 array on the device, of rows of `dim` numbers; or has not `count` rows, without `at`; or
+        `at` has not one place in `out` for each.
+    """
+    if out is None:
+        if at is not None:
+            raise InputError(argument="at", given="places without out", expected="out, whose rows they are")
+        return None
+    if not kernels.device.owns(out) or out.dtype != np.float32:
+        raise DTypeError(argument="out", given=type(out).__name__, expected="a float32 array on the device")
+    if out.ndim != 2 or out.shape[1] != dim:
+        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"rows of {dim} numbers")
+    if at is None:
+        if len(out) != count:
+            raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")
+        return None
+    places = at if kernels.device.owns(at) else kernels.to_device(validate_seeds(at, len(out), argument="at"))
+    if len(places) != count:
+        raise InputError(argument="at", given=f"{len(places)} places", expected=f"one for each id: {count}")
+    return places.astype(np.int64, copy=False)
 
 
 _FORMS = {"float32": "float32", "float16": "float16", "uint16": "bfloat16", "int8": "int8"}

@@ -11,7 +11,8 @@ from scipy import sparse
 
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
-from spsample.features.formats import as_rows, dense_rows
+from spsample.features.formats import as_rows
+from spsample.features.gathering import row_reader
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -51,7 +52,7 @@ class FeatureStore:
     """
 
     def __init__(self, x: Any) -> None:
-        self._x: Any = as_rows(x)
+        self._reader = row_reader(as_rows(x))
         self._mapped = self._waited = False
         self._origin: tuple[str, str] | None = None
         self._contents: int | None = None
@@ -145,17 +146,23 @@ class FeatureStore:
     @property
     def num_rows(self) -> int:
         """Number of vertices."""
-        return int(self._x.shape[0])
+        return int(self._reader.rows.shape[0])
 
     @property
     def dim(self) -> int:
         """Number of features per vertex."""
-        return int(self._x.shape[1])
+        return int(self._reader.rows.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of vertices and of features per vertex."""
         return self.num_rows, self.dim
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """That of the numbers as they are kept; rows go to an ``out`` of it as they are."""
+        dtype: np.dtype[Any] = self._reader.rows.dtype
+        return dtype
 
     def contents(self) -> int | None:
         """Return a number that tells the rows from others; None where they are maps, which are not read for it.
@@ -167,40 +174,43 @@ class FeatureStore:
         >>> FeatureStore(np.eye(2)).contents() == FeatureStore(np.ones((2, 2))).contents()
         False
         """
-        if self._contents is None and not is_mapped(self._x):
-            self._contents = contents_of(self._x)
+        if self._contents is None and not is_mapped(self._reader.rows):
+            self._contents = contents_of(self._reader.rows)
         return self._contents
 
-    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.
 
         Parameters
         ----------
         ids
             Vertex ids, integers, one dimension.
+        out : array (places, dim), optional
+            Where rows go: float32, or of the dtype of the features, whose numbers are then not converted; in C order.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
 
         Returns
         -------
         ndarray
-            float32, C order, shape ``(len(ids), dim)``; a new array.
+            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
 
         Raises
         ------
         InputError, DTypeError
-            If ``ids`` are no integers in one dimension, or out of range.
+            If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit.
         """
-        wanted = validate_seeds(ids, self.num_rows, argument="ids")
         faults = _major_faults()
-        if self._waited and not sparse.issparse(self._x):
-            _touch(self._x, wanted)
-        dense = dense_rows(self._x, wanted)
+        if self._waited and not sparse.issparse(self._reader.rows):
+            _touch(self._reader.rows, validate_seeds(ids, self.num_rows, argument="ids"))
+        rows = self._reader.gather(ids, out, at)
         self._waited = self._mapped and _major_faults() > faults
-        return np.ascontiguousarray(dense, dtype=np.float32)
+        return rows
 
     def __repr__(self) -> str:
-        kind = "sparse" if sparse.issparse(self._x) else "dense"
+        kind = "sparse" if sparse.issparse(self._reader.rows) else "dense"
         kind = f"{kind}, memory-mapped" if self._mapped else kind
-        return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._x.dtype})"
+        return f"FeatureStore({self.num_rows:,} x {self.dim:,}, {kind}, {self._reader.rows.dtype})"
 
 
 def _major_faults() -> int:

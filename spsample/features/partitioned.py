@@ -19,6 +19,7 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.placement import Placement, from_parts, require_parts
 from spsample.errors import InputError
 from spsample.features.formats import DTYPES, AsStored, RowFormat, as_rows, dense_rows, format_for
+from spsample.features.gathering import new_rows, require_destination, row_reader
 from spsample.store import GraphStore
 from spsample.store.validation import validate_seeds
 
@@ -194,8 +195,8 @@ class PartitionedFeatures(BlockFeatures):
         _require_same_rows(grid.comm, "block", contents, grid.replication)
         self._format = _format(rows, dtype, grid)
         with collective(grid.comm):
-            self.block: Any = rows if dtype is None else _converted(rows, self._format)
-        self.dim = int(self.block.shape[1])
+            self._reader = row_reader(rows if dtype is None else _converted(rows, self._format), self._format)
+        self.dim = self._reader.dim
 
     @classmethod
     def open(
@@ -245,9 +246,14 @@ class PartitionedFeatures(BlockFeatures):
         return cls(block, grid, placement, dtype=dtype)
 
     @property
+    def block(self) -> Any:
+        """Rows of this rank, as they are kept."""
+        return self._reader.rows
+
+    @property
     def block_rows(self) -> int:
         """Number of rows on this rank."""
-        return int(self.block.shape[0])
+        return self._reader.num_rows
 
     @property
     def row_bytes(self) -> int:
@@ -265,58 +271,61 @@ class PartitionedFeatures(BlockFeatures):
         """Return the features of this rank's rows: float32, C order; the block itself where it is that."""
         if not sparse.issparse(self.block) and self.block.dtype == np.float32:
             return np.ascontiguousarray(self.block)
-        return self._format.decode(self._encoded(np.arange(self.block_rows)))
+        return self._reader.gather(np.arange(self.block_rows))
 
-    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[np.float32]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
 
         Each distinct row that is not here is asked for once, in one all-to-allv of places and one of rows within the
-        column group.
+        column group. Rows go from this rank's block, and from what is received, to their places in the result, without
+        a copy between.
 
         Parameters
         ----------
         ids
             Vertex ids, integers, one dimension.
+        out : float32 array (places, dim), optional
+            Where rows go, in C order. None: a new array.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
 
         Returns
         -------
         ndarray
-            float32, C order, shape ``(len(ids), dim)``; a new array.
+            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
 
         Raises
         ------
         InputError, DTypeError
-            On every rank, if the ids of one are no integers in one dimension, or out of range.
+            On every rank, if the ids of one are no integers in one dimension, or out of range, or its ``out`` does not
+            fit.
         """
         with self.blocks.gathering():
             wanted = self.blocks.placement.places_of(validate_seeds(ids, self.num_rows, argument="ids"))
-            places, inverse = np.unique(wanted, return_inverse=True)
-            return np.take(self._distinct(places), inverse.reshape(-1), axis=0)
+            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32),))
+            rows: NDArray[np.float32] = new_rows(len(wanted), self.dim) if out is None else out
+            to = np.arange(len(wanted)) if to is None else to
+            first = self.blocks.first_row
+            is_here = (wanted >= first) & (wanted < first + self.block_rows)
+            self._read_others(wanted[~is_here], rows, to[~is_here])
+            self._reader.gather(wanted[is_here] - first, rows, to[is_here])
+            return rows
 
-    def _distinct(self, places: NDArray[Any]) -> NDArray[np.float32]:
-        """Rows at distinct, ascending places."""
-        cuts = np.searchsorted(places, self.blocks.placement.bounds)
-        first, end = int(cuts[self.grid.row]), int(cuts[self.grid.row + 1])
-        rows = np.empty((len(places), self.dim), np.float32)
-        fetched = self._fetch(places, cuts) if self.grid.num_blocks > 1 else np.empty((0, self.dim), np.float32)
-        rows[:first] = fetched[:first]
-        rows[first:end] = self._format.decode(self._encoded(places[first:end] - self.blocks.first_row))
-        rows[end:] = fetched[first:]
-        return rows
-
-    def _fetch(self, places: NDArray[Any], cuts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Rows of other blocks, in order."""
-        counts = np.diff(cuts)
-        offsets = places - np.repeat(self.blocks.placement.bounds[:-1], counts)
-        here = slice(int(cuts[self.grid.row]), int(cuts[self.grid.row + 1]))
-        counts[self.grid.row] = 0
-        asked = self.blocks.requests(np.delete(offsets, here).astype(id_dtype(self.num_rows)), counts)
-        return self._format.decode(self.blocks.answers(self._encoded(asked.rows), asked.counts).rows)
+    def _read_others(self, places: NDArray[Any], rows: NDArray[np.float32], to: NDArray[np.int64]) -> None:
+        """Write the rows at these places, which are in other blocks, to rows `to`."""
+        if self.grid.num_blocks == 1:
+            return
+        distinct, inverse = np.unique(places, return_inverse=True)
+        bounds = self.blocks.placement.bounds
+        counts = np.diff(np.searchsorted(distinct, bounds))
+        offsets = distinct - np.repeat(bounds[:-1], counts)
+        asked = self.blocks.requests(offsets.astype(id_dtype(self.num_rows)), counts)
+        received = self.blocks.answers(self._encoded(asked.rows), asked.counts).rows
+        row_reader(received, self._format).gather(inverse.reshape(-1), rows, to)
 
     def _encoded(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Rows of this rank's block as they are sent."""
-        rows = dense_rows(self.block, offsets)
-        return rows if rows.dtype == self._format.dtype else self._format.encode(rows)
+        return self._reader.as_kept(offsets)
 
     def _require_same_columns(self, rows: Any) -> None:
         """All ranks' rows must have the same shape and dtype."""

@@ -11,6 +11,7 @@ from spsample.backends import StackedSelector, get_backend
 from spsample.comm import collective
 from spsample.common.checks import require_type
 from spsample.errors import InputError
+from spsample.features.device import require_device_destination
 from spsample.features.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
@@ -53,8 +54,7 @@ class PartitionedDeviceFeatures(BlockFeatures):
             device = self._kernels.device
             rows = source.block_features()
             self._rows: Any = device.to_device(rows)
-            begins = np.arange(rows.shape[0], dtype=np.uint64) * np.uint64(4 * self.dim)
-            self._row_places = device.to_device(begins + np.uint64(device.address(self._rows)))
+            self._row_places = self._places_of(self._rows)
             position = source.blocks.placement.position
             self._position = None if position is None else device.to_device(position.astype(id_dtype(self.num_rows)))
 
@@ -93,13 +93,18 @@ class PartitionedDeviceFeatures(BlockFeatures):
         """Bytes of this rank's rows."""
         return int(self._rows.nbytes)
 
-    def gather(self, ids: Any) -> Any:
+    def gather(self, ids: Any, out: Any = None, at: Any = None) -> Any:
         """Return the features of the vertices ``ids``, on the device or on the host. Collective; may be empty.
+
+        Parameters
+        ----------
+        ids, out, at
+            As of `DeviceFeatures.gather`.
 
         Returns
         -------
         device array
-            float32, shape ``(len(ids), dim)``.
+            ``out``, or a new array: float32, shape ``(len(ids), dim)``.
 
         Raises
         ------
@@ -111,13 +116,21 @@ class PartitionedDeviceFeatures(BlockFeatures):
             if not self._kernels.device.owns(ids):
                 ids = validate_seeds(ids, self.num_rows, argument="ids")
             vertices = self._kernels.to_device(ids).astype(id_dtype(self.num_rows))
+            to = require_device_destination(self._kernels, out, at, len(vertices), self.dim)
             one_batch = StackedSelector(np.array([0, len(ids)]), vertices, np.zeros(1, np.int64))
             routed = self._kernels.route_rows(one_batch, self.blocks.placement.bounds, self._position)
             asked = self.blocks.requests(self._sendable(routed.vertices), routed.counts[:, 0])
             answer = self._sendable(self._rows_of(self._kernels.to_device(asked.rows)))
             received = self.blocks.answers(answer, asked.counts)
             rows: Any = self._kernels.to_device(received.rows)
-            return rows[self._kernels.to_device(routed.places)]
+            places = self._kernels.to_device(routed.places)
+            return self._kernels.gather_rows_at(self._places_of(rows), places, self.dim, "float32", out=out, at=to)
+
+    def _places_of(self, rows: Any) -> Any:
+        """The address of each of these rows."""
+        device = self._kernels.device
+        begins = np.arange(rows.shape[0], dtype=np.uint64) * np.uint64(4 * self.dim)
+        return device.to_device(begins + np.uint64(device.address(rows)))
 
     def _rows_of(self, vertices: Any) -> Any:
         """Rows of this rank's block."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,7 +14,12 @@ __all__ = ["FeatureSource"]
 
 @runtime_checkable
 class FeatureSource(Protocol):
-    """Rows of features by vertex id. Stores, caches and exchanges compose by wrapping one another."""
+    """Rows of features by vertex id. Stores, caches and exchanges compose by wrapping one another.
+
+    A source may have more, which is asked for where it is there: ``stored_dtype`` (that of an ``out`` which takes rows
+    as they are kept), ``contents()`` (a number that tells rows from others), ``on_device`` (True where rows come out on
+    a device); and where several ranks gather together ``comm``, ``duplicate()`` and ``close()``.
+    """
 
     @property
     def num_rows(self) -> int:
@@ -26,6 +31,9 @@ class FeatureSource(Protocol):
         """Number of features per vertex."""
         ...
 
-    def gather(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Return the features of the vertices ``ids``: float32, C order, shape ``(len(ids), dim)``."""
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[np.float32]:
+        """Return the features of the vertices ``ids``: float32, C order, shape ``(len(ids), dim)``.
+
+        With ``out`` they go there, and it is returned: to its rows ``at``, one for each id, or to all in order.
+        """
         ...

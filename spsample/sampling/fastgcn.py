@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spsample.sampling.layerwise import LayerwiseSampler
-from spsample.sampling.sampler import DrawLaw
+from spsample.sampling.sampler import DrawLaw, Proportion
 from spsample.sparse import (
     Draw,
     ExtractOptions,
@@ -47,6 +47,10 @@ class FastGCN(LayerwiseSampler):
     def draw_law(self, weighting: Weighting) -> DrawLaw:
         """One distribution of the whole graph, the same for every batch."""
         return "graph"
+
+    def proportion(self, weighting: Weighting) -> Proportion:
+        """Squared norms of A's columns."""
+        return Proportion("graph", 2)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(squared norms of A's columns); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""

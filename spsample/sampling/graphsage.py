@@ -11,7 +11,7 @@ import numpy as np
 from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
-from spsample.sampling.sampler import Layout, Sampler, require_sizes
+from spsample.sampling.sampler import Layout, Proportion, Sampler, require_sizes
 from spsample.sampling.subgraph import run_subgraph
 from spsample.sparse import (
     Draw,
@@ -24,6 +24,7 @@ from spsample.sparse import (
     normalize_rows,
     pattern,
 )
+from spsample.sparse.operand import Weighting
 
 
 class GraphSAGE(Sampler):
@@ -92,13 +93,22 @@ class GraphSAGE(Sampler):
 
     def product(self, A: GraphOperand, Q: RowSelector) -> Any:
         """Q A, lazily, with A's weights or without."""
-        if self.weighted and A.weighting == "unweighted":
+        self._require_weights(A.weighting)
+        return Q @ (pattern(A) if self.weighted is False else A)
+
+    def _require_weights(self, weighting: Weighting) -> None:
+        """Refuse to draw by weights where there are none."""
+        if self.weighted and weighting == "unweighted":
             raise InputError(
                 argument="weighted",
                 given="True on a graph without weights",
                 expected="a graph built with edge_weight, or weighted=None",
             )
-        return Q @ (pattern(A) if self.weighted is False else A)
+
+    def proportion(self, weighting: Weighting) -> Proportion:
+        """Each row by its own entries, or uniformly: on a graph without weights entries of a row weigh the same."""
+        self._require_weights(weighting)
+        return Proportion("each", power=0 if self.weighted is False or weighting != "weighted" else 1)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q A); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""

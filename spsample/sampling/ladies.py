@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from spsample.common.checks import require_choice
 from spsample.sampling.layerwise import LayerwiseSampler, Values
-from spsample.sampling.sampler import DrawLaw
+from spsample.sampling.sampler import DrawLaw, Proportion
 from spsample.sparse import (
     Draw,
     ExtractOptions,
@@ -76,6 +76,10 @@ class LADIES(LayerwiseSampler):
     def draw_law(self, weighting: Weighting) -> DrawLaw:
         """Sums that are squared are drawn from by column; for the others see `Sampler.draw_law`."""
         return "column" if self.law == "squared_count" else super().draw_law(weighting)
+
+    def proportion(self, weighting: Weighting) -> Proportion:
+        """Sums of squares over the frontier's rows, or squares of sums."""
+        return Proportion("frontier", 2) if self.law == "norm" else Proportion("frontier", 1, 2)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """P = NORM(Q (A o A)) or NORM((Q A) o (Q A)); Q' = SAMPLE(P, s); A^l = EXTRACT(A, Q, Q')."""

@@ -6,7 +6,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -24,6 +24,19 @@ Layout = Literal["blocks", "subgraph"]
 
 DrawLaw = Literal["row", "entry", "column", "graph"]
 """The laws of docs/law.md; "graph" is the column law on one distribution of the whole graph for all batches."""
+
+
+class Proportion(NamedTuple):
+    """What a vertex is drawn in proportion to: entries of A to the `power`, summed by column, to the `column_power`.
+
+    `rows` are those whose entries are summed: "each" row of the frontier draws for itself, or the batch draws for the
+    whole "frontier", or from the whole "graph". With `power` 0 each entry counts 1.
+    """
+
+    rows: Literal["each", "frontier", "graph"]
+    power: int
+    column_power: int = 1
+
 
 MAX_LAYERS = 255
 MAX_SIZE = 2**29
@@ -108,6 +121,19 @@ class Sampler(ABC):
         if self.kind == "node-wise":
             return "row"
         return "column" if weighting == "weighted" else "entry"
+
+    def proportion(self, weighting: Weighting) -> Proportion | None:
+        """Return what a vertex is drawn in proportion to from a graph of that weighting; None where it is not known.
+
+        A sampler that states it has the score `inclusion`, which is computed without sampling.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> sp.GraphSAGE([8]).proportion("weighted"), sp.LADIES([8]).proportion("weighted")
+        (Proportion(rows='each', power=1, column_power=1), Proportion(rows='frontier', power=2, column_power=1))
+        """
+        return None
 
     @abstractmethod
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:

@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 
 LAW_VERSION = 1
-SAMPLING, SHUFFLING = 1, 2
+SAMPLING, SHUFFLING, TRIAL = 1, 2, 3
 
 
 def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
@@ -25,6 +25,20 @@ def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     random_seed = require_int("random_seed", random_seed, 0, 2**64 - 1)
     epoch = require_int("epoch", epoch, 0, 2**64 - 1)
     return _key(random_seed, epoch, require_int("purpose", purpose, 0, 2**32 - 1))
+
+
+def trial_seed(random_seed: int) -> int:
+    """Return the random seed of trial epochs, which are sampled to count visits and thrown away; in [0, 2^64).
+
+    With it the epochs of a trial are ordered and drawn like any others, and equal none of those of `random_seed`.
+
+    Examples
+    --------
+    >>> trial_seed(0) == trial_seed(0), trial_seed(0) in (0, trial_seed(1))
+    (True, False)
+    """
+    low, high = derive_key(random_seed, 0, TRIAL)
+    return low + (high << 32)
 
 
 @lru_cache(maxsize=64)

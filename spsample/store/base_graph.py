@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.backends.protocol import Int64Array
+from spsample.backends.protocol import Int64Array, Matrix
 from spsample.comm.communicator import Communicator
 from spsample.comm.local import LocalCommunicator
 from spsample.common.memory import available_memory
@@ -83,6 +83,29 @@ class BaseGraph(ABC):
     @abstractmethod
     def row_sums(self) -> NDArray[np.float32]:
         """Return the sum of each row of the whole A, shape (n,); collective where the rows lie on several ranks."""
+
+    def block_row(self) -> Matrix:
+        """Return the rows of A that this rank has, in memory of the host: all of them, or its block row.
+
+        Raises
+        ------
+        InputError
+            If no rows are on the host, as of a graph made of arrays on a device.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> spsample.Graph([0, 2, 3], [0, 1, 0]).block_row().indices.tolist()
+        [0, 1, 0]
+        """
+        if self.host is None:
+            raise InputError(argument="graph", given=repr(self), expected="a graph whose rows are on the host")
+        matrix: Matrix = self.host.operand().matrix
+        return matrix
+
+    def add_block_rows(self, sums: NDArray[Any], *, phase: str = "other") -> NDArray[Any]:
+        """Return the sums over all rows of A of what each rank has summed over its `block_row`; collective on ranks."""
+        return sums
 
     def normalized(self, kind: str) -> BaseGraph:
         """Return A normalised by rows ("row") or symmetrically ("sym"), lying where this graph lies.

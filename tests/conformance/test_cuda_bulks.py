@@ -10,6 +10,7 @@ from emulated_backend import emulated, needs_compiler
 from equality import assert_bulks_same
 
 import spsample as sp
+from spsample.errors import DTypeError, InputError
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]
@@ -69,7 +70,31 @@ def test_features(emulated, dtype, dim, hot):
     form = format_for(dtype or "float32", np.abs(x).max(axis=0, initial=0) if dtype == "int8" else None)
     np.testing.assert_array_equal(rows, form.decode(form.encode(x))[ids])
     np.testing.assert_array_equal(rows, emulated.to_host(source.gather(ids)))
-    assert source.num_rows, source.dim == x.shape
+    assert (source.num_rows, source.dim) == x.shape
+    out = emulated.to_device(np.full((60, dim), -1, np.float32))
+    at = np.random.default_rng(1).permutation(60)[: len(ids)]
+    assert source.gather(ids, out, at) is out
+    expected = np.full((60, dim), -1, np.float32)
+    expected[at] = rows
+    np.testing.assert_array_equal(emulated.to_host(out), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "at", "words"),
+    [
+        (None, None, [0, 1], "at: got places without out"),
+        ((2, 3), np.float64, None, "expected a float32 array on the device"),
+        ((3, 3), np.float32, None, "out: got 3 rows; expected one for each id: 2"),
+        ((2, 4), np.float32, [0, 1], r"out: got shape \(2, 4\); expected rows of 3 numbers"),
+        ((2, 3), np.float32, [0, 2], "at: got 2 at position 1"),
+        ((2, 3), np.float32, [0], "at: got 1 places; expected one for each id: 2"),
+    ],
+)
+def test_destinations_that_are_refused(emulated, shape, dtype, at, words):
+    source = sp.DeviceFeatures(np.ones((5, 3), np.float32), 1.0)
+    out = None if shape is None else emulated.to_device(np.zeros(shape, dtype))
+    with pytest.raises((InputError, DTypeError), match=words):
+        source.gather([4, 0], out, at)
 
 
 def test_loader(emulated):

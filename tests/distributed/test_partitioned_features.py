@@ -37,10 +37,23 @@ def test_equal_to_the_local_store_bit_for_bit(p, c, n, dim, seed):
             assert gathered.dtype == np.float32
             assert gathered.flags.c_contiguous
             np.testing.assert_array_equal(gathered, local.gather(ids))
+        out, at = np.full((len(ids) + 3, dim), -1, np.float32), np.random.default_rng(1).permutation(len(ids) + 3)[3:]
+        assert features.gather(ids, out, at) is out
+        np.testing.assert_array_equal(out, local.gather(ids, np.full_like(out, -1), at))
         return features.block_rows
 
     rows = run_threads(p, body, TIMEOUT)
     assert sum(rows) == n * c
+
+
+def test_a_destination_that_does_not_fit_on_one_rank_ends_all():
+    def body(comm):
+        features = PartitionedFeatures.of(np.ones((8, 2), np.float32), ProcessGrid(comm))
+        with pytest.raises(InputError, match=r"out: got 1 rows.*; expected one for each id: 2"):
+            features.gather([0, 7], out=np.zeros((2 - (comm.rank == 1), 2), np.float32))
+        return features.gather([0, 7]).tolist() == [[1, 1], [1, 1]]
+
+    assert run_threads(2, body, TIMEOUT) == [True, True]
 
 
 def test_a_duplicate_exchanges_over_communicators_of_its_own():

@@ -174,7 +174,7 @@ def loader_of(comm, odd, **given):
 
 def change_of(array):
     if isinstance(array, FeatureStore):
-        return FeatureStore(change_of(array._x))
+        return FeatureStore(change_of(array._reader.rows))
     changed = array.copy()
     changed[7] = changed[7] + 1
     return changed

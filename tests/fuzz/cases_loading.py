@@ -9,7 +9,7 @@ import numpy as np
 from case import Case
 
 import spsample as sp
-from spsample.features import FeatureStore
+from spsample.features import CachedFeatures, FeatureStore, register_score, score, score_names
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
 
 
@@ -72,10 +72,42 @@ def fuzz_features(make, folder):
     store.dim, store.num_nodes if hasattr(store, "num_nodes") else None
 
 
+def fuzz_cached_features(make, folder):
+    store = make.either(lambda: FeatureStore(make.features(9)), 0.1)
+    budget = make.either(lambda: make.choice([0, 60, "1KiB", "auto"]), 0.2)
+    cached = CachedFeatures(store, budget, make.either(lambda: make.spoilt(make.rng.random(9)), 0.2))
+    cached.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
+    cached.duplicate().close()
+
+
 def fuzz_features_open(make, folder):
     make.sound_graph().save(folder / "store", overwrite=True)
     path = make.choice([make.path(folder), folder / "store"])
     FeatureStore.open(path, **make.options(name=lambda: make.choice(["x", "indices", "no"]), grid=lambda: None))
+
+
+def fuzz_scores(make, folder):
+    graph = make.sound_graph()
+    seeds = make.rng.integers(0, graph.num_nodes, make.integer(0, 20))
+    options = make.options(
+        epochs=lambda: make.choice([1, 2, range(2), [0]]),
+        random_seed=lambda: make.choice([0, 1, 10**400]),
+        trace=lambda: [make.spoilt(seeds)],
+    )
+    score(
+        make.either(lambda: make.choice(score_names()), 0.1),
+        make.either(lambda: graph, 0.1),
+        make.either(lambda: seeds, 0.1),
+        make.either(make.sound_sampler, 0.1),
+        make.either(lambda: make.choice([1, 3, 10**400]), 0.1),
+        **options,
+    )
+
+
+def fuzz_register_score(make, folder):
+    name = make.either(lambda: make.choice(["out-degree", "presc"]), 0.5)
+    if not isinstance(name, str):  # what is refused, whatever the method
+        register_score(name, make.either(lambda: max, 0.5))
 
 
 def bulk(make):
@@ -104,7 +136,10 @@ CASES = {
     "loader_states": Case(fuzz_loader_states, (), 2),
     "pyg_loader": Case(fuzz_pyg, (PygLoader,)),
     "features": Case(fuzz_features, (FeatureStore,)),
+    "cached_features": Case(fuzz_cached_features, (CachedFeatures,)),
     "features_open": Case(fuzz_features_open, ()),
+    "scores": Case(fuzz_scores, (score, score_names), 2),
+    "register_score": Case(fuzz_register_score, (register_score,)),
     "bulk_files": Case(fuzz_bulk_files, (BulkFiles, bulk_arrays)),
     "load_bulk": Case(fuzz_load_bulk, (load_bulk,)),
 }

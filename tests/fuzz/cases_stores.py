@@ -6,8 +6,9 @@ import numpy as np
 from case import Case
 
 import spsample as sp
-from spsample import data
+from spsample import data, features
 from spsample.convert import ConvertOptions, convert
+from spsample.features.copies import cost
 from spsample.store import GraphStore, StoreWriter
 
 
@@ -107,6 +108,22 @@ def fuzz_partitions(make, folder):
         data.metis_partition(graph, count, **make.options(random_seed=lambda: make.integer(0, 9)))
 
 
+def fuzz_copies(make, folder):
+    devices, n = make.choice([1, 2, 3]), make.integer(1, 40)
+    shape = make.choice([(n,), (n,), (devices, n), (2, n)])
+    scores = make.either(lambda: make.spoilt(make.rng.random(shape)), 0.2)
+    alpha = lambda: make.either(  # noqa: E731
+        lambda: make.choice([0.5, 1, 2.0, 0, make.rng.random((devices, devices)), 10**400]), 0.2
+    )
+    count = make.either(lambda: make.choice([devices, devices, 0, -1]), 0.2)
+    budget = make.either(lambda: make.choice([0, 1, n // 2, n, 10**400, -1]), 0.2)
+    method = lambda: make.choice(["best-copies", "replicated", "interleaved", "song-jiang", "none"])  # noqa: E731
+    options = make.options(0.2, method=method, head=lambda: make.integer(0, 3))
+    cost(features.plan_copies(scores, count, budget, alpha(), **options), scores, alpha())
+    own = [make.spoilt(make.rng.integers(0, n, 3)) for _ in range(devices)]
+    cost(features.CopyPlan.of(make.either(lambda: own), n), scores, alpha())
+
+
 def convert_options(make, folder):
     path = lambda: make.choice([None, folder / "none.npy", make.path(folder)])  # noqa: E731
     return ConvertOptions(
@@ -160,6 +177,7 @@ CASES = {
     "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
     "load_from": Case(fuzz_load_from, ()),
     "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition)),
+    "copies": Case(fuzz_copies, (features.CopyPlan, features.plan_copies)),
     "convert_options": Case(fuzz_convert_options, ()),
     "convert": Case(fuzz_convert, ()),
 }

@@ -1,0 +1,216 @@
+"""Gathering feature rows: spsample, NumPy and torch, beside what the memory of the machine gives.
+
+Each size of row is read from a table far beyond the caches, at random places. All sides of a case take turns, round
+after round; the first round is a discarded warm-up. The limit reads as many random rows whole, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from figures import pyplot
+from limits import Memory, NoCompilerError
+from machine_facts import machine_facts
+from spsample import _core
+from spsample.features.formats import BFloat16, Float, Int8, RowFormat
+from spsample.features.gathering import row_reader
+
+FORMS = ("float32", "float16", "bfloat16", "int8")
+BASELINE = "spsample"
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the table and of the result as float32, and how often each side is measured."""
+
+    table: int
+    result: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """One side of a case: medians over rounds, of seconds and of the ratio to spsample's in the same round.
+
+    `gigabytes_per_second` counts the rows as they are read.
+    """
+
+    form: str
+    row_bytes: int
+    rows: int
+    side: str
+    threads: int
+    instruction_set: str
+    seconds: float
+    gigabytes_per_second: float
+    over_spsample: float
+    least_over_spsample: float
+    most_over_spsample: float
+
+
+class Case:
+    """Rows of one form and size, and what gathers them."""
+
+    def __init__(self, form: str, row_bytes: int, sizes: Sizes, memory: Memory | None) -> None:
+        rng = np.random.default_rng(0)
+        self.form, self.row_bytes = form, row_bytes
+        self._format = _format(form, row_bytes)
+        dim = row_bytes // self._format.dtype.itemsize
+        self.count = min(sizes.result // (4 * dim), 1 << 20)
+        self._x = np.ones((sizes.table // row_bytes, dim), self._format.dtype)
+        self._ids = rng.integers(0, len(self._x), self.count)
+        self._memory = memory
+
+    def sides(self) -> dict[str, Call]:
+        """What takes turns. Those "as stored" do not convert to float32."""
+        reader, ids, dim = row_reader(self._x, self._format), self._ids, self._x.shape[1]
+        wide, stored = np.zeros((self.count, dim), np.float32), np.zeros((self.count, dim), self._x.dtype)
+        sides: dict[str, Call] = {
+            BASELINE: lambda: reader.gather(ids),
+            "spsample, out": lambda: reader.gather(ids, out=wide),
+            "np.take" if self.form == "float32" else "np.take, as stored": lambda: np.take(self._x, ids, axis=0),
+        }
+        if self.form != "float32":
+            sides["spsample, out, as stored"] = lambda: reader.gather(ids, out=stored)
+        sides |= _torch_sides(self._x, ids, self.form)
+        if self._memory is not None and self.row_bytes % 8 == 0:
+            sides["limit: random rows read"] = lambda: self._memory.read_random_rows(self.row_bytes, self.count)
+        return sides
+
+    def measure(self, sizes: Sizes) -> list[Result]:
+        """All sides in turn, round after round."""
+        sides = self.sides()
+        rounds = [{name: _seconds(call) for name, call in sides.items()} for _ in range(sizes.rounds + 1)][1:]
+        return [self._result(name, rounds) for name in sides]
+
+    def _result(self, side: str, rounds: list[dict[str, float]]) -> Result:
+        seconds = statistics.median(one[side] for one in rounds)
+        over = [one[side] / one[BASELINE] for one in rounds]
+        return Result(
+            form=self.form,
+            row_bytes=self.row_bytes,
+            rows=self.count,
+            side=side,
+            threads=_core.get_num_threads(),
+            instruction_set=_core.instruction_set(),
+            seconds=seconds,
+            gigabytes_per_second=self.count * self.row_bytes / seconds / 1e9,
+            over_spsample=statistics.median(over),
+            least_over_spsample=min(over),
+            most_over_spsample=max(over),
+        )
+
+
+def _format(form: str, row_bytes: int) -> RowFormat:
+    if form == "int8":
+        return Int8(np.full(row_bytes, 127.0))
+    return BFloat16() if form == "bfloat16" else Float(form)
+
+
+def _torch_sides(x: NDArray[Any], ids: NDArray[np.int64], form: str) -> dict[str, Call]:
+    """`index_select` into new memory, into the same memory each time, and with the conversion to float32 after it."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    torch.set_num_threads(_core.get_num_threads())
+    rows, places = torch.from_numpy(x), torch.from_numpy(ids)
+    rows = rows.view(torch.bfloat16) if form == "bfloat16" else rows
+    stored = torch.empty((len(ids), x.shape[1]), dtype=rows.dtype)
+    wide = torch.empty(stored.shape)
+
+    def converted() -> None:
+        torch.index_select(rows, 0, places, out=stored)
+        wide.copy_(stored)
+
+    kind = "" if form == "float32" else ", as stored"
+    sides: dict[str, Call] = {
+        f"index_select{kind}": lambda: torch.index_select(rows, 0, places),
+        f"index_select, out{kind}": lambda: torch.index_select(rows, 0, places, out=stored),
+    }
+    return sides if form == "float32" else {**sides, "index_select, out, then float32": converted}
+
+
+def _seconds(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def table(results: list[Result]) -> Table:
+    """A row for each side of each case."""
+    made = Table("form", "bytes of a row", "side", "ms", "GB/s of rows read", "time over spsample")
+    for one in results:
+        over = f"{one.over_spsample:.2f} ({one.least_over_spsample:.2f} to {one.most_over_spsample:.2f})"
+        rate = f"{one.gigabytes_per_second:.1f}"
+        made.add_row(one.form, str(one.row_bytes), one.side, f"{one.seconds * 1e3:.2f}", rate, over)
+    return made
+
+
+def plot(results: list[Result], path: Path) -> None:
+    """GB/s against the bytes of a row: a panel for each form, a line for each side."""
+    plt = pyplot()
+    if plt is None:
+        return
+    forms = list(dict.fromkeys(one.form for one in results))
+    size = (1 + 4.5 * len(forms), 4.5)
+    figure, panels = plt.subplots(1, len(forms), figsize=size, layout="constrained", squeeze=False)
+    for axes, form in zip(panels.flat, forms, strict=True):
+        of_form = [one for one in results if one.form == form]
+        for side in dict.fromkeys(one.side for one in of_form):
+            line = [one for one in of_form if one.side == side]
+            style = (
+                {"color": "grey", "linestyle": "--"} if side.startswith("limit") else {"marker": "o", "markersize": 4}
+            )
+            axes.plot([one.row_bytes for one in line], [one.gigabytes_per_second for one in line], label=side, **style)
+        axes.set(title=form, xscale="log", ylim=0, xlabel="bytes of a row", ylabel="GB/s of rows read")
+        axes.legend(fontsize="x-small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def features(
+    form: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(FORMS)}; all, by default.")] = None,
+    row_bytes: Annotated[list[int] | None, typer.Option(help="[64 128 256 400 512 1024 2048 4096]")] = None,
+    table_bytes: Annotated[int, typer.Option(help="Of the rows that are read from.")] = 1 << 30,
+    result_bytes: Annotated[int, typer.Option(help="Of the result, as float32.")] = 64 << 20,
+    rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 15,
+    threads: Annotated[int, typer.Option(help="Of every side.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder of features.jsonl and features.png.")] = Path("bench/results"),
+) -> None:
+    """Gathering feature rows of several types and sizes: spsample, NumPy, torch and the memory."""
+    console = Console(width=140) if not sys.stdout.isatty() else Console()
+    sizes = Sizes(table_bytes, result_bytes, rounds)
+    _core.set_num_threads(threads)
+    memory = _memory(sizes, threads, console)
+    results = []
+    for one in form or FORMS:
+        for size in row_bytes or (64, 128, 256, 400, 512, 1024, 2048, 4096):
+            results += Case(one, size, sizes, memory).measure(sizes)
+    out.mkdir(parents=True, exist_ok=True)
+    records = [{"kind": "machine", **machine_facts(threads)}, *({"kind": "result", **asdict(one)} for one in results)]
+    (out / "features.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    console.print(table(results))
+    plot(results, out / "features.png")
+
+
+def _memory(sizes: Sizes, threads: int, console: Console) -> Memory | None:
+    try:
+        return Memory(sizes.table, threads)
+    except NoCompilerError as error:
+        console.print(f"limit: missing ({error})", markup=False)
+        return None

@@ -1,0 +1,42 @@
+// copy_runs.h in AVX2, a cache line at a time (lanes_avx2.h says how such a file is compiled).
+#include "copy_runs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "simd.h"
+
+#if SPSAMPLE_X86
+
+#include "lanes_avx2.h"
+
+namespace spsample {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+void copy(void* to, const void* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
+
+SPSAMPLE_AVX2 void stream(void* to, const void* from, int64_t bytes) {
+    if (bytes < kStreamedRun) return copy(to, from, bytes);
+    char* out = static_cast<char*>(to);
+    const char* in = static_cast<const char*>(from);
+    const int64_t before = -reinterpret_cast<intptr_t>(out) & (kLine - 1);  // the first whole line
+    copy(out, in, before);
+    in += before, out += before, bytes -= before;
+    for (; bytes >= kLine; bytes -= kLine, in += kLine, out += kLine) {
+        const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
+        const __m256i second = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + kLine / 2));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(out), first);
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(out + kLine / 2), second);
+    }
+    copy(out, in, bytes);
+}
+
+}  // namespace
+
+const RunFunctions kRunsAvx2{copy, stream};
+
+}  // namespace spsample
+
+#endif

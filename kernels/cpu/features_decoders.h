@@ -1,0 +1,23 @@
+// Numbers of feature rows to float, and the choice of instruction set at run time (as in simd.h).
+#pragma once
+
+#include <cstdint>
+
+namespace spsample {
+
+// out[j] = the stored number j of a row, for all j < dim; `out` is of float. `scale` (dim): of each column, for int8 only.
+using DecodeRow = void (*)(const void* row, int64_t dim, const float* scale, void* out);
+
+// spsample/features.h says what each stands for.
+struct RowDecoders {
+    DecodeRow float16;
+    DecodeRow bfloat16;
+    DecodeRow int8;
+};
+
+// Those of the instruction set in use.
+const RowDecoders& row_decoders();
+
+extern const RowDecoders kDecodersAvx2;
+
+}  // namespace spsample

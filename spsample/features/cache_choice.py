@@ -1,0 +1,114 @@
+"""Which rows a cache keeps: those of the largest scores, as many as fit in its budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.common.arrays import as_array
+from spsample.common.checks import check_length, require_int
+from spsample.common.memory import available_memory
+from spsample.common.units import format_bytes, require_bytes
+from spsample.errors import CapacityError, InputError
+from spsample.features.cached_rows import row_bytes_of
+from spsample.features.places import place_bytes
+from spsample.store.validation import as_weights, check_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.features.protocol import FeatureSource
+
+__all__ = ["budget_bytes", "chosen_rows", "highest", "named_scores", "scores_of"]
+
+
+def budget_bytes(budget: Any) -> int:
+    """Return the budget of a cache in bytes; 0 is one, too.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If it is no amount of memory.
+
+    Examples
+    --------
+    >>> budget_bytes("2KiB"), budget_bytes(0)
+    (2048, 0)
+    """
+    return require_bytes("budget", budget) if isinstance(budget, str) else require_int("budget", budget, minimum=0)
+
+
+def scores_of(score: Any, num_rows: int) -> NDArray[Any]:
+    """Scores of all vertices: those given, or those of a name.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If there is not one for each vertex, or one is negative or no finite number.
+    """
+    given = named_scores(score) if isinstance(score, str) else score
+    scores = as_weights("score", as_array("score", given))
+    check_length("score", scores, num_rows, "vertex")
+    check_weights("score", scores)
+    return scores
+
+
+def named_scores(name: str) -> Any:
+    """The scores of that name; there are none yet."""
+    expected = "an array of one score per vertex: no scores are known by name"
+    raise InputError(argument="score", given=repr(name), expected=expected)
+
+
+def chosen_rows(source: FeatureSource, budget: int, scores: NDArray[Any]) -> NDArray[np.int64]:
+    """The vertices whose rows are cached, ascending.
+
+    Raises
+    ------
+    InputError
+        If the budget is above 0, and less than one row and the map.
+    CapacityError
+        If so much memory is not available.
+    """
+    count = _rows_within(budget, source.num_rows, row_bytes_of(source))
+    size, free = count * row_bytes_of(source), available_memory()
+    if size > free:
+        raise CapacityError(
+            argument="budget",
+            given=f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take",
+            expected=f"at most the {format_bytes(free)} that are available",
+        )
+    return highest(scores, count)
+
+
+def _rows_within(budget: int, num_rows: int, row_bytes: int) -> int:
+    """How many rows fit, with the map."""
+    if budget == 0:
+        return 0
+    if budget >= num_rows * row_bytes:
+        return num_rows
+    count = (budget - place_bytes(num_rows)) // row_bytes
+    if count < 1:
+        raise InputError(
+            argument="budget",
+            given=format_bytes(budget),
+            expected=f"0, or at least one row of {row_bytes} bytes and {place_bytes(num_rows)} bytes for the map",
+        )
+    return count
+
+
+def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The `count` vertices with the largest scores, ascending; of equal ones the first.
+
+    Examples
+    --------
+    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
+    [0, 2, 3]
+    """
+    if count == 0 or count >= len(scores):
+        return np.arange(min(count, len(scores)))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    is_chosen = scores > least
+    equal = np.flatnonzero(scores == least)
+    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
+    return np.flatnonzero(is_chosen)

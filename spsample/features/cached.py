@@ -1,0 +1,300 @@
+"""`CachedFeatures`: the rows that are wanted most, kept in memory in front of another feature source."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from spsample.comm import collective
+from spsample.comm.objects import comm_of
+from spsample.common.checks import require_type
+from spsample.common.contents import contents_of
+from spsample.common.units import format_bytes
+from spsample.errors import DataError, InputError
+from spsample.features.cache_choice import budget_bytes, chosen_rows, scores_of
+from spsample.features.cached_rows import CachedRows
+from spsample.features.gathering import new_rows, require_destination
+from spsample.features.protocol import FeatureSource
+from spsample.store.validation import as_id_vector, check_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from spsample.comm import Communicator
+    from spsample.features.places import Places
+
+__all__ = ["CacheCounts", "CachedFeatures"]
+
+
+class CacheCounts(NamedTuple):
+    """What `CachedFeatures` has gathered, by the place that rows came from.
+
+    Attributes
+    ----------
+    hits, misses : int
+        Rows from memory and from the source, repeats counted.
+    hit_bytes, miss_bytes : int
+        Their bytes, as they are kept.
+
+    Examples
+    --------
+    >>> CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8).hit_share
+    0.75
+    """
+
+    hits: int
+    misses: int
+    hit_bytes: int
+    miss_bytes: int
+
+    @property
+    def hit_share(self) -> float:
+        """Hits of all rows; 0 where there are none."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+
+class CachedFeatures:
+    """The rows that are wanted most, kept in memory in front of any feature source; the same rows to the bit.
+
+    Rows with the largest scores are read once, when the cache is made. `gather` takes them from memory, and the others
+    from the source, each straight to its place in the result. Sources nest: that of a cache may be another one.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        In the memory of the host. One that several ranks share is cached on each of them; making the cache and
+        gathering are collective then. Ranks may have other budgets and scores.
+    budget : int or str
+        Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
+        where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
+    score : array (vertices,)
+        How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used, or the budget is above 0 and not enough for one row and the map.
+    CapacityError
+        If the rows do not fit in the memory that is available.
+
+    Notes
+    -----
+    Rows are kept as the source stores them, where it says so (``stored_dtype``), else as float32. Threads may gather
+    side by side where those of the source may. It is pickled as its recipe, the source and which vertices are cached:
+    rows are read again where it is opened, and refused if they have changed.
+
+    References
+    ----------
+    Lin et al., "PaGraph: scaling GNN training on large graphs via computation-aware caching", SoCC 2020.
+
+    Examples
+    --------
+    >>> from spsample.features import FeatureStore
+    >>> store = FeatureStore(np.arange(8, dtype=np.float32).reshape(4, 2))
+    >>> cached = CachedFeatures(store, budget=24, score=[0.1, 0.7, 0.2, 0.9])
+    >>> cached.gather([3, 0, 1])
+    array([[6., 7.],
+           [0., 1.],
+           [2., 3.]], dtype=float32)
+    >>> cached.counts
+    CacheCounts(hits=2, misses=1, hit_bytes=16, miss_bytes=8)
+    """
+
+    def __init__(self, source: FeatureSource, budget: int | str, score: ArrayLike | str) -> None:
+        with collective(comm_of(source), call="the checks of CachedFeatures"):
+            _require_source(source)
+            vertices = chosen_rows(source, budget_bytes(budget), scores_of(score, source.num_rows))
+        self._begin(source, CachedRows(source, vertices), _Counter())
+
+    def _begin(self, source: FeatureSource, rows: CachedRows, counter: _Counter) -> None:
+        self.source = source
+        self._rows = rows
+        self._counter = counter
+
+    @classmethod
+    def _of(cls, source: FeatureSource, rows: CachedRows, counter: _Counter) -> CachedFeatures:
+        made = cls.__new__(cls)
+        made._begin(source, rows, counter)
+        return made
+
+    def __copy__(self) -> CachedFeatures:
+        return CachedFeatures._of(self.source, self._rows, self._counter)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.comm.size > 1:
+            raise InputError(
+                argument="features",
+                given="CachedFeatures of a source on several ranks, to be pickled",
+                expected="a source of one rank; else make the cache where it is used",
+            )
+        return _opened, (self.source, self._rows.places, contents_of(self._rows.reader.rows))
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return self.source.num_rows
+
+    @property
+    def dim(self) -> int:
+        """Number of features per vertex."""
+        return self.source.dim
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """That of the numbers that are kept; rows go to an ``out`` of it as they are."""
+        return self._rows.dtype
+
+    @property
+    def cached_rows(self) -> int:
+        """Number of vertices whose rows are kept."""
+        return self._rows.reader.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cached rows and of the map; those of the source are its own."""
+        return self._rows.nbytes
+
+    @property
+    def comm(self) -> Communicator:
+        """The ranks of the source; a local one where it has none."""
+        return comm_of(self.source)
+
+    @property
+    def counts(self) -> CacheCounts:
+        """Hits and misses since the beginning, or the last `reset_counts`; those of duplicates too."""
+        hits, misses = self._counter.read()
+        row_bytes = self._rows.row_bytes
+        return CacheCounts(hits, misses, hits * row_bytes, misses * row_bytes)
+
+    def reset_counts(self) -> None:
+        """Count from 0 again."""
+        self._counter.reset()
+
+    def contents(self) -> int | None:
+        """Return what the source does: a number that tells its rows from others, or None."""
+        contents = getattr(self.source, "contents", None)
+        return None if contents is None else contents()
+
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the features of the vertices ``ids``, repeats allowed. Collective where that of the source is.
+
+        Parameters
+        ----------
+        ids
+            Vertex ids, integers, one dimension.
+        out : array (places, dim), optional
+            Where rows go, in C order: float32, or of `stored_dtype`, whose numbers are then not converted. None: a new
+            array.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
+
+        Returns
+        -------
+        ndarray
+            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; of a source on
+            several ranks on all of them.
+        """
+        is_collective = self.comm.size > 1
+        try:
+            wanted = np.ascontiguousarray(as_id_vector("ids", ids))
+            check_ids("ids", wanted, self.num_rows)
+            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
+            rows = new_rows(len(wanted), self.dim) if out is None else out
+            hits, places, misses = self._rows.places.find(wanted)
+        except Exception:
+            if is_collective:
+                self.source.gather(ids, out, at)  # it refuses them too, on all ranks
+            raise
+        if len(misses) or is_collective:
+            self.source.gather(_part(wanted, misses), rows, _targets(to, misses, len(rows)))
+        if len(hits):
+            self._rows.reader.gather(places, rows, _targets(to, hits, len(rows)))
+        self._counter.add(len(hits), len(misses))
+        return rows
+
+    def duplicate(self) -> CachedFeatures:
+        """Return these features over a duplicate of the source, for another thread; rows and counts are shared.
+
+        Collective where the source is.
+        """
+        duplicate = getattr(self.source, "duplicate", None)
+        return CachedFeatures._of(self.source if duplicate is None else duplicate(), self._rows, self._counter)
+
+    def close(self) -> None:
+        """Free what a duplicate of the source holds. Collective where the source is."""
+        close = getattr(self.source, "close", None)
+        if close is not None:
+            close()
+
+    def __repr__(self) -> str:
+        cached = f"{self.cached_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"
+        counts = self.counts
+        seen = f", {counts.hit_share:.1%} of {counts.hits + counts.misses:,} hit" if counts.hits + counts.misses else ""
+        return f"CachedFeatures({self.source!r}, {cached}{seen})"
+
+
+class _Counter:
+    """Hits and misses, counted by several threads."""
+
+    def __init__(self) -> None:
+        self._adding = Lock()
+        self.reset()
+
+    def add(self, hits: int, misses: int) -> None:
+        with self._adding:
+            self._hits += hits
+            self._misses += misses
+
+    def read(self) -> tuple[int, int]:
+        with self._adding:
+            return self._hits, self._misses
+
+    def reset(self) -> None:
+        with self._adding:
+            self._hits = self._misses = 0
+
+
+def _opened(source: FeatureSource, places: Places, contents: int) -> CachedFeatures:
+    """From its recipe; rows are read again, and must be those that there were."""
+    rows = CachedRows(source, places.vertices())
+    if contents_of(rows.reader.rows) != contents:
+        raise DataError(
+            argument="source",
+            given=f"{source!r}, whose rows have changed",
+            expected="the rows that there were when the cache was pickled",
+        )
+    return CachedFeatures._of(source, rows, _Counter())
+
+
+def _part(ids: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
+    return ids if len(positions) == len(ids) else ids[positions]
+
+
+def _targets(at: NDArray[np.int64] | None, positions: NDArray[np.int64], num_rows: int) -> NDArray[np.int64] | None:
+    """The rows of the result, of `num_rows`, for the ids at these positions; None where they are all, in order."""
+    if at is None:
+        return None if len(positions) == num_rows else positions
+    return _part(at, positions)
+
+
+def _require_source(source: Any) -> None:
+    require_type("source", source, FeatureSource, "a FeatureSource")
+    if getattr(source, "on_device", False):
+        raise InputError(
+            argument="source",
+            given=f"{type(source).__name__}, whose rows are on a device",
+            expected="a source in the memory of the host",
+            hint="DeviceFeatures(x, hot=..., ranking=score) keeps the rows that are wanted most on the device.",
+        )

@@ -1,0 +1,61 @@
+"""The plan of least mean cost."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.features.copies.greedy import greedy
+from spsample.features.copies.order import deal_snake, hottest
+from spsample.features.copies.request import CopyRequest
+
+__all__ = ["best_copies"]
+
+
+def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the plan of least mean cost where all devices need the same and all links cost the same.
+
+    With a = min(alpha, 1), the first copy of v spares p_v (n - (n - 1) a): all of a host's row to one device, 1 - a of
+    it to the others. Each further copy spares a p_v. The sum over devices is a sum over copies, so the n B copies that
+    spare most are an optimum. Further copies of v all spare the same: but for one vertex, each has n copies, one or
+    none. O(n + k log k) for the k vertices of n B that are looked at.
+
+    Where scores or links differ by device, the plan is `greedy`'s.
+
+    Examples
+    --------
+    >>> scores = np.array([9.0, 4, 3, 2, 1])
+    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.3))]
+    [[0, 3], [1, 2]]
+    >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
+    [[0, 1], [0, 2]]
+    """
+    n, budget = request.devices, request.budget
+    if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
+        return greedy(request)
+    order = hottest(request.scores, min(n * budget, request.num_rows))
+    count = _held(request, order)
+    on_all, left = divmod(n * budget - count, max(n - 1, 1))
+    kept = np.empty((n, budget), np.int64)
+    kept[:, :on_all] = order[:on_all]
+    dealt = np.concatenate([np.repeat(order[on_all : on_all + 1], left), order[on_all:count]])
+    deal_snake(dealt, kept[:, on_all:])
+    return list(kept)
+
+
+def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
+    """How many vertices have a copy: from B on, one more as long as it spares more than the copy that gives way.
+
+    With c vertices there are n B - c further copies, n - 1 for each of the hottest. What a new vertex spares falls with
+    c, what the last further copy spares rises.
+    """
+    devices, budget, a = request.devices, request.budget, min(request.equal_alpha("best-copies"), 1.0)
+    copy_over_vertex = a / (devices - (devices - 1) * a)  # what they spare at equal scores
+
+    def is_enough(count: int) -> bool:
+        gives_way = (devices * budget - count - 1) // (devices - 1)
+        return not request.scores[order[count]] > copy_over_vertex * request.scores[order[gives_way]]
+
+    return budget + bisect_left(range(budget, len(order)), True, key=is_enough)

@@ -1,0 +1,109 @@
+"""Copies one after the other, by what each spares: where devices or links differ."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.features.copies.links import link_costs
+from spsample.features.copies.order import hottest
+from spsample.features.copies.request import CopyRequest
+
+__all__ = ["greedy"]
+
+_NOT_POSSIBLE = -1.0
+
+
+def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
+    """Return the plan that takes the copy that spares most, again and again, until all devices are full.
+
+    What a copy spares depends on the copies of the same vertex only, and on which devices are not full. So all copies
+    up to the one that fills a device are taken at once: n rounds at most, each O(devices^3 n + n log n). What is spared
+    is submodular, so it is at least half of the most that any plan spares (Fisher, Nemhauser and Wolsey, 1978).
+
+    Examples
+    --------
+    >>> links = np.array([[0, 0.2, 2, 2], [0.2, 0, 2, 2], [2, 2, 0, 0.2], [2, 2, 0.2, 0]])
+    >>> request = CopyRequest(np.array([4.0, 3, 2, 1]), devices=4, budget=1, alpha=links)
+    >>> [sorted(np.concatenate(pair).tolist()) for pair in (greedy(request)[:2], greedy(request)[2:])]
+    [[0, 1], [0, 1]]
+    """
+    search = _Search(request)
+    while search.room.any():
+        search.fill_a_device()
+    return [np.concatenate(parts) for parts in search.vertices]
+
+
+class _Search:
+    """What devices pay for the row of each vertex, and the room they have, as copies are taken."""
+
+    def __init__(self, request: CopyRequest) -> None:
+        n = request.devices
+        self.room = np.full(n, request.budget)
+        self.vertices: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(n)]
+        self._links = link_costs(request.alpha, n)
+        relative = request.scores / (request.scores.max() or 1.0)  # float32 holds it
+        self._scores = np.broadcast_to(relative, (n, request.num_rows))
+        self._paid = np.ones(self._scores.shape)
+
+    def fill_a_device(self) -> None:
+        """Take the copies that spare most, up to the first that leaves a device without room."""
+        best = self._spared(self._scores, self._paid).max(axis=0)
+        possible = np.flatnonzero(best >= 0)
+        looked_at = possible[hottest(best[possible], int(self.room.sum()))]
+        spared, device = self._copies(looked_at)
+        order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
+        order = order[spared.ravel()[order] >= 0]
+        taken = order[: self._first_full(device.ravel()[order])]
+        for i in np.flatnonzero(self.room).tolist():
+            self._take(i, looked_at[taken[device.ravel()[taken] == i] % len(looked_at)])
+
+    def _spared(self, scores: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(devices, vertices) what one more copy on each device spares; negative where there can be none."""
+        spared = np.full(paid.shape, _NOT_POSSIBLE)
+        for i in np.flatnonzero(self.room):
+            less = np.maximum(paid - self._links[:, i, None], 0)
+            spared[i] = np.where(paid[i] > 0, np.einsum("dv,dv->v", scores, less), _NOT_POSSIBLE)
+        return spared
+
+    def _copies(self, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """(devices, vertices) each: what the first, second, ... copy of each vertex spares, and on which device it is.
+
+        Devices that spare the same take turns. They are compared in float32, so that rounding makes no difference.
+        """
+        scores, paid = self._scores[:, vertices], self._paid[:, vertices]
+        turns = _turns(len(vertices), len(self.room))
+        columns = np.arange(len(vertices))
+        all_spared, all_devices = [], []
+        for _ in range(len(self.room)):
+            spared = self._spared(scores, paid)
+            in_turn = np.take_along_axis(spared, turns, axis=0).astype(np.float32)
+            device = turns[in_turn.argmax(axis=0), columns]
+            all_spared.append(spared[device, columns])
+            all_devices.append(device)
+            paid = np.where(all_spared[-1] >= 0, np.minimum(paid, self._links[:, device]), paid)
+        return np.minimum.accumulate(all_spared), np.array(all_devices)
+
+    def _first_full(self, devices: NDArray[np.int64]) -> int:
+        """How many of the copies on `devices`, in order, are taken when a device is full."""
+        places = (np.flatnonzero(devices == i) for i in np.flatnonzero(self.room))
+        rooms = self.room[self.room > 0]
+        return int(min(at[room - 1] + 1 for at, room in zip(places, rooms, strict=True) if len(at) >= room))
+
+    def _take(self, device: int, vertices: NDArray[np.int64]) -> None:
+        self.room[device] -= len(vertices)
+        self.vertices[device].append(vertices)
+        self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, device, None])
+
+
+def _turns(count: int, devices: int) -> NDArray[np.int64]:
+    """(devices, count) for each vertex the devices in the order in which they are asked.
+
+    The first is in snake order, so that devices get equal shares. The others are in random order: in any fixed turn,
+    further copies would go to the first device behind a fast link again and again.
+    """
+    first = np.arange(count) % (2 * devices)
+    first = np.where(first < devices, first, 2 * devices - 1 - first)
+    places = np.random.default_rng(0).random((count, devices))
+    places[np.arange(count), first] = -1.0
+    return np.argsort(places, axis=1).T

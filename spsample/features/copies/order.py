@@ -1,0 +1,78 @@
+"""Vertices by score, hottest first, and how they are dealt out to devices."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["deal_snake", "hottest"]
+
+_INT64_MAX = np.int64(2**63 - 1)
+
+
+def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the `count` vertices of highest score, hottest first; of equal ones those of lowest id.
+
+    The order is the same on every processor, which that of `np.argsort` is not where scores are equal. Integers are
+    sorted, the leading bits of a score and then the place, which takes less time than `np.argsort`; what the leading
+    bits do not tell apart is put in order then. O(n + k log k) for scores that are not negative.
+
+    Examples
+    --------
+    >>> hottest(np.array([1.0, 5.0, 1.0, 7.0]), 3).tolist()
+    [3, 1, 0]
+    """
+    if count >= len(scores):
+        return _descending(scores)
+    chosen = _highest(scores, count)
+    return chosen[_descending(scores[chosen])]
+
+
+def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The `count` vertices of highest score, ascending; of those that equal the least, the first."""
+    if count == 0:
+        return np.empty(0, np.int64)
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    is_chosen = scores > least
+    tied = np.flatnonzero(scores == least)
+    is_chosen[tied[: count - np.count_nonzero(is_chosen)]] = True
+    return np.flatnonzero(is_chosen)
+
+
+def _descending(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """All places by score, the highest first; of equal ones the first place."""
+    place_bits = max(len(scores) - 1, 0).bit_length()
+    places = (1 << place_bits) - 1
+    keys = (scores + 0.0).view(np.int64)  # bits of floats of at least 0 are in their order; -0.0 becomes 0.0
+    np.bitwise_xor(keys, _INT64_MAX, out=keys)
+    keys &= ~places
+    keys |= np.arange(len(scores))
+    keys.sort()
+    order = keys & places
+    keys >>= place_bits
+    _sort_runs(order, keys, scores)
+    return order
+
+
+def _sort_runs(order: NDArray[np.int64], run: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
+    """Sort `order` by score within each run of equal numbers, in place."""
+    is_equal = run[1:] == run[:-1]
+    at = np.flatnonzero(np.append(is_equal, False) | np.insert(is_equal, 0, False))
+    found = scores[order[at]]
+    if (found[1:] > found[:-1]).any():
+        order[at] = order[at][np.lexsort((order[at], -found, run[at]))]
+
+
+def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+    """Deal out vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
+
+    Examples
+    --------
+    >>> to = np.empty((3, 2), np.int64)
+    >>> deal_snake(np.arange(6), to)
+    >>> to.tolist()
+    [[0, 5], [1, 4], [2, 3]]
+    """
+    rounds = vertices.reshape(-1, len(to))
+    to[:, 0::2] = rounds[0::2].T
+    to[:, 1::2] = rounds[1::2, ::-1].T

@@ -1,0 +1,237 @@
+"""Rows of features, read from where they lie to where they are wanted: by the compiled core, or by NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from spsample.common.threads import compiled_core
+from spsample.errors import DTypeError, InputError
+from spsample.features.formats import AsStored, BFloat16, Int8, RowFormat, dense_rows
+from spsample.store.validation import as_id_vector, check_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["RowReader", "new_rows", "require_destination", "row_reader"]
+
+
+class RowReader:
+    """Rows of a dense array or a CSR matrix, by number; read by NumPy and SciPy.
+
+    Attributes
+    ----------
+    rows : array (rows, numbers) or SciPy CSR matrix
+    form : RowFormat
+        What the numbers stand for.
+    """
+
+    def __init__(self, rows: Any, form: RowFormat) -> None:
+        self.rows: Any = rows
+        self.form = form
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return int(self.rows.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a row."""
+        return int(self.rows.shape[1])
+
+    def gather(self, ids: Any, out: Any = None, at: Any = None) -> NDArray[Any]:
+        """Rows `ids`, repeats allowed.
+
+        Parameters
+        ----------
+        ids : integers, one dimension
+        out : array (places, dim), optional
+            Where rows go, in C order: float32, or of the dtype of `rows`, whose numbers are then not converted. None: a
+            new array of float32.
+        at : integers (len(ids),), optional
+            The row of `out` for each id, all distinct. None: `out` has one row for each id, in order.
+
+        Returns
+        -------
+        ndarray
+            `out`, or the new array.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If ids or places are no integers in one dimension, or out of range, or `out` does not fit.
+        """
+        wanted = np.ascontiguousarray(as_id_vector("ids", ids))
+        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.rows.dtype))
+        try:
+            return self._read(wanted, out, places)
+        except IndexError:  # the core's: ids are checked where they are read
+            check_ids("ids", wanted, self.num_rows)
+            raise
+
+    def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
+        """Rows `ids`, which are in range, dense and in the form in which they are kept, as they are sent to ranks."""
+        rows = dense_rows(self.rows, ids)
+        return rows if rows.dtype == self.form.dtype else self.form.encode(rows)
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        """`gather` of checked arguments, but for the range of ids."""
+        check_ids("ids", ids, self.num_rows)
+        rows = dense_rows(self.rows, ids)
+        if out is None:
+            return self.form.decode(rows)
+        out[slice(None) if at is None else at] = rows if _as_stored(out, rows) else self.form.decode(rows)
+        return out  # type: ignore[no-any-return]
+
+
+class _DenseReader(RowReader):
+    """Rows of an array in C order, read by the compiled core with all threads of the caller.
+
+    It asks memory for the rows that come next, converts them on the way, and writes a large result past the caches.
+    Bytes moved: those of an id, the row read once, and written once.
+    """
+
+    def __init__(self, rows: Any, form: RowFormat) -> None:
+        super().__init__(rows, form)
+        self._kind, self._scale = _core_form(form)
+
+    def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
+        if self.rows.dtype != self.form.dtype:
+            return super().as_kept(ids)
+        return self._gathered(ids, "stored", None, None)
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
+        made = self._gathered(ids, kind, None if out is None else out.reshape(-1), at)
+        return made if out is None else out
+
+    def _gathered(self, ids: NDArray[Any], kind: str, out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        rows = np.asarray(self.rows)
+        scale = self._scale if kind == "int8" else None
+        result: NDArray[Any] = compiled_core().gather_features(rows.reshape(-1), rows.shape, ids, kind, scale, out, at)
+        return result
+
+
+class _SparseReader(RowReader):
+    """Rows of a CSR matrix, read by the compiled core into dense ones."""
+
+    def __init__(self, rows: Any, form: RowFormat) -> None:
+        super().__init__(rows, form)
+        self._indptr = np.asarray(rows.indptr, dtype=np.int64)
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        if out is not None and out.dtype != np.float32:
+            return super()._read(ids, out, at)
+        flat = None if out is None else out.reshape(-1)
+        x = self.rows
+        made = compiled_core().gather_sparse_features(self._indptr, x.indices, x.data, self.dim, ids, flat, at)
+        return made if out is None else out  # type: ignore[no-any-return]
+
+
+def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
+    """What reads these rows fastest: the compiled core, or NumPy where the core or an array's order does not allow it.
+
+    Parameters
+    ----------
+    rows : array (rows, numbers) or SciPy CSR matrix
+        As of `spsample.features.formats.as_rows`; not copied, but for a matrix with several entries of one place.
+    form : RowFormat, optional
+        What the numbers stand for. By default for themselves.
+
+    Examples
+    --------
+    >>> reader = row_reader(np.array([[1, 2], [3, 4], [5, 6]], np.float16))
+    >>> reader.gather([2, 0])
+    array([[5., 6.],
+           [1., 2.]], dtype=float32)
+    >>> reader.gather([1], out=np.zeros((3, 2), np.float32), at=[2])
+    array([[0., 0.],
+           [0., 0.],
+           [3., 4.]], dtype=float32)
+    """
+    form = AsStored(rows.dtype) if form is None else form
+    has_core = compiled_core() is not None
+    is_known = rows.dtype.isnative and rows.dtype.itemsize <= _LARGEST_NUMBER
+    if sparse.issparse(rows):
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        is_plain = isinstance(form, AsStored) and rows.dtype != np.float16
+        return _SparseReader(rows, form) if has_core and is_plain and is_known else RowReader(rows, form)
+    if has_core and is_known and rows.flags.c_contiguous and rows.flags.aligned:
+        return _DenseReader(rows, form)
+    return RowReader(rows, form)
+
+
+_LARGEST_NUMBER = 8
+
+
+def _core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
+    """What the core calls a form, and the scale that it needs."""
+    if isinstance(form, Int8):
+        return "int8", form.scale
+    return ("bfloat16" if isinstance(form, BFloat16) else "number"), None
+
+
+def _as_stored(out: NDArray[Any], rows: NDArray[Any]) -> bool:
+    """Whether numbers go to `out` as they are, of a type that is not float32."""
+    return out.dtype == rows.dtype and out.dtype != np.float32
+
+
+def new_rows(count: int, dim: int) -> NDArray[np.float32]:
+    """A new array (count, dim) of float32, not filled, of the core's memory, which keeps what is given back.
+
+    Examples
+    --------
+    >>> new_rows(2, 3).shape
+    (2, 3)
+    """
+    core = compiled_core()
+    if core is None:
+        return np.empty((count, dim), np.float32)
+    result: NDArray[np.float32] = core.new_rows(count, dim)
+    return result
+
+
+def require_destination(
+    out: Any, at: Any, count: int, dim: int, dtypes: tuple[np.dtype[Any], ...]
+) -> NDArray[np.int64] | None:
+    """Check where `count` rows go, and return the places `at` as int64.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If `out` is no array in C order of rows of `dim` numbers that can be written, of one of the dtypes; or has not
+        `count` rows, without `at`; or `at` has not one place in `out` for each.
+
+    Examples
+    --------
+    >>> require_destination(np.zeros((2, 3)), None, 2, 4, (np.dtype(float),))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: out: got shape (2, 3); expected rows of 4 numbers
+    """
+    if out is None:
+        if at is not None:
+            raise InputError(argument="at", given="places without out", expected="out, whose rows they are")
+        return None
+    if not isinstance(out, np.ndarray) or out.dtype not in dtypes:
+        given = f"dtype {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+        names = " or ".join(dict.fromkeys(map(str, dtypes)))
+        raise DTypeError(argument="out", given=given, expected=f"a NumPy array of {names}")
+    if out.ndim != 2 or out.shape[1] != dim:
+        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"rows of {dim} numbers")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError(argument="out", given="other", expected="an array in C order that can be written")
+    if at is None:
+        if len(out) != count:
+            raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")
+        return None
+    places = np.ascontiguousarray(as_id_vector("at", at), dtype=np.int64)
+    if len(places) != count:
+        raise InputError(argument="at", given=f"{len(places)} places", expected=f"one for each id: {count}")
+    check_ids("at", places, len(out))
+    return places

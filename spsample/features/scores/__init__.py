@@ -1,0 +1,7 @@
+"""Scores of vertices: which rows of features are worth a place in a cache."""
+
+from __future__ import annotations
+
+from spsample.features.scores.registry import register_score, score, score_names
+
+__all__ = ["register_score", "score", "score_names"]

@@ -1,0 +1,126 @@
+"""How often the batches of epochs visit each vertex: they are sampled, counted and thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spsample.backends.protocol import Int64Array
+from spsample.common.checks import require_int
+from spsample.sampling import BulkSample, Sampler
+from spsample.sampling.arguments import require_word
+from spsample.sampling.call import sample_batches
+from spsample.sampling.sampler import require_bool
+from spsample.sparse import keys
+from spsample.store.base_graph import BaseGraph
+
+__all__ = ["EpochVisits", "add_visits", "trial_visits"]
+
+PHASE = "scores"
+
+ENTRIES_AT_ONCE = 1 << 23
+"""Sampled edges of a bulk on a rank, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class EpochVisits:
+    """Epochs whose visits can be counted, with the order and the draws that a `BulkLoader` gives them.
+
+    Attributes
+    ----------
+    graph, seeds, sampler, batch_size
+        As of `bulk_sample`, checked.
+    random_seed : int
+    shuffle, drop_last : bool
+        As of `BulkLoader`.
+    """
+
+    graph: BaseGraph
+    seeds: Int64Array
+    sampler: Sampler
+    batch_size: int
+    random_seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        require_word("random_seed", self.random_seed)
+        require_bool("shuffle", self.shuffle)
+        require_bool("drop_last", self.drop_last)
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, of all ranks together."""
+        full, rest = divmod(len(self.seeds), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def count(self, epochs: Sequence[int]) -> Int64Array:
+        """(n,) how many batches of the epochs have each vertex among their src vertices; collective on ranks.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> graph = sp.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+        >>> EpochVisits(graph, np.arange(3), sp.GraphSAGE([-1]), batch_size=1).count([0, 1]).tolist()
+        [4, 4, 6]
+        """
+        counts = np.zeros(self.graph.num_nodes, np.int64)
+        for epoch in epochs:
+            for bulk in self._bulks(require_word("epochs", epoch)):
+                add_visits(counts, [minibatch.src_nodes for minibatch in bulk.to_host()])
+        return self.graph.comm.all_reduce(counts, phase=PHASE)
+
+    def _bulks(self, epoch: int) -> Iterator[BulkSample]:
+        """The minibatches of an epoch: first one of each rank, then as many at once as give `ENTRIES_AT_ONCE`."""
+        seeds = keys.shuffle(len(self.seeds), self.random_seed, epoch) if self.shuffle else np.arange(len(self.seeds))
+        ordered = self.seeds[seeds]
+        first, many = 0, self.graph.comm.size
+        while first < self.num_batches:
+            end = min(first + many, self.num_batches)
+            bulk = sample_batches(
+                self.graph,
+                ordered[first * self.batch_size : end * self.batch_size],
+                self.sampler,
+                batch_size=self.batch_size,
+                random_seed=self.random_seed,
+                epoch=epoch,
+                first_batch=first,
+            )
+            yield bulk
+            edges = int(self.graph.comm.all_reduce(np.array([bulk.num_edges]), "max", phase=PHASE)[0])
+            many = max(ENTRIES_AT_ONCE * (end - first) // max(edges, 1), self.graph.comm.size)
+            first = end
+
+
+def trial_visits(
+    graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int, epochs: int, random_seed: int
+) -> tuple[Int64Array, int]:
+    """(n,) visits of trial epochs, none of which is an epoch of `random_seed`, and the number of their batches.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> graph = sp.Graph.from_edge_index([[1, 2, 2, 0], [0, 0, 1, 2]], num_nodes=3)
+    >>> counts, batches = trial_visits(graph, np.arange(3), sp.GraphSAGE([-1]), 1, epochs=2, random_seed=0)
+    >>> counts.tolist(), batches
+    ([4, 4, 6], 6)
+    """
+    epochs = require_int("epochs", epochs, minimum=1)
+    trial = EpochVisits(graph, seeds, sampler, batch_size, keys.trial_seed(random_seed))
+    return trial.count(range(epochs)), epochs * trial.num_batches
+
+
+def add_visits(counts: Int64Array, batches: Sequence[Int64Array]) -> None:
+    """Add 1 for each batch that has a vertex, whose ids are distinct within a batch.
+
+    Examples
+    --------
+    >>> counts = np.zeros(3, np.int64)
+    >>> add_visits(counts, [np.array([0, 2]), np.array([2])])
+    >>> counts.tolist()
+    [1, 0, 2]
+    """
+    for ids in batches:
+        counts[ids] += 1

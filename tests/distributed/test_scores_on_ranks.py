@@ -1,0 +1,81 @@
+"""Scores are equal, bit for bit, on ranks and on any number of threads."""
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.comm import run_threads
+from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
+from spsample.errors import InputError
+from spsample.features import score
+
+
+def a_graph(kind):
+    rng = np.random.default_rng(0)
+    edges = rng.integers(0, 97, (2, 900)) ** 2 // 97
+    weights = rng.random(900).astype(np.float32) if kind == "weighted" else None
+    graph = sp.Graph.from_edge_index(edges, num_nodes=97, edge_weight=weights)
+    return graph.normalized("row") if kind == "row" else graph
+
+
+OPTIONS = {"replay": {"epochs": range(2)}, "presc": {"epochs": 2}}
+NAMES = ["out-degree", "random", "presc", "replay", "inclusion", "posterior", "reverse-pagerank", "aligraph"]
+SAMPLERS = [sp.GraphSAGE([3, 2]), sp.LADIES([9, 9]), sp.FastGCN([9, 9])]
+
+
+@pytest.mark.parametrize("kind", ["unweighted", "row", "weighted"])
+@pytest.mark.parametrize(("p", "c"), [(2, 1), (4, 2), (3, 1)])
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_on_ranks(name, p, c, kind):
+    graph = a_graph(kind)
+    parts = np.random.default_rng(1).integers(0, p // c, 97)
+    options = OPTIONS.get(name, {})
+
+    def body(comm):
+        grid = ProcessGrid(comm, replication=c)
+        shared = (
+            ReplicatedGraph(graph, comm),
+            PartitionedGraph.from_graph(graph, grid),
+            PartitionedGraph.from_graph(graph, grid, partition=parts, replicate_hubs=200),
+        )
+        return [[score(name, one, range(50), s, 8, **options) for s in SAMPLERS] for one in shared]
+
+    expected = [score(name, graph, range(50), s, 8, **options) for s in SAMPLERS]
+    for rank in run_threads(p, body, 60):
+        for found in rank:
+            for mine, reference in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(mine, reference)
+
+
+def test_a_trace_is_that_of_all_ranks():
+    graph = a_graph("unweighted")
+    sampler = SAMPLERS[0]
+
+    def body(comm):
+        shared = ReplicatedGraph(graph, comm)
+        bulk = sp.bulk_sample(shared, range(50), sampler, batch_size=8)
+        return score("trace", shared, range(50), sampler, 8, trace=bulk)
+
+    bulk = sp.bulk_sample(graph, range(50), sampler, batch_size=8)
+    expected = score("trace", graph, range(50), sampler, 8, trace=bulk)
+    for found in run_threads(2, body, 30):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_one_rank_gives_wrong_all_refuse():
+    graph = a_graph("unweighted")
+
+    def body(comm):
+        shared = ReplicatedGraph(graph, comm)
+        for name, batch_size, words in (("presc", 8 * comm.rank, "batch_size: got 0"), ("none", 8, "name: got 'none'")):
+            with pytest.raises(InputError, match=words):
+                score(name, shared, range(50), SAMPLERS[0], batch_size)
+        with pytest.raises(InputError, match="batch_size: got something else on rank"):
+            score("presc", shared, range(50), SAMPLERS[0], 8 + comm.rank)
+        with pytest.raises(InputError, match="options: got something else on rank"):
+            score("presc", shared, range(50), SAMPLERS[0], 8, epochs=comm.rank)
+        with pytest.raises(InputError, match=r"trace\[0\]: got 97"):
+            score("trace", shared, range(50), SAMPLERS[0], 8, trace=[[97 * comm.rank]])
+        return True
+
+    assert run_threads(2, body, 30) == [True, True]

@@ -1,0 +1,206 @@
+"""Rows of features to where they are wanted: the compiled core in every instruction set, and NumPy, to the bit."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from spsample.errors import DTypeError, InputError
+from spsample.features import FeatureStore
+from spsample.features.formats import BFloat16, Float, Int8
+from spsample.features.gathering import RowReader, require_destination, row_reader
+
+core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
+
+pytestmark = pytest.mark.sanitize
+
+SETS = ("portable", "avx2", "avx512")
+DTYPES = (
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
+
+
+@contextmanager
+def instruction_set(name):
+    before = core.instruction_set()
+    if not core.set_instruction_set(name):
+        pytest.skip(f"this processor has no {name}")
+    try:
+        yield
+    finally:
+        core.set_instruction_set(before)
+
+
+def bits(array):
+    """The numbers as integers: a NaN equals itself, and -0 is not 0."""
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_of_number(name, dtype):
+    rng = np.random.default_rng(1)
+    for dim in (0, 1, 7, 8, 33):
+        x = (rng.standard_normal((50, dim)) * 100).astype(dtype)
+        for ids in (np.array([], np.int64), rng.integers(0, 50, 3), rng.integers(0, 50, 401, np.int32)):
+            with instruction_set(name):
+                rows = row_reader(x).gather(ids)
+                stored = row_reader(x).gather(ids, out=np.empty((len(ids), dim), dtype))
+            assert rows.dtype == np.float32
+            np.testing.assert_array_equal(bits(rows), bits(x[ids].astype(np.float32)))
+            np.testing.assert_array_equal(stored, x[ids])
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dim", [3, 100, 5000])
+def test_results_larger_than_the_caches(name, dim):
+    """They are written past the caches, a piece at a time; rows of 5000 numbers are longer than a piece."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((300, dim)).astype(np.float32)
+    ids = rng.integers(0, 300, 9_000_000 // (4 * dim))
+    with instruction_set(name):
+        np.testing.assert_array_equal(row_reader(x).gather(ids), x[ids])
+        moved = np.empty(4 * len(ids) * dim + 4, np.uint8)[4:].view(np.float32).reshape(len(ids), dim)
+        row_reader(x).gather(ids, out=moved)
+    np.testing.assert_array_equal(moved, x[ids])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_number_of_two_bytes(name):
+    """All of float16 and bfloat16; a NaN stays one."""
+    half = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(-1, 16)
+    every = np.arange(len(half))
+    with instruction_set(name):
+        wide = row_reader(half, Float("float16")).gather(every)
+        brain = row_reader(half.view(np.uint16), BFloat16()).gather(every)
+    expected = half.astype(np.float32)
+    number = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(wide), ~number)
+    np.testing.assert_array_equal(bits(wide)[number], bits(expected)[number])
+    np.testing.assert_array_equal(bits(brain), half.view(np.uint16).astype(np.uint32) << 16)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_integers_with_scales(name):
+    form = Int8(np.array([1.27, 300.0, 0.0] * 7))
+    x = np.random.default_rng(3).integers(-127, 128, (40, 21)).astype(np.int8)
+    ids = np.random.default_rng(4).integers(0, 40, 100)
+    with instruction_set(name):
+        rows = row_reader(x, form).gather(ids)
+    np.testing.assert_array_equal(bits(rows), bits(form.decode(x[ids])))
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "int8", "int64"])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sparse_rows(name, dtype, index):
+    rng = np.random.default_rng(5)
+    dense = (rng.random((60, 37)) < 0.2) * rng.integers(1, 90, (60, 37))
+    x = sparse.csr_array(dense.astype(dtype))
+    x.indices, x.indptr = x.indices.astype(index), x.indptr.astype(index)
+    ids = rng.integers(0, 60, 500)
+    with instruction_set(name):
+        rows = row_reader(x).gather(ids)
+    np.testing.assert_array_equal(rows, dense.astype(dtype)[ids].astype(np.float32))
+
+
+def test_entries_of_one_place_are_added_in_their_own_type():
+    """As SciPy does: float32 would lose the 1. The matrix given is left as it is."""
+    x = sparse.csr_array((np.array([2.0**24, 1, -(2.0**24)]), np.array([1, 1, 1]), np.array([0, 3])), shape=(1, 2))
+    assert row_reader(x).gather([0]).tolist() == [[0, 1]]
+    assert x.nnz == 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    num_rows=st.integers(1, 40),
+    dim=st.integers(0, 20),
+    count=st.integers(0, 60),
+    more=st.integers(0, 9),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_rows_go_to_their_places(num_rows, dim, count, more, dtype, seed):
+    """And nowhere else; the readers of the core and of NumPy do the same."""
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((num_rows, dim)) * 50).astype(dtype)
+    ids, at = rng.integers(0, num_rows, count), rng.permutation(count + more)[:count]
+    for reader in (row_reader(x), RowReader(x, row_reader(x).form), row_reader(sparse.csr_array(x.astype(float)))):
+        out = np.full((count + more, dim), -7, np.float32)
+        assert reader.gather(ids, out, at) is out
+        np.testing.assert_array_equal(out[at], x[ids].astype(np.float32))
+        assert (np.delete(out, at, axis=0) == -7).all()
+
+
+@pytest.mark.parametrize(
+    ("out", "at", "error", "words"),
+    [
+        (None, [0, 1], InputError, "at: got places without out"),
+        ([[0.0, 0.0]] * 2, None, DTypeError, "out: got list; expected a NumPy array of float32"),
+        (np.zeros((2, 2)), None, DTypeError, "out: got dtype float64; expected a NumPy array of float32"),
+        (np.zeros((2, 3), np.float32), None, InputError, "out: got shape (2, 3); expected rows of 2 numbers"),
+        (np.zeros(4, np.float32), None, InputError, "out: got shape (4,)"),
+        (np.zeros((3, 2), np.float32), None, InputError, "out: got 3 rows; expected one for each id: 2"),
+        (np.zeros((2, 2), np.float32, order="F"), None, InputError, "expected an array in C order"),
+        (np.broadcast_to(np.zeros(2, np.float32), (2, 2)), None, InputError, "expected an array in C order"),
+        (np.zeros((3, 2), np.float32), [0], InputError, "at: got 1 places; expected one for each id: 2"),
+        (np.zeros((3, 2), np.float32), [0, 3], InputError, "at: got 3 at position 1"),
+        (np.zeros((3, 2), np.float32), [0, -1], InputError, "at: got -1 at position 1"),
+        (np.zeros((3, 2), np.float32), [0.0, 1.0], DTypeError, "at: got dtype float64"),
+    ],
+)
+def test_destinations_that_are_refused(out, at, error, words):
+    with pytest.raises(error) as caught:
+        FeatureStore(np.ones((5, 2), np.float32)).gather([1, 4], out, at)
+    assert words in str(caught.value)
+    with pytest.raises(error):
+        require_destination(out, at, 2, 2, (np.dtype(np.float32),))
+
+
+@pytest.mark.parametrize(
+    "x", [np.ones((5, 2)), sparse.csr_array(np.ones((5, 2))), np.ones((2, 5)).T, np.ones((5, 2), ">f4")]
+)
+@pytest.mark.parametrize("ids", [[5], [0, -1], [2**40], np.array([2**63], np.uint64)])
+def test_ids_out_of_range(x, ids):
+    with pytest.raises(InputError, match="ids: got "):
+        FeatureStore(x).gather(ids)
+
+
+def test_ids_of_every_kind():
+    store = FeatureStore(np.arange(6.0).reshape(3, 2))
+    for ids in ([2, 0], np.array([2, 0], np.uint8), np.array([2, 9, 0])[::2], np.array([2, 0], ">i8"), (2, 0)):
+        assert store.gather(ids).tolist() == [[4, 5], [0, 1]]
+
+
+def test_a_result_has_its_own_memory():
+    """Also where the memory of an earlier one is used again."""
+    store = FeatureStore(np.arange(1 << 20, dtype=np.float32).reshape(-1, 64))
+    first = store.gather(np.arange(16_000))
+    kept = first.copy()
+    second = store.gather(np.arange(16_000)[::-1])
+    np.testing.assert_array_equal(first, kept)
+    assert not np.shares_memory(first, second)
+
+
+def test_copies_and_pickles():
+    store = FeatureStore(sparse.csr_array(np.eye(3)))
+    for other in (copy.copy(store), copy.deepcopy(store), pickle.loads(pickle.dumps(store))):
+        assert other.gather([2]).tolist() == [[0, 0, 1]]
