@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,9 @@ class Cell:
     sampler: sp.Sampler
     batch_size: int
 
-    def loader(self, bulk_size: int = 16, **options: object) -> sp.BulkLoader:
+    def loader(self, bulk_size: int = 16, **options: Any) -> sp.BulkLoader:
         """The loader of the run that is traced."""
-        wanted = {"shuffle": True, "random_seed": _SEEDS_OF_RUNS, **options}
+        wanted: dict[str, Any] = {"shuffle": True, "random_seed": _SEEDS_OF_RUNS, **options}
         return sp.BulkLoader(
             self.graph, self.seeds, self.sampler, batch_size=self.batch_size, bulk_size=bulk_size, **wanted
         )
