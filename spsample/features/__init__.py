@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spsample.features.aggregated import aggregate_features, aggregated_dim
 from spsample.features.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
@@ -21,6 +22,8 @@ __all__ = [
     "FeatureStore",
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
+    "aggregate_features",
+    "aggregated_dim",
     "plan_copies",
     "register_score",
     "score",
