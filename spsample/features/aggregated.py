@@ -45,8 +45,8 @@ def aggregate_features(
         One row per vertex, d numbers each.
     aggregation : {"mean", "gcn"}
         "mean": rows of 2 d numbers, (x_v, (A x)_v) with A the (weighted) mean over the in-neighbours, for the model
-        ``"precomputed-sage"``. "gcn": rows of d numbers of ``D^(-1/2) (A + I) D^(-1/2) x``, D the row sums of A + I, for
-        ``"precomputed-gcn"``.
+        ``"precomputed-sage"``. "gcn": rows of d numbers of ``D^(-1/2) (A + I) D^(-1/2) x``, D the row sums of A + I,
+        for ``"precomputed-gcn"``.
     out : float32 array, optional
         Where rows go, such as a memory map. None: a new array.
     memory_budget : int or str

@@ -92,6 +92,17 @@ class Biased(Sampler):
         """Each vertex draws for itself."""
         return self.sampler.kind
 
+    def members(self, num_nodes: int) -> NDArray[np.bool_]:
+        """(num_nodes,) which vertices are in the set.
+
+        Examples
+        --------
+        >>> import spsample as sp
+        >>> Biased(sp.GraphSAGE([1]), [1], 2).members(3).tolist()
+        [False, True, False]
+        """
+        return np.unpackbits(self._scale.members.view(np.uint8), count=num_nodes, bitorder="little").astype(np.bool_)
+
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
         """A layer of the sampler, drawn from A D."""
         return self.sampler.layer(self._scaled(A), Q, draw, options)

@@ -12,6 +12,7 @@ from scipy import stats
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.errors import DTypeError, InputError
+from spsample.features import draw_shift
 from spsample.sampling import Sampler
 from spsample.sparse import extract_rows, its_sample, normalize_rows, pattern
 
@@ -202,3 +203,19 @@ def test_importance_weights_of_a_partitioned_graph_are_refused():
 def test_an_empty_set_draws_uniformly_by_weight():
     bulk = sp.bulk_sample(graph(), np.arange(N), sp.Biased(sp.GraphSAGE([2]), [], 8), batch_size=N)
     assert bulk[0].layers[0].adj.nnz > 0
+
+
+def test_shift_of_the_draw():
+    A = graph()
+    plain = sp.GraphSAGE([2, 2])
+    shifts = [draw_shift(A, np.arange(N), sp.Biased(plain, CACHED, f), 8, epochs=3) for f in (1, 2, 8)]
+    assert shifts[0].total_variation == shifts[0].inclusion == 0
+    assert shifts[0].rows == shifts[0].biased_rows
+    assert shifts[1].total_variation < shifts[2].total_variation <= shifts[2].largest_total_variation < 1
+    assert shifts[2].biased_rows < shifts[1].biased_rows < shifts[1].rows
+    assert 0 < shifts[1].inclusion < shifts[2].inclusion < 1
+    row = A.indices[A.indptr[3] : A.indptr[4]]
+    own = np.isin(row, CACHED).mean()
+    expected = abs(8 * own / (1 + 7 * own) - own)
+    only_row = draw_shift(sp.Graph(np.r_[0, np.full(N, len(row))], row), [0], sp.Biased(plain, CACHED, 8), 1)
+    assert only_row.largest_total_variation == pytest.approx(expected)
