@@ -31,7 +31,13 @@ struct WeightedCall {
     const Real* weights(int64_t begin, int64_t degree, std::vector<Real>& room) const {
         if (!scale.members) return data + begin;
         if (room.size() < static_cast<size_t>(degree)) room.resize(static_cast<size_t>(degree));
-        for (int64_t e = 0; e < degree; ++e) room[e] = weight(begin + e);
+        const Index* columns = A.indices + begin;
+        if (data) {
+            for (int64_t e = 0; e < degree; ++e) room[e] = scale.scaled(data[begin + e], columns[e]);
+        } else {
+            const Real scaled = scale.product(Real(1));
+            for (int64_t e = 0; e < degree; ++e) room[e] = scale.has(columns[e]) ? scaled : Real(1);
+        }
         return room.data();
     }
 };
