@@ -18,6 +18,7 @@ from spsample.backends import available_backends
 from spsample.planning import BulkPlan, bulk_sample, plan_bulk
 from spsample.sampling import (
     LADIES,
+    Biased,
     BulkSample,
     FastGCN,
     GraphSAGE,
@@ -64,6 +65,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "LADIES",
+    "Biased",
     "BulkLoader",
     "BulkPlan",
     "BulkSample",

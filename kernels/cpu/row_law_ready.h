@@ -65,14 +65,14 @@ public:
     }
 
     const uint32_t* trees() { return trees_.data(); }
-    TreeRow<Real> tree_row(const ReadyRow& row) { return TreeRow<Real>(row, call_.data, trees_.data(), sums_.data()); }
+    TreeRow<WeightedCall<Index, Real>> tree_row(const ReadyRow& row) { return {row, call_, trees_.data(), sums_.data()}; }
 
 private:
     static constexpr size_t kMostRows = 512;
     static constexpr int64_t kMostElements = 48 << 10;
 
     void fill(ReadyRow& row, int64_t number) {
-        const Real* weights = call_.data + row.begin;
+        const Real* weights = call_.weights(row.begin, row.degree, scaled_);
         if (!call_.draw.replace && row.degree <= call_.draw.size) return take(row, weights);
         RowRule rule;
         if (!call_.rules.find(number, rule)) {
@@ -148,6 +148,7 @@ private:
     TreeStore trees_;
     std::vector<uint64_t> sums_;
     std::vector<ReadyRow> rows_;
+    std::vector<Real> scaled_;  // weights of the row that is made ready, where they are not stored
 };
 
 }  // namespace spsample

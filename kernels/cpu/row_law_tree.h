@@ -72,15 +72,15 @@ inline int64_t tree_size(int64_t degree) {
 
 // --- one row, exactly -------------------------------------------------------------------------------------------------------
 
-// A `Row` of its.h on a tree.
-template <class Real>
+// A `Row` of its.h on a tree. Call: weight(entry) is that of an entry of A.
+template <class Call>
 class TreeRow {
 public:
-    TreeRow(const ReadyRow& row, const Real* data, const uint32_t* tree, const uint64_t* sums)
-        : row_(row), weights_(data + row.begin), tree_(tree + row.tree), sums_(sums + row.sums) {}
+    TreeRow(const ReadyRow& row, const Call& call, const uint32_t* tree, const uint64_t* sums)
+        : row_(row), call_(call), tree_(tree + row.tree), sums_(sums + row.sums) {}
 
     uint64_t total() const { return row_.total; }
-    uint64_t numerator(int64_t position) const { return quantize(weights_[position], row_.shift, 1); }
+    uint64_t numerator(int64_t position) const { return quantize(call_.weight(row_.begin + position), row_.shift, 1); }
 
     uint64_t before(int64_t position) const {
         if (row_.kind == RowKind::kNarrow) return position > 0 ? tree_[position - 1] : 0;
@@ -116,7 +116,7 @@ private:
     }
 
     const ReadyRow& row_;
-    const Real* weights_;
+    const Call& call_;
     const uint32_t* tree_;
     const uint64_t* sums_;
 };

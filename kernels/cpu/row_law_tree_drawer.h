@@ -236,7 +236,7 @@ private:
     PrefixRow prefix_row(const ReadyRow& row) {
         uint64_t* inclusive = scratch_.prefix(row.degree);
         uint64_t sum = 0;
-        for (int64_t e = 0; e < row.degree; ++e) inclusive[e] = sum += quantize(call_.data[row.begin + e], row.shift, 1);
+        for (int64_t e = 0; e < row.degree; ++e) inclusive[e] = sum += quantize(call_.weight(row.begin + e), row.shift, 1);
         return {inclusive, row.degree};
     }
 

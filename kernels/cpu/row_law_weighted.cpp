@@ -1,4 +1,5 @@
-// The row law over stacked rows, weighted: sample_rows_weighted (docs/law.md, section 3).
+// The row law over stacked rows, weighted: sample_rows_weighted, and sample_rows_scaled with columns of A scaled (docs/law.md,
+// section 3).
 //
 // To draw from a row by weight takes the prefix sums of its numerators, which cost O(entries of the row); the draws themselves
 // cost little. So A is visited row by row, and a row is made ready (row_law_ready.h) once for all batches that draw from it:
@@ -151,8 +152,8 @@ nb::tuple sample_rows_weighted(
     require(matrix.data.size() == matrix.indices.size(), "data", "needs one element per entry");
     require(!rules || rules->size() + 1 == matrix.indptr.size(), "rules", "needs one element per row");
     const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
-    const WeightedCall<Index, Real> call{
-        A, matrix.data.data(), selector_view(selector, A.num_rows), draw_arguments(draw), RowRules(rules ? rules->data() : nullptr)};
+    const WeightedCall<Index, Real> call{A, matrix.data.data(), selector_view(selector, A.num_rows), draw_arguments(draw),
+                                         RowRules(rules ? rules->data() : nullptr), {}};
     WeightedResult<Index, Real> result;
     result.with_weights = weights;
     {
@@ -164,10 +165,58 @@ nb::tuple sample_rows_weighted(
     return nb::steal<nb::tuple>(PySequence_Concat(packed(std::move(result.rows)).ptr(), nb::make_tuple(drawn_weights).ptr()));
 }
 
+template <class Index>
+ColumnScale<Index> column_scale(const In<uint64_t>& members, double factor) {
+    require(std::isfinite(factor) && factor > 0, "factor", "must be a finite number above 0");
+    return {members.data(), members.size() * 64, factor};
+}
+
+// data: null where every entry is 1.
+template <class Index, class Real>
+nb::tuple scaled_rows(
+    const CsrView<Index>& A, const Real* data, const SelectorIn<Index>& selector, const DrawIn& draw, bool positions,
+    const ColumnScale<Index>& scale) {
+    const WeightedCall<Index, Real> call{A, data, selector_view(selector, A.num_rows), draw_arguments(draw), RowRules(nullptr), scale};
+    WeightedResult<Index, Real> result;
+    {
+        nb::gil_scoped_release release;
+        weighted_rows(call, positions, result);
+    }
+    return packed(std::move(result.rows));
+}
+
+// (entry_ptr, indptr, columns, positions or None). members: uint64, a bit for each column. Beside what sample_rows_weighted takes,
+// per thread 4 or 8 bytes for each entry of the largest row.
+template <class Index, class Real>
+nb::tuple sample_rows_scaled(
+    const WeightedMatrixIn<Index, Real>& matrix, const SelectorIn<Index>& selector, const DrawIn& draw, bool positions,
+    const In<uint64_t>& members, double factor) {
+    require(matrix.data.size() == matrix.indices.size(), "data", "needs one element per entry");
+    const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
+    return scaled_rows(A, matrix.data.data(), selector, draw, positions, column_scale<Index>(members, factor));
+}
+
+// Where every entry is 1.
+template <class Index>
+nb::tuple sample_rows_scaled_pattern(
+    const MatrixIn<Index>& matrix, const SelectorIn<Index>& selector, const DrawIn& draw, bool positions,
+    const In<uint64_t>& members, double factor) {
+    const CsrView<Index> A = csr_view_of(matrix.indptr, matrix.indices, matrix.ids);
+    return scaled_rows<Index, float>(A, nullptr, selector, draw, positions, column_scale<Index>(members, factor));
+}
+
+template <class Index>
+void bind_pattern(nb::module_& m) {
+    m.def("sample_rows_scaled_pattern", &sample_rows_scaled_pattern<Index>, nb::arg("A"), nb::arg("Q"), nb::arg("draw"),
+          nb::arg("positions"), nb::arg("members"), nb::arg("factor"));
+}
+
 template <class Index, class Real>
 void bind_for(nb::module_& m) {
     m.def("sample_rows_weighted", &sample_rows_weighted<Index, Real>, nb::arg("A"), nb::arg("Q"), nb::arg("draw"),
           nb::arg("positions"), nb::arg("weights"), nb::arg("rules").none());
+    m.def("sample_rows_scaled", &sample_rows_scaled<Index, Real>, nb::arg("A"), nb::arg("Q"), nb::arg("draw"), nb::arg("positions"),
+          nb::arg("members"), nb::arg("factor"));
 }
 
 }  // namespace
@@ -177,6 +226,8 @@ void bind_row_law_weighted(nb::module_& m) {
     bind_for<int32_t, double>(m);
     bind_for<int64_t, float>(m);
     bind_for<int64_t, double>(m);
+    bind_pattern<int32_t>(m);
+    bind_pattern<int64_t>(m);
 }
 
 }  // namespace spsample

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "row_law_fill.h"
 #include "row_law_rules.h"
+#include "row_law_scale.h"
 #include "spsample/quantisation.h"
 #include "spsample/row_law.h"
 
@@ -13,10 +15,31 @@ namespace spsample {
 template <class Index, class Real>
 struct WeightedCall {
     CsrView<Index> A;
-    const Real* data;
+    const Real* data;  // null: every entry is 1, which only scaled columns make something to draw by
     SelectorView<Index> Q;
     DrawArguments draw;
     RowRules rules;
+    ColumnScale<Index> scale;
+
+    // What an entry weighs in the draw.
+    Real weight(int64_t entry) const {
+        const Real stored = data ? data[entry] : Real(1);
+        return scale.members ? scale.scaled(stored, A.indices[entry]) : stored;
+    }
+
+    // Those of a row, which are stored, or made in `room`.
+    const Real* weights(int64_t begin, int64_t degree, std::vector<Real>& room) const {
+        if (!scale.members) return data + begin;
+        if (room.size() < static_cast<size_t>(degree)) room.resize(static_cast<size_t>(degree));
+        const Index* columns = A.indices + begin;
+        if (data) {
+            for (int64_t e = 0; e < degree; ++e) room[e] = scale.scaled(data[begin + e], columns[e]);
+        } else {
+            const Real scaled = scale.product(Real(1));
+            for (int64_t e = 0; e < degree; ++e) room[e] = scale.has(columns[e]) ? scaled : Real(1);
+        }
+        return room.data();
+    }
 };
 
 template <class Index, class Real>
@@ -53,13 +76,13 @@ inline void emit(
 
 // --- layout -----------------------------------------------------------------------------------------------------------------
 
-// Number of positive weights, or `enough` as soon as there are that many.
-template <class Real>
-int64_t count_positive(const Real* weights, int64_t degree, int64_t enough) {
+// Number of positive weights, or `enough` as soon as there are that many. weight(e): that of entry e.
+template <class Weight>
+int64_t count_positive(Weight&& weight, int64_t degree, int64_t enough) {
     const int64_t first = std::min(degree, enough);
     int64_t positive = 0;
-    for (int64_t e = 0; e < first; ++e) positive += is_positive(weights[e]) ? 1 : 0;
-    for (int64_t e = first; e < degree && positive < enough; ++e) positive += is_positive(weights[e]) ? 1 : 0;
+    for (int64_t e = 0; e < first; ++e) positive += is_positive(weight(e)) ? 1 : 0;
+    for (int64_t e = first; e < degree && positive < enough; ++e) positive += is_positive(weight(e)) ? 1 : 0;
     return positive;
 }
 
@@ -95,8 +118,16 @@ private:
         const DrawArguments& draw = call_.draw;
         const int64_t degree = call_.A.degree(vertex);
         if (!exact_ && degree > draw.size) return drawn_count(degree, draw.size, draw.replace);
-        const int64_t positive = count_positive(call_.data + call_.A.begin(vertex), degree, draw.replace ? 1 : draw.size);
-        return drawn_count(positive, draw.size, draw.replace);
+        if (!call_.data) return drawn_count(degree, draw.size, draw.replace);
+        return drawn_count(positive(vertex, degree, draw.replace ? 1 : draw.size), draw.size, draw.replace);
+    }
+
+    // Scaled weights are looked at one by one: a product can round to 0.
+    int64_t positive(int64_t vertex, int64_t degree, int64_t enough) const {
+        const int64_t begin = call_.A.begin(vertex);
+        if (call_.scale.members) return count_positive([&](int64_t e) { return call_.weight(begin + e); }, degree, enough);
+        const Real* stored = call_.data + begin;
+        return count_positive([&](int64_t e) { return stored[e]; }, degree, enough);
     }
 
     const WeightedCall<Index, Real>& call_;

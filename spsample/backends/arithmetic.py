@@ -62,6 +62,15 @@ class default_float_environment:  # noqa: N801, as contextlib's own
         return computed
 
 
+def scale_error(factor: float) -> CapacityError:
+    """The error of a weight that is not finite once it is scaled."""
+    return CapacityError(
+        argument="factor",
+        given=f"{factor}, by which a weight of the graph becomes larger than its type holds",
+        expected="a smaller factor, or smaller weights",
+    )
+
+
 def overflow_error(A: Matrix, rows: StackedRows, values: FloatArray, entry: int) -> CapacityError:
     """The error of an `entry_values` whose `entry` is the first that is not finite."""
     if A.data is None or rows.positions is None:

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample import _core
-from spsample.backends.arithmetic import draw_limit_error, overflow_error
+from spsample.backends.arithmetic import draw_limit_error, overflow_error, scale_error
 from spsample.backends.on_host import OnHost
 from spsample.backends.protocol import (
     Array,
     ColumnMatrix,
     ColumnSample,
+    ColumnScale,
     Compaction,
     Draw,
     FloatArray,
@@ -106,6 +107,17 @@ class CpuBackend(OnHost):
         return StackedRows(
             Q.batch_ptr, *_drawn(_core.sample_rows_weighted, A, Q, draw, bool(positions), bool(weights), rules)
         )
+
+    def sample_rows_scaled(
+        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+    ) -> StackedRows:
+        """Row law on A D; a row's scaled weights are made as the row is made ready."""
+        kernel = _core.sample_rows_scaled_pattern if A.data is None else _core.sample_rows_scaled
+        try:
+            drawn = _drawn(kernel, A, Q, draw, bool(positions), scale.members, float(scale.factor))
+        except OverflowError as error:
+            raise scale_error(scale.factor) from error
+        return StackedRows(Q.batch_ptr, *drawn)
 
     def take_rows(self, A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:
         """Whole rows, all entries, in A's order (fanout -1)."""

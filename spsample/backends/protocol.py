@@ -16,8 +16,8 @@ Operation     Methods                                                           
 ============  ===============================================================================  =============
 random        `philox`, `shuffle`                                                              1, 5
 quantisation  `row_exponents`, `batch_statistics`, `row_numerators`                                2
-row_law       `sample_rows_uniform`, `sample_rows_weighted`, `take_rows`,                      3
-              `take_rows_numbered`
+row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled`,             3
+              `take_rows`, `take_rows_numbered`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
               `shared_guide`, `draw_shared`
@@ -112,6 +112,28 @@ class Draw(NamedTuple):
     hop: int
     size: int
     replace: bool = False
+
+
+class ColumnScale(NamedTuple):
+    """The diagonal matrix D of A D: `factor` for the columns of a set, 1 for all others.
+
+    Bit v % 64 of `members[v // 64]` (uint64) says whether column v is in the set; a column without a bit is not. The
+    bits are NumPy's in every backend, as arrays with an element per batch are.
+    """
+
+    members: PerBatch[UInt64Array]
+    factor: float
+
+    def factors(self, num_columns: int) -> NDArray[np.float64]:
+        """(num_columns,) the diagonal.
+
+        Examples
+        --------
+        >>> ColumnScale(np.array([0b101], np.uint64), 4.0).factors(4).tolist()
+        [4.0, 1.0, 4.0, 1.0]
+        """
+        bits = np.unpackbits(self.members.view(np.uint8), count=num_columns, bitorder="little")
+        return np.where(bits, self.factor, 1.0)
 
 
 class QuantisationRule(NamedTuple):
@@ -271,6 +293,16 @@ class Backend(Protocol):
 
         `rules` (rows of A,) is the caller's to keep with A, `UNKNOWN_RULE` everywhere at first: a backend may note
         there what it finds out about rows, in its own way, and read it in the next call. It changes no result.
+        """
+        ...
+
+    def sample_rows_scaled(
+        self, A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool
+    ) -> StackedRows:
+        """Row law on A D: weighted by `A.data` (where None: 1), times the factor of each entry's column.
+
+        A product is made in binary64 and rounded once to the type of the weights (None: float32). CapacityError where
+        one that is looked at is not finite.
         """
         ...
 

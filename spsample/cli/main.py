@@ -22,6 +22,7 @@ from spsample.cli.info import info
 from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
+from spsample.cli.precompute import precompute
 from spsample.cli.ranks import reports_error
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
@@ -116,6 +117,7 @@ app.command()(doctor)
 app.command()(sample)
 app.command()(plan)
 app.command()(partition)
+app.command()(precompute)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 

@@ -14,7 +14,7 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import Entries, LocalOperand, row_lengths
-from spsample.sparse.extraction import own_weights
+from spsample.sparse.operand import own_weights
 
 
 class RowArrays(NamedTuple):

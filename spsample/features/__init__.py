@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from spsample.features.aggregated import aggregate_features, aggregated_dim
 from spsample.features.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
+from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
@@ -17,10 +19,14 @@ __all__ = [
     "CopyCost",
     "CopyPlan",
     "DeviceFeatures",
+    "DrawShift",
     "FeatureSource",
     "FeatureStore",
     "PartitionedDeviceFeatures",
     "PartitionedFeatures",
+    "aggregate_features",
+    "aggregated_dim",
+    "draw_shift",
     "plan_copies",
     "register_score",
     "score",

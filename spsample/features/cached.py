@@ -157,6 +157,11 @@ class CachedFeatures:
         return self._rows.reader.num_rows
 
     @property
+    def cached_vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows are kept, ascending."""
+        return self._rows.places.vertices()
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the cached rows and of the map; those of the source are its own."""
         return self._rows.nbytes

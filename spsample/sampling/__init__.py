@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spsample.sampling.biased import Biased
 from spsample.sampling.bulk import Adjacency, BulkSample, Layer, MiniBatch
 from spsample.sampling.fastgcn import FastGCN
 from spsample.sampling.graphsage import GraphSAGE
@@ -12,6 +13,7 @@ from spsample.sampling.sampler import Sampler
 __all__ = [
     "LADIES",
     "Adjacency",
+    "Biased",
     "BulkSample",
     "FastGCN",
     "GraphSAGE",

@@ -12,7 +12,7 @@ from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget, Prefet
 
 __all__ = ["ARCHITECTURES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
 
-_BUILT_IN = ("sage", "gcn", "gat", "residual")
+_BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
 

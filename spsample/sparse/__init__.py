@@ -21,6 +21,7 @@ from spsample.sparse.local import LocalOperand
 from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowStatistics
 from spsample.sparse.probability_matrix import ProbabilityMatrix
 from spsample.sparse.row_law import RowSample
+from spsample.sparse.scaled_columns import ScaledOperand
 from spsample.sparse.selector import BatchSelector, RowSelector, split, stack
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "RowSample",
     "RowSelector",
     "RowStatistics",
+    "ScaledOperand",
     "StackedLayer",
     "UnbiasedWeights",
     "clear_pool",

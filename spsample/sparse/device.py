@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.backends import Matrix
+from spsample.backends import ColumnScale, Matrix
 from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array
+from spsample.errors import InputError
 from spsample.sparse.local import KeptArrays, LocalOperand
 from spsample.sparse.probability import graph_rule
+from spsample.sparse.row_totals import RowTotals
 
 if TYPE_CHECKING:
     from spsample.backends.cuda.backend import CudaKernels
@@ -39,6 +41,13 @@ class DeviceOperand(LocalOperand):
 
 class DeviceArrays(KeptArrays):
     """`KeptArrays` on a device: finished before others can see them, who may be on other streams meanwhile."""
+
+    def row_totals(self, scale: ColumnScale) -> RowTotals:
+        raise InputError(
+            argument="importance_weights",
+            given="True on a graph that is on a device",
+            expected="a graph in the memory of the host",
+        )
 
     @cached_property
     def row_exponents(self) -> Any:

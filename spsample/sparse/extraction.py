@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, StackedRows
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.common.checks import require_type
-from spsample.sparse.operand import Entries, GraphOperand
 from spsample.sparse.selector import RowSelector
 
 Float64Array = NDArray[np.float64]
@@ -41,15 +40,6 @@ class ExtractOptions:
 
     include_targets: bool = True
     edge_ids: bool = False
-
-
-def own_weights(A: GraphOperand, sample: Entries) -> np.ndarray[Any, Any] | None:
-    """A_iv of drawn entries: weights, `1/d` in float32, or None where the graph has none."""
-    if A.weighting == "unweighted":
-        return None
-    if sample.rows.weights is not None:
-        return sample.rows.weights
-    return A.backend.own_weights(sample.matrix, sample.selector, sample.rows)
 
 
 class Sources(NamedTuple):

@@ -12,6 +12,7 @@ from spsample.backends import (
     Backend,
     ColumnMatrix,
     ColumnSample,
+    ColumnScale,
     Compaction,
     Draw,
     Matrix,
@@ -20,8 +21,9 @@ from spsample.backends import (
     StackedSelector,
 )
 from spsample.backends.protocol import NO_EXPONENT, UNKNOWN_RULE, Int64Array, IntArray, UInt64Array
-from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm
+from spsample.sparse.operand import Entries, Frontier, GraphOperand, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics, Weighting, graph_rule
+from spsample.sparse.row_totals import RowTotals
 
 
 class LocalOperand(GraphOperand):
@@ -88,6 +90,9 @@ class LocalOperand(GraphOperand):
             return ids
         return positions + self.first_edge_id if self.first_edge_id else positions
 
+    def row_totals(self, scale: ColumnScale) -> RowTotals:
+        return self.kept.row_totals(scale)
+
     @property
     def kept_nbytes(self) -> int:
         """Bytes of what is derived from the whole graph, made on first use and kept."""
@@ -116,10 +121,13 @@ class LocalFrontier(Frontier):
     def locate(self, rows: Int64Array, offsets: Int64Array, exclude: ColumnSample | None = None) -> IntArray:
         return self.A.backend.locate(self.A.matrix, self.Q, rows, offsets, exclude)
 
-    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         A, Q = self.A, self.Q
         positions = edge_ids or A.matrix.data is not None  # they lead to the weights
-        if form == "weighted":
+        if isinstance(form, ScaledForm):
+            matrix = A.matrix if form.form == "weighted" else A.matrix._replace(data=None, row_normalized=False)
+            rows = A.backend.sample_rows_scaled(matrix, Q, draw, form.scale, positions)
+        elif form == "weighted":
             rows = A.backend.sample_rows_weighted(A.matrix, Q, draw, edge_ids, True, A.kept.row_rules)
         else:
             rows = A.backend.sample_rows_uniform(A.matrix, Q, draw, positions)
@@ -188,12 +196,21 @@ class KeptArrays:
         self.matrix = matrix
         self.backend: Any = backend
         self.weighting: Weighting = weighting
+        self._totals: RowTotals | None = None
+
+    def row_totals(self, scale: ColumnScale) -> RowTotals:
+        """Those of the scale that was asked for last."""
+        known = self._totals
+        if known is None or known.scale is not scale:
+            known = self._totals = RowTotals(self.matrix, scale)
+        return known
 
     @property
     def nbytes(self) -> int:
         """Bytes of what was made."""
         kept = (self.__dict__.get(name) for name in ("row_exponents", "row_rules", "cumulative", "guide"))
-        return sum(array.nbytes for array in kept if array is not None)
+        totals = 0 if self._totals is None else self._totals.nbytes
+        return totals + sum(int(array.nbytes) for array in kept if array is not None)
 
     @cached_property
     def row_exponents(self) -> Any:

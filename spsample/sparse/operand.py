@@ -11,6 +11,7 @@ from spsample.backends import (
     Backend,
     ColumnMatrix,
     ColumnSample,
+    ColumnScale,
     Compaction,
     Draw,
     Matrix,
@@ -18,12 +19,21 @@ from spsample.backends import (
     StackedRows,
     StackedSelector,
 )
-from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
+from spsample.backends.protocol import FloatArray, Int64Array, IntArray, UInt64Array
 from spsample.common.lazily import lazily
+from spsample.errors import InputError
 from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting, batch_statistics
+from spsample.sparse.row_totals import RowTotals
 
 RowForm = Literal["uniform", "weighted"]
 """The form of the row law: whether entries of a row are drawn uniformly or by weight."""
+
+
+class ScaledForm(NamedTuple):
+    """The form of the row law on A D, whose columns are scaled: by weight, those of A or 1 each."""
+
+    form: RowForm
+    scale: ColumnScale
 
 
 class Entries(NamedTuple):
@@ -85,7 +95,7 @@ class Frontier(ABC):
 
     # --- SAMPLE ----------------------------------------------------------------------------------------------------
     @abstractmethod
-    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         """Row law; `columns` are vertex ids. On a partitioned graph the rows' owners draw.
 
         The arrays are the caller's: EXTRACT writes local ids over `columns`.
@@ -125,6 +135,13 @@ class Frontier(ABC):
         """
         entries = self.take_rows(edge_ids)
         return entries, self.compact(entries, known, include_targets)
+
+    def values(self, entries: Entries, sources: Compaction) -> FloatArray | None:
+        """The values of entries that were drawn, or taken whole: A_iv, `1/d` in float32, None where A has no weights.
+
+        `sources` is what `compact` made of the entries.
+        """
+        return own_weights(self.A, entries)
 
     @abstractmethod
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
@@ -190,9 +207,32 @@ class GraphOperand(ABC):
     def column_norms(self) -> ColumnDistribution:
         """Squared column norms of the whole A (FastGCN); made on first use, which is collective, and kept."""
 
+    def row_totals(self, scale: ColumnScale) -> RowTotals:
+        """The sums of the rows of A D; kept until another D is asked for.
+
+        Raises
+        ------
+        InputError
+            If the whole of A is not in this process's memory.
+        """
+        raise InputError(
+            argument="importance_weights",
+            given="True on a graph that is not whole in the memory of the host",
+            expected="a graph in memory, or replicated over ranks",
+        )
+
     def any_reduce(self, here: bool) -> bool:
         """Whether it is true on any rank: for loops of collective calls, which all ranks must leave together."""
         return here
+
+
+def own_weights(A: GraphOperand, sample: Entries) -> FloatArray | None:
+    """A_iv of drawn entries: weights, `1/d` in float32, or None where the graph has none."""
+    if A.weighting == "unweighted":
+        return None
+    if sample.rows.weights is not None:
+        return sample.rows.weights
+    return A.backend.own_weights(sample.matrix, sample.selector, sample.rows)
 
 
 __all__ = [
@@ -204,5 +244,7 @@ __all__ = [
     "GraphOperand",
     "RowForm",
     "RowStatistics",
+    "ScaledForm",
     "Weighting",
+    "own_weights",
 ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from spsample.backends import Compaction, Draw, Matrix, StackedRows, StackedSelector
 from spsample.backends.protocol import Int64Array
 from spsample.errors import ConsumedError
-from spsample.sparse.extraction import ExtractOptions, StackedLayer, own_weights
+from spsample.sparse.extraction import ExtractOptions, StackedLayer
 from spsample.sparse.operand import Entries, Frontier, RowForm
 from spsample.sparse.selector import RowSelector
 
@@ -38,7 +38,7 @@ class RowLaw(NamedTuple):
         rows = StackedRows(
             drawn.batch_ptr, drawn.entry_ptr, drawn.indptr, sources.local, drawn.positions, drawn.weights
         )
-        weights = own_weights(self.F.A, entries)
+        weights = self.F.values(entries, sources)
         return StackedLayer(self.Q, sources.src_ptr, sources.src, rows, weights, entries.edge_ids)
 
 

@@ -204,9 +204,38 @@ def _residual_stack(
     return GNN(encoder, convs, nn.Sequential(_norm(hidden, config), nn.Linear(hidden, out_dim)))
 
 
+def _precomputed(make: Architecture, in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    """One layer more than is sampled: the first one takes features that are aggregated already.
+
+    They are what `spsample.features.aggregate_features` makes: of "mean" for SAGE, where one matrix for (x, A x) is
+    ``W_self`` and ``W_neigh``, of "gcn" for GCN.
+    """
+    if config.residual:
+        raise InputError(
+            argument="residual",
+            given="True with a precomputed first layer",
+            expected="False: a residual model aggregates what its encoder has made of the features",
+        )
+    first = nn.Sequential(
+        nn.Dropout(config.dropout), nn.Linear(in_dim, config.hidden), _norm(config.hidden, config), nn.ReLU()
+    )
+    rest = make(config.hidden, out_dim, num_layers, config)
+    return GNN(first, list(rest.convs), rest.decoder)
+
+
 @register_model("sage")
 def _sage(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
     return stack(SAGEConv, in_dim, out_dim, num_layers, config)
+
+
+@register_model("precomputed-sage")
+def _precomputed_sage(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    return _precomputed(_sage, in_dim, out_dim, num_layers, config)
+
+
+@register_model("precomputed-gcn")
+def _precomputed_gcn(in_dim: int, out_dim: int, num_layers: int, config: ModelConfig) -> GNN:
+    return _precomputed(_gcn, in_dim, out_dim, num_layers, config)
 
 
 @register_model("residual")

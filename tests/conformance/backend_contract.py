@@ -19,6 +19,7 @@ from spsample.backends.protocol import (
     UNKNOWN_RULE,
     ColumnMatrix,
     ColumnSample,
+    ColumnScale,
     Compaction,
     Draw,
     Matrix,
@@ -26,8 +27,11 @@ from spsample.backends.protocol import (
     StackedRows,
     StackedSelector,
 )
+from spsample.backends.reference import ReferenceBackend
+from spsample.errors import CapacityError
 
 KEY = (11, 22)
+REFERENCE = ReferenceBackend()
 
 # 7 vertices: row 2 is empty, row 4 has parallel edges and a self loop, row 5 one entry, row 6 weights of 0 only.
 ROWS = [[1, 2, 5], [0, 1, 3, 6], [], [0, 2, 4, 5, 6], [1, 1, 1, 4], [0], [2, 3]]
@@ -362,6 +366,52 @@ class BackendContract(RoutingContract):
             self.check_rows(A, columns, where, size, replace, support)
             if positions:
                 assert all(A.data[p] > 0 for batch in where for row in batch for p in row)
+
+    @pytest.mark.parametrize("positions", [False, True])
+    @pytest.mark.parametrize("value", [None, np.float32, np.float64])
+    @either
+    @index_types
+    def test_sample_rows_scaled(self, backend, index, value, replace, positions):
+        """Rows of A D are rows of a matrix with its weights."""
+        A, scale = matrix(index, value), ColumnScale(np.array([0b0100110], np.uint64), 3.7)
+        data = np.ones(len(A.indices), np.float32) if value is None else A.data
+        weights = (data * np.where(np.isin(A.indices, [1, 2, 5]), 3.7, 1.0)).astype(data.dtype)
+        for size in (1, 2, 3, 9, 70):
+            draw = Draw(KEY, 1, size, replace)
+            rows = backend.sample_rows_scaled(A, selector(index=index), draw, scale, positions)
+            check_types(rows, index, positions)
+            expected = REFERENCE.sample_rows_weighted(A._replace(data=weights), selector(index=index), draw, positions)
+            assert unstacked(rows) == unstacked(expected)
+
+    def test_sample_rows_scaled_of_a_block(self, backend):
+        """A block's rows draw as the same rows of A; a row-normalised A as one without weights."""
+        A, scale = matrix(row_normalized=True), ColumnScale(np.array([0b0100110], np.uint64), 0.3)
+        whole = backend.sample_rows_scaled(
+            A._replace(row_normalized=False), selector([[4, 1]]), Draw(KEY, 1, 2), scale, True
+        )
+        block = Matrix(
+            np.array([0, 4, 8]),
+            np.array(ROWS[1] + ROWS[4], np.int32),
+            None,
+            True,
+            np.array([1, 4], np.int32),
+            len(ROWS),
+        )
+        rows = backend.sample_rows_scaled(block, selector([[1, 0]]), Draw(KEY, 1, 2), scale, True)
+        assert unstacked(rows)[0] == unstacked(whole)[0]
+        assert unstacked(rows)[1][0] == [
+            [p - 12 + 4 for p in unstacked(whole)[1][0][0]],
+            [p - 3 for p in unstacked(whole)[1][0][1]],
+        ]
+
+    def test_sample_rows_scaled_refuses_what_is_not_finite(self, backend):
+        A = matrix(value=np.float32)
+        A = A._replace(data=np.where(A.indices == 2, np.float32(3e38), A.data))
+        scale = ColumnScale(np.array([0b0000100], np.uint64), 4.0)
+        with pytest.raises(CapacityError, match="factor"):
+            backend.sample_rows_scaled(A, selector([[3, 0]]), Draw(KEY, 1, 2), scale, True)
+        rows = backend.sample_rows_scaled(A, selector([[1, 5]]), Draw(KEY, 1, 2), scale, True)
+        assert len(rows.columns) == 3
 
     def check_rows(self, A, columns, positions, size, replace, support):
         """Each row has the number of entries that the law says, of its own row, distinct without replacement."""

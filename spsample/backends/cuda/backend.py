@@ -15,21 +15,17 @@ from spsample.backends.cuda.features import FeatureKernels
 from spsample.backends.cuda.quantisation import QuantisationKernels
 from spsample.backends.cuda.random import RandomKernels
 from spsample.backends.cuda.routing import RoutingKernels
-from spsample.backends.cuda.row_law import RowLawKernels
-from spsample.backends.cuda.row_law_weighted import WeightedRowLawKernels
+from spsample.backends.cuda.row_law_scaled import ScaledRowLawKernels
 from spsample.backends.cuda.spgemm import SpgemmKernels
-from spsample.backends.cuda.values import ValuesKernels
 
 
 class CudaKernels(
     RandomKernels,
     QuantisationKernels,
-    RowLawKernels,
-    WeightedRowLawKernels,
     EntryLawKernels,
     ColumnLawKernels,
     ExtractionKernels,
-    ValuesKernels,
+    ScaledRowLawKernels,
     RoutingKernels,
     SpgemmKernels,
     FeatureKernels,

@@ -38,6 +38,7 @@ class ReferenceBackend(OnHost):
     row_numerators = staticmethod(quantisation.row_numerators)
     sample_rows_uniform = staticmethod(row_law.sample_rows_uniform)
     sample_rows_weighted = staticmethod(_as_ieee(row_law.sample_rows_weighted))
+    sample_rows_scaled = staticmethod(_as_ieee(row_law.sample_rows_scaled))
     take_rows = staticmethod(row_law.take_rows)
     take_rows_numbered = staticmethod(row_law.take_rows_numbered)
     entry_counts = staticmethod(entry_law.entry_counts)

@@ -8,7 +8,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.backends.arithmetic import scale_error
 from spsample.backends.protocol import (
+    ColumnScale,
     Compaction,
     Draw,
     FloatArray,
@@ -56,6 +58,17 @@ def sample_rows_weighted(
     return rows._replace(
         positions=rows.positions if positions else None, weights=data[rows.positions] if weights else None
     )
+
+
+def sample_rows_scaled(A: Matrix, Q: StackedSelector, draw: Draw, scale: ColumnScale, positions: bool) -> StackedRows:
+    """Row law, weighted by A D."""
+    data = np.ones(len(A.indices), np.float32) if A.data is None else A.data
+    num_columns = len(A.indptr) - 1 if A.num_columns is None else A.num_columns
+    with np.errstate(over="ignore"):
+        scaled = (data * scale.factors(num_columns)[A.indices]).astype(data.dtype)
+    if any(not np.isfinite(scaled[A.indptr[v] : A.indptr[v + 1]]).all() for v in np.unique(Q.vertices)):
+        raise scale_error(scale.factor)
+    return sample_rows_weighted(A._replace(data=scaled, row_normalized=False), Q, draw, positions)
 
 
 def take_rows(A: Matrix, Q: StackedSelector, positions: bool) -> StackedRows:

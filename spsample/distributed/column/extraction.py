@@ -17,7 +17,7 @@ from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
 from spsample.distributed.row_arrays import RowArrays, joined
 from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
-from spsample.sparse.extraction import own_weights
+from spsample.sparse.operand import own_weights
 
 NOTHING, EDGES, ROWS = 0, 1, 2
 """What a rank asks a part for: it has the rows already; edges between rows and columns; the rows."""

@@ -16,7 +16,7 @@ from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.operand import HeldRows, PartitionedOperand
 from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import received_entries
-from spsample.sparse.operand import Entries, Frontier, RowForm
+from spsample.sparse.operand import Entries, Frontier, RowForm, ScaledForm
 from spsample.sparse.probability import FrontierStatistics, RowStatistics
 
 GAP_BYTES = 2
@@ -52,7 +52,7 @@ class ColumnFrontier(Frontier):
         """The rows as their owners know them, who are told of them now."""
         return RowsAtOwners(self.A.owners, self.Q)
 
-    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)
 
     def take_rows(self, edge_ids: bool) -> Entries:

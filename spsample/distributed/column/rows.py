@@ -15,8 +15,7 @@ from spsample.distributed.owners import Owners
 from spsample.distributed.row_arrays import RowArrays, received_entries
 from spsample.distributed.wire_format import segment_sums
 from spsample.sparse import Entries, Frontier, LocalOperand, row_lengths
-from spsample.sparse.extraction import own_weights
-from spsample.sparse.operand import RowForm
+from spsample.sparse.operand import RowForm, ScaledForm, own_weights
 
 PHASE = "rows"
 
@@ -25,7 +24,7 @@ class RowDraw(NamedTuple):
     """What a row's owner is to do: `sample_rows` with these arguments, or `take_rows` where there is no draw."""
 
     draw: Draw | None
-    form: RowForm
+    form: RowForm | ScaledForm
     edge_ids: bool
 
     def entries(self, frontier: Frontier) -> Entries:

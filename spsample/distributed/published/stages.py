@@ -7,7 +7,7 @@ from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
 from spsample.distributed.published.exchanges import BroadcastRows
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.row_arrays import joined
-from spsample.sparse.operand import Entries, RowForm
+from spsample.sparse.operand import Entries, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics
 
 
@@ -66,7 +66,7 @@ class StagesFrontier(PublishedFrontier):
         arrays = joined(pieces)
         return CachedRows(arrays.operand(A.held.block, unique.vertices).frontier(unique.selector), arrays)
 
-    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         return self.group_rows(edge_ids).F.sample_rows(draw, form, edge_ids)
 
     def take_rows(self, edge_ids: bool) -> Entries:

@@ -14,7 +14,7 @@ from spsample.distributed.partitioned import PartitionedGraph
 from spsample.distributed.published.operand import CachedRows, PublishedFrontier, PublishedOperand
 from spsample.distributed.published.stages import StagesFrontier
 from spsample.distributed.row_arrays import RowArrays
-from spsample.sparse.operand import Entries, RowForm
+from spsample.sparse.operand import Entries, RowForm, ScaledForm
 from spsample.sparse.probability import RowStatistics
 
 
@@ -55,7 +55,7 @@ class StagesSplitFrontier(PublishedFrontier):
     A row lies whole in one column, whose rank draws from it; only what is drawn is gathered over the row group.
     """
 
-    def sample_rows(self, draw: Draw, form: RowForm, edge_ids: bool) -> Entries:
+    def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         rows = self.column_rows(edge_ids).F
         return self.stacked(RowArrays.of(rows.A, rows.sample_rows(draw, form, edge_ids)))
 
