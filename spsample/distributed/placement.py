@@ -49,6 +49,17 @@ class Placement(NamedTuple):
         """Where rows are."""
         return vertices if self.position is None else self.position[vertices]
 
+    def blocks_of(self, vertices: IntArray) -> Int64Array:
+        """The block row of each vertex.
+
+        Examples
+        --------
+        >>> Placement(np.array([0, 0, 2, 3])).blocks_of(np.array([2, 1])).tolist()
+        [2, 1]
+        """
+        blocks: Int64Array = np.searchsorted(self.bounds, self.places_of(vertices), side="right") - 1
+        return blocks
+
 
 def balanced(indptr: Any, num_blocks: int) -> Placement:
     """Ranges of vertices with about the same number of entries; a row counts as one entry more than it has.
