@@ -87,6 +87,10 @@ class RanksData:
             dataset, path = replace(changed, split=dataset.split, num_splits=dataset.num_splits), store
         return self._spread(replace(dataset, name=name, metric=metric), path)
 
+    def seed_parts(self) -> NDArray[Any] | None:
+        """The part of each vertex, of a graph that every rank has: whose batches its seeds belong to."""
+        return None if self._options.partitioned else self._parts()
+
     def close(self) -> None:
         """Remove what was temporary."""
         if self._folder is not None and self._comm.rank == 0:
@@ -180,7 +184,7 @@ def reports_error(error: BaseException, rank: int) -> bool:
     return raised_by is None or raised_by == rank or isinstance(error, CommunicationError)
 
 
-def check_rank_options(options: RankOptions, ranks: int) -> None:
+def check_rank_options(options: RankOptions, ranks: int, batches: str | None = None) -> None:
     """Refuse options that contradict each other or do not fit the ranks, before anything is loaded."""
     if options.partitioned:
         if options.replication < 1 or (ranks > 1 and ranks % options.replication):
@@ -188,6 +192,8 @@ def check_rank_options(options: RankOptions, ranks: int) -> None:
             raise InputError(argument="--replication", given=given, expected=expected)
         return
     for option in options.of_block_rows:
+        if option == "--partition" and batches == "local":
+            continue  # whose seeds they are
         raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
 
 

@@ -154,7 +154,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
     with collective(comm):
         _check_options(given)
         options = overridden(RankOptions(), given)
-        check_rank_options(options, comm.size)
+        check_rank_options(options, comm.size, given["batches"])
     if comm.size == 1:
         note_ignored_options(options)
     ranks = RanksData(comm, options) if comm.size > 1 else None
@@ -253,7 +253,8 @@ class _Job:
         )
         ready = prepare(data.dataset) if self.ranks is None else self.ranks.spread(data.dataset, data.path, prepare)
         sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
-        return Trainer(ready, sampler, self.preset.model, config)
+        parts = None if self.ranks is None else self.ranks.seed_parts()
+        return Trainer(ready, sampler, self.preset.model, config, parts=parts)
 
 
 class _Loaded(NamedTuple):
@@ -324,9 +325,10 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
 def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
     """Refuse settings that the run did not have, but for more epochs; return those that it had."""
     from spsample.cli.config import read_config
+    from spsample.settings.training import ADDED_SETTINGS
     from spsample.training.optimisation import require_epochs
 
-    saved = read_config(folder.config, "train")
+    saved = {**ADDED_SETTINGS, **read_config(folder.config, "train")}
     wanted = {name: value for name, value in job.settings.items() if value is not None}
     decisive = {one.key for one in listed(SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
         "dataset"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spsample.data.dataset import Dataset, Features, save_dataset
-from spsample.data.partition import PartitionQuality, metis_partition, partition_quality
+from spsample.data.partition import PartitionQuality, metis_partition, partition_quality, partition_vertices
 from spsample.data.planted import planted, rewire
 from spsample.data.registry import load_dataset
 from spsample.data.scaling import scale_features
@@ -15,6 +15,7 @@ __all__ = [
     "load_dataset",
     "metis_partition",
     "partition_quality",
+    "partition_vertices",
     "planted",
     "rewire",
     "save_dataset",

@@ -190,6 +190,15 @@ class PartitionedGraph(DistributedGraph):
         one_backend = list(self._held.values())[:1]
         return sum(_nbytes(rows) for held in one_backend for rows in (held.block, held.hubs) if rows is not None)
 
+    @property
+    def num_block_rows(self) -> int:
+        """Block rows that A lies in, p/c."""
+        return self.grid.num_blocks
+
+    def block_rows_of(self, vertices: Int64Array) -> Int64Array:
+        """Return the block row of each of these vertices: int64, from 0 to `num_block_rows` - 1."""
+        return self._placement.blocks_of(vertices)
+
     def duplicate(self) -> PartitionedGraph:
         """Return this graph over duplicated communicators, for another thread; collective.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.arrays import as_array
 from spsample.errors import InputError
 
 
@@ -48,6 +49,17 @@ class Placement(NamedTuple):
     def places_of(self, vertices: IntArray) -> IntArray:
         """Where rows are."""
         return vertices if self.position is None else self.position[vertices]
+
+    def blocks_of(self, vertices: IntArray) -> Int64Array:
+        """The block row of each vertex.
+
+        Examples
+        --------
+        >>> Placement(np.array([0, 0, 2, 3])).blocks_of(np.array([2, 1])).tolist()
+        [2, 1]
+        """
+        blocks: Int64Array = np.searchsorted(self.bounds, self.places_of(vertices), side="right") - 1
+        return blocks
 
 
 def balanced(indptr: Any, num_blocks: int) -> Placement:
@@ -106,7 +118,7 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
     ...
     spsample.errors.InputError: partition: got parts from 0 to 1; expected one of the p/c = 1 block rows: 0 to 0
     """
-    array = np.asarray(parts)
+    array = as_array("partition", parts)
     if array.shape != (num_rows,) or array.dtype.kind not in "iu":
         given = f"dtype {array.dtype} and shape {array.shape}"
         raise InputError(argument="partition", given=given, expected=f"one integer per vertex: ({num_rows},)")

@@ -17,6 +17,7 @@ from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.loading.batch import Batch, Collate, gather_features
+from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.order import Delivered, Epochs, as_seeds
 from spsample.loading.prefetch import Pipeline, Prefetcher
@@ -99,6 +100,13 @@ class BulkLoader(Epochs):
         Decides orders and samples.
     backend
         Passed on to `bulk_sample`.
+    batches
+        ``"shuffled"``: a batch holds seeds from anywhere. ``"local"``: on several ranks, a rank's batches hold seeds of
+        its own block row, so that it fetches less from others and a cache of its own pays; see
+        `spsample.loading.local_order.LocalBatches` for order, sizes and batch ids.
+    parts
+        For local batches of a graph that every rank has: the part of each vertex, int, shape (n,). As many parts as
+        divide p evenly: of g parts, part i is that of the ranks i p/g to (i + 1) p/g - 1.
 
     Attributes
     ----------
@@ -145,12 +153,15 @@ class BulkLoader(Epochs):
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
+        batches: str = "shuffled",
+        parts: ArrayLike | None = None,
     ) -> None:
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
             ids, batch_size = check_arguments(graph, as_seeds(graph, seeds), sampler, batch_size)
+            cut = batches_of(batches, parts, graph, ids, batch_size, require_bool("drop_last", drop_last))
             super().__init__(
-                graph, ids, sampler, batch_size, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed
+                graph, ids, sampler, batch_size, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed, cut=cut
             )
             self.comm = graph.comm
             self.prefetch = require_int("prefetch", prefetch, minimum=0, maximum=MOST_AHEAD)
@@ -158,13 +169,13 @@ class BulkLoader(Epochs):
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
             self.collate = Collate(features, labels, self.graph)
-            batches = require_bulk_size("bulk_size", bulk_size)
+            most_batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
         self._require_same(bulk_size=bulk_size, memory_budget=memory_budget is None)
         self.plan, self.bulk_size = plan_loader(
-            self._workload, num_batches=self.num_batches, bulk_size=batches, memory_budget=memory_budget
+            self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
         )
         self._rank_slice = RankSlice.of(self.comm)
         has_threads = self.comm.size > 1 and self.prefetch > 0
@@ -286,10 +297,10 @@ class BulkLoader(Epochs):
             next_batch = one.first
             for minibatch in self._rank_slice.minibatches(one.bulk, one.first, one.batches):
                 _synchronize(lockstep)
-                start = minibatch.batch_id * self.batch_size
+                places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with self._timed("features"):
                     x = gather_features(features, minibatch.src_nodes)
-                    batch = collate(minibatch, positions[start : start + self.batch_size], x)
+                    batch = collate(minibatch, positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
@@ -308,7 +319,7 @@ class BulkLoader(Epochs):
         graph = self.graph if lockstep is None or self._duplicates is None else self._duplicates.graph
         for begin, end in self._rank_slice.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
             _synchronize(lockstep)
-            seeds = self.seeds[positions[begin * self.batch_size : end * self.batch_size]]
+            seeds = self.seeds[positions[self._cut.places(begin, end)]]
             bulks = sample_within(
                 self.plan,
                 graph,
@@ -320,6 +331,7 @@ class BulkLoader(Epochs):
                 first_batch=begin,
                 edge_ids=self.edge_ids,
                 backend=self.backend,
+                batch_ptr=self._cut.bounds(begin, end),
             )
             while True:
                 with self._timed("sampling"):
@@ -334,7 +346,8 @@ class BulkLoader(Epochs):
 
     def _require_same(self, **settings: Any) -> None:
         """Refuse ranks that were given different arguments; collective."""
-        order = {"shuffle": self.shuffle, "drop_last": self.drop_last}
+        cut = self._cut.identity()
+        order = {"shuffle": self.shuffle, "drop_last": self.drop_last, "batches": cut["batches"], "parts": repr(cut)}
         require_same(self.comm, seeds=self.seeds_sha256, batch_size=self.batch_size, prefetch=self.prefetch)
         require_same(self.comm, **settings, **order)
         if self.comm.size > 1:
@@ -350,9 +363,11 @@ class BulkLoader(Epochs):
     @property
     def _workload(self) -> Workload:
         """What is sampled, for its plan."""
+        bounds = self._cut.bounds(0, self.num_batches)
         return Workload(
             graph=self.graph,
-            seeds=self.seeds,
+            seeds=self.seeds if bounds is None else self.seeds[self._positions(0)],
+            batch_ptr=bounds,
             sampler=self.sampler,
             batch_size=self.batch_size,
             edge_ids=self.edge_ids,

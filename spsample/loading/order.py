@@ -11,6 +11,7 @@ import numpy as np
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_int
 from spsample.errors import DTypeError, InputError
+from spsample.loading.local_order import Batches, ShuffledBatches
 from spsample.sampling.arguments import require_word
 from spsample.sampling.sampler import require_bool
 from spsample.sparse import keys
@@ -70,6 +71,8 @@ class Epochs:
         Leave out the last batch of an epoch where it has fewer seeds than the others.
     random_seed
         Decides orders and samples.
+    cut
+        How an epoch's order is cut into batches; None: into runs of it.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Epochs:
         shuffle: bool,
         drop_last: bool,
         random_seed: int,
+        cut: Batches | None = None,
     ) -> None:
         self.graph, self.sampler, self.batch_size = graph, sampler, batch_size
         self.seeds = seeds.copy()
@@ -90,6 +94,7 @@ class Epochs:
         self.shuffle = require_bool("shuffle", shuffle)
         self.drop_last = require_bool("drop_last", drop_last)
         self.random_seed = require_word("random_seed", random_seed)
+        self._cut = ShuffledBatches(len(seeds), batch_size, self.drop_last) if cut is None else cut
         self.epoch = 0
         self._next_batch = 0
         self._resume = False
@@ -103,8 +108,7 @@ class Epochs:
     @property
     def num_batches(self) -> int:
         """Minibatches per epoch, of all ranks together."""
-        full, rest = divmod(len(self.seeds), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        return self._cut.num_batches
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next pass, in [0, 2^64), which starts at its first batch.
@@ -141,10 +145,10 @@ class Epochs:
         self._resume = True
 
     def _positions(self, epoch: int) -> NDArray[np.int64]:
-        """Positions among the seeds in the order of an epoch."""
+        """Positions among the seeds in the order of an epoch, as its batches hold them one after the other."""
         if not self.shuffle:
-            return np.arange(len(self.seeds))
-        return keys.shuffle(len(self.seeds), self.random_seed, epoch)
+            return self._cut.ordered(np.arange(len(self.seeds)))
+        return self._cut.ordered(keys.shuffle(len(self.seeds), self.random_seed, epoch))
 
     def _one_pass(
         self, deliver: Callable[[int, int], Iterator[Delivered]], advance: bool
@@ -181,6 +185,7 @@ class Epochs:
             "random_seed": self.random_seed,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
+            **self._cut.identity(),
         }
 
 
@@ -193,6 +198,10 @@ def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[
     expected = "what state_dict() of the same loader returned"
     if not isinstance(state, Mapping):
         raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
+    state = {"batches": "shuffled", **state}  # a release that had no others did not say so
+    if state["batches"] != mine["batches"]:
+        given, mine_is = (f"the state of {one['batches']} batches" for one in (state, mine))
+        raise InputError(argument="state", given=given, expected=mine_is)
     missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]
     if missing:
         raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)

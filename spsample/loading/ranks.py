@@ -60,9 +60,11 @@ class RankSlice(NamedTuple):
     def minibatches(self, bulk: BulkSample, first: int, batches: int) -> Iterator[MiniBatch]:
         """Minibatches of one rank from a bulk whose first batch is `first`: one for each step.
 
-        Where the last step has fewer batches than there are ranks, some get a minibatch without seeds.
+        Where the last step has fewer batches than there are ranks, some get a minibatch without seeds. A batch of no
+        seeds that a sampler draws for (FastGCN: vertices do not depend on the seeds) is such a one too.
         """
-        yield from bulk
+        for minibatch in bulk:
+            yield minibatch if len(minibatch.seeds) else empty_minibatch(bulk, minibatch.batch_id)
         for step in range(len(bulk), self.steps(batches)):
             yield empty_minibatch(bulk, first + step * self.size + self.rank)
 

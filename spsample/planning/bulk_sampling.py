@@ -19,7 +19,6 @@ from spsample.sampling.sampler import Sampler
 from spsample.store.base_graph import BaseGraph
 
 
-@default_float_environment()
 def bulk_sample(  # the public face
     graph: BaseGraph,
     seeds: Any,
@@ -80,7 +79,7 @@ def bulk_sample(  # the public face
     >>> len(bulk), bulk[0].seeds.tolist(), bulk[0].src_nodes.tolist()
     (2, [0, 1], [0, 1, 2, 3])
     """
-    call = SamplingCall.checked(
+    return _sampled(
         graph,
         seeds,
         sampler,
@@ -92,6 +91,14 @@ def bulk_sample(  # the public face
         duplicates=duplicates,
         backend=backend,
     )
+
+
+@default_float_environment()
+def _sampled(
+    graph: BaseGraph, seeds: Any, sampler: Sampler, batch_ptr: NDArray[np.int64] | None = None, **options: Any
+) -> BulkSample:
+    """The bulk of a call, where it fits in memory."""
+    call = SamplingCall.checked(graph, seeds, sampler, **options).cut(batch_ptr)
     require_memory(call)
     return call.run()
 
@@ -106,7 +113,7 @@ def sample_within(
     plan : BulkPlan, RankPlan or None
         None: no limit.
     graph, seeds, sampler, options
-        As of `bulk_sample`.
+        As of `bulk_sample`, and `batch_ptr` as of `spsample.sampling.call.SamplingCall.cut`.
 
     Yields
     ------
@@ -117,11 +124,11 @@ def sample_within(
     CapacityError
         If a single batch has more entries.
     """
-    size, first = options["batch_size"], options.get("first_batch", 0)
-    batches = -(-len(seeds) // size)
+    size, first, bounds = options["batch_size"], options.get("first_batch", 0), options.get("batch_ptr")
+    batches = -(-len(seeds) // size) if bounds is None else len(bounds) - 1
     most = None if plan is None else plan.most_entries(batches)
     if most is None:
-        yield bulk_sample(graph, seeds, sampler, **options)
+        yield _sampled(graph, seeds, sampler, **options)
         return
     try:
         bulk = sample_batches(graph, seeds, sampler, limit=MostEntries(most), **options)
@@ -134,7 +141,11 @@ def sample_within(
                 expected="batches that fit in the memory budget one at a time",
                 hint="Give more memory, or use smaller batches, fanouts or layer sizes.",
             ) from None
-        yield from sample_within(plan, graph, seeds[: half * size], sampler, **options)
-        yield from sample_within(plan, graph, seeds[half * size :], sampler, **{**options, "first_batch": first + half})
+        at, ptrs = half * size, (None, None)
+        if bounds is not None:
+            at, ptrs = bounds[half], (bounds[: half + 1], bounds[half:] - bounds[half])
+        second = {**options, "first_batch": first + half, "batch_ptr": ptrs[1]}
+        yield from sample_within(plan, graph, seeds[:at], sampler, **{**options, "batch_ptr": ptrs[0]})
+        yield from sample_within(plan, graph, seeds[at:], sampler, **second)
         return
     yield bulk

@@ -36,6 +36,8 @@ class Workload:
         Bulks that a loader samples ahead; None for a call, while which no other bulk exists.
     feature_batches, feature_bytes : int
         How many batches hold features at a time, and the bytes of a vertex's.
+    batch_ptr : int64 array (num_batches + 1,) or None
+        Where batches of several sizes begin among the seeds, and the last ends. Pilots are then the first of them.
     """
 
     graph: BaseGraph
@@ -48,6 +50,7 @@ class Workload:
     prefetch: int | None = None
     feature_batches: int = 0
     feature_bytes: int = 0
+    batch_ptr: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", min(self.batch_size, max(len(self.seeds), 1)))
@@ -55,11 +58,14 @@ class Workload:
     @property
     def num_batches(self) -> int:
         """Batches of all seeds, the last one perhaps smaller."""
-        return -(-len(self.seeds) // self.batch_size)
+        return -(-len(self.seeds) // self.batch_size) if self.batch_ptr is None else len(self.batch_ptr) - 1
 
     def first(self, batches: int) -> Workload:
         """Only the first batches, in the order of the seeds."""
-        return replace(self, seeds=self.seeds[: batches * self.batch_size])
+        if self.batch_ptr is None:
+            return replace(self, seeds=self.seeds[: batches * self.batch_size])
+        bounds = self.batch_ptr[: batches + 1]
+        return replace(self, seeds=self.seeds[: bounds[-1]], batch_ptr=bounds)
 
     def pilots(self, most: int) -> Workload:
         """A call for up to `most` full batches that stand for all.
@@ -74,14 +80,17 @@ class Workload:
         >>> Workload(graph, np.arange(9), spsample.GraphSAGE([2]), batch_size=2).pilots(2).seeds.tolist()
         [0, 1, 6, 7]
         """
+        options: dict[str, Any] = {"batch_size": self.batch_size, "edge_ids": self.edge_ids, "backend": self.backend}
+        if self.batch_ptr is not None:
+            first = self.first(most)
+            return Workload(self.graph, first.seeds, self.sampler, **options, batch_ptr=first.batch_ptr)
         full = len(self.seeds) // self.batch_size
         pilots = min(most, full)
         if self.shuffle:
             positions = keys.shuffle(len(self.seeds), 0, 0)[: pilots * self.batch_size]
         else:
-            first = np.linspace(0, max(full - 1, 0), pilots).astype(np.int64) * self.batch_size
-            positions = (first[:, None] + np.arange(self.batch_size)).ravel()
-        options: dict[str, Any] = {"batch_size": self.batch_size, "edge_ids": self.edge_ids, "backend": self.backend}
+            starts = np.linspace(0, max(full - 1, 0), pilots).astype(np.int64) * self.batch_size
+            positions = (starts[:, None] + np.arange(self.batch_size)).ravel()
         return Workload(self.graph, self.seeds[positions], self.sampler, **options)
 
     def sample(self, most_entries: int | None = None) -> BulkSample:
@@ -94,7 +103,7 @@ class Workload:
         """
         limit = None if most_entries is None else MostEntries(most_entries)
         options: dict[str, Any] = {"batch_size": self.batch_size, "edge_ids": self.edge_ids, "backend": self.backend}
-        return sample_batches(self.graph, self.seeds, self.sampler, limit=limit, **options)
+        return sample_batches(self.graph, self.seeds, self.sampler, limit=limit, batch_ptr=self.batch_ptr, **options)
 
 
 __all__ = ["Workload"]

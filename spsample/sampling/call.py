@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from spsample.errors import CapacityError, InputError
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.sampler import Sampler, require_bool
-from spsample.sampling.seeds import make_batches
+from spsample.sampling.seeds import SeedBatches, make_batches, make_uneven_batches
 from spsample.sparse import derive_key
 from spsample.sparse.keys import SAMPLING
 from spsample.sparse.operand import EntryLimit
@@ -38,6 +38,8 @@ class SamplingCall:
         Of the draws, from the random seed and the epoch.
     sampler, batch_size, first_batch, edge_ids, duplicates, backend
         As given.
+    batch_ptr : int64 array (num_batches + 1,) or None
+        Where batches of several sizes begin among the seeds, and the last ends; None: runs of `batch_size`.
     """
 
     graph: BaseGraph
@@ -49,6 +51,7 @@ class SamplingCall:
     edge_ids: bool
     duplicates: str
     backend: str | None
+    batch_ptr: Int64Array | None = None
 
     @classmethod
     def checked(  # the public face of bulk_sample
@@ -78,10 +81,23 @@ class SamplingCall:
             graph = graph.to_device(backend)
         return cls(graph, ids, sampler, batch_size, key, first_batch, edge_ids, duplicates, backend)
 
+    def cut(self, batch_ptr: Int64Array | None) -> SamplingCall:
+        """Return the call with batches of several sizes, 0 too; itself for None.
+
+        Parameters
+        ----------
+        batch_ptr : int64 array (num_batches + 1,) or None
+            Where each batch begins among the seeds, and the last ends. None has more than `batch_size` seeds.
+        """
+        if batch_ptr is None:
+            return self
+        require_int("first_batch", self.first_batch, minimum=0, maximum=2**32 - len(batch_ptr))
+        return replace(self, batch_ptr=batch_ptr)
+
     @property
     def num_batches(self) -> int:
         """Batches of the call, on all ranks."""
-        return -(-len(self.seeds) // self.batch_size)
+        return -(-len(self.seeds) // self.batch_size) if self.batch_ptr is None else len(self.batch_ptr) - 1
 
     def run(self, limit: EntryLimit | None = None) -> BulkSample:
         """Sample the bulk; collective on a graph of several ranks, which compare their arguments first.
@@ -114,13 +130,19 @@ class SamplingCall:
             A.limit = limit
         with self.graph.sampling(), A.backend.session():
             try:
-                size = min(self.batch_size, len(self.seeds) + 1)
-                batches = make_batches(self.seeds, size, self.first_batch, A.index_dtype, self.duplicates)
+                batches = self._batches(A.index_dtype)
                 sampled = batches.take(self.graph.sampled_batches(self.num_batches)).to_device(A.backend)
                 layers = self.sampler.run(A, sampled.selector, self.key, self.edge_ids)
                 return self._local(BulkSample(self.sampler, sampled, layers))
             except MemoryError as error:
                 raise self._no_memory() from error
+
+    def _batches(self, dtype: np.dtype[np.signedinteger]) -> SeedBatches:
+        """All batches of the call, their ids of that type."""
+        if self.batch_ptr is not None:
+            return make_uneven_batches(self.seeds, self.batch_ptr, self.first_batch, dtype, self.duplicates)
+        size = min(self.batch_size, len(self.seeds) + 1)
+        return make_batches(self.seeds, size, self.first_batch, dtype, self.duplicates)
 
     def _local(self, bulk: BulkSample) -> BulkSample:
         """The batches that the caller gets, of those that this rank has sampled."""
@@ -138,16 +160,22 @@ class SamplingCall:
         )
 
 
-_COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "duplicates", "backend")
+_COMPARED = ("seeds", "sampler", "batch_size", "first_batch", "edge_ids", "duplicates", "backend", "batch_ptr")
 
 
 @default_float_environment()
 def sample_batches(
-    graph: BaseGraph, seeds: Any, sampler: Sampler, *, limit: EntryLimit | None = None, **options: Any
+    graph: BaseGraph,
+    seeds: Any,
+    sampler: Sampler,
+    *,
+    limit: EntryLimit | None = None,
+    batch_ptr: Int64Array | None = None,
+    **options: Any,
 ) -> BulkSample:
     """All minibatches of `seeds` at once, without a look at the memory: `bulk_sample` asks before whether they fit.
 
-    Arguments and errors as of `bulk_sample`; `limit` as of `SamplingCall.run`.
+    Arguments and errors as of `bulk_sample`; `limit` as of `SamplingCall.run`, `batch_ptr` as of `SamplingCall.cut`.
 
     Examples
     --------
@@ -156,4 +184,4 @@ def sample_batches(
     >>> len(sample_batches(graph, [0, 1, 3], spsample.GraphSAGE([2, 2]), batch_size=2))
     2
     """
-    return SamplingCall.checked(graph, seeds, sampler, **options).run(limit)
+    return SamplingCall.checked(graph, seeds, sampler, **options).cut(batch_ptr).run(limit)

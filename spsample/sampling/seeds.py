@@ -123,6 +123,36 @@ def make_batches(
     return SeedBatches(RowSelector(merged, ids[is_first], selector.batch_ids), ptr, inverse)
 
 
+def make_uneven_batches(
+    seeds: Int64Array, ptr: Int64Array, first_batch: int, dtype: np.dtype[np.signedinteger], duplicates: str
+) -> SeedBatches:
+    """Batches of any sizes, 0 too: batch i has the seeds `ptr[i]` to `ptr[i + 1] - 1`; as `make_batches` otherwise.
+
+    Examples
+    --------
+    >>> batches = make_uneven_batches(np.array([4, 2, 4, 7]), np.array([0, 3, 3, 4]), 0, np.dtype(np.int32), "merge")
+    >>> batches.selector.vertices.tolist(), batches.selector.batch_ptr.tolist(), batches.inverse.tolist()
+    ([4, 2, 7], [0, 2, 2, 3], [0, 1, 0, 0])
+    """
+    ids, sizes = seeds.astype(dtype), np.diff(ptr)
+    selector = RowSelector(ptr, ids, np.arange(first_batch, first_batch + len(sizes), dtype=np.int64))
+    batch = np.arange(len(sizes)).repeat(sizes)
+    order = np.lexsort((ids, batch))  # by id within each batch, and then by place
+    differs = np.ones(len(ids), np.bool_)
+    differs[1:] = (ids[order][1:] != ids[order][:-1]) | (batch[1:] != batch[:-1])
+    if differs.all():
+        return SeedBatches(selector, ptr)
+    if duplicates == "error":
+        _refuse_duplicates(seeds, ptr, int(batch[np.flatnonzero(~differs)[0]]))
+    begins = np.flatnonzero(differs)
+    first = order[begins]
+    is_first, inverse = np.zeros(len(ids), np.bool_), np.empty(len(ids), np.int64)
+    is_first[first] = True
+    before = pointers_of(is_first.astype(np.int64))
+    inverse[order] = (before[first] - before[ptr[batch[first]]]).repeat(np.diff(begins, append=len(ids)))
+    return SeedBatches(RowSelector(before[ptr], ids[is_first], selector.batch_ids), ptr, inverse)
+
+
 def _matrices(stacked: NDArray[T], batch_size: int) -> list[NDArray[T]]:
     """The full batches as the rows of a matrix, and the last one where it is shorter: views."""
     full = len(stacked) // batch_size * batch_size

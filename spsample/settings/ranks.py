@@ -57,7 +57,7 @@ class RankOptions:
     partition: Annotated[
         str | None,
         Option(
-            "Block row of each vertex, of `spsample partition`; changes no sample.",
+            "Block row of each vertex, of `spsample partition`; changes no samples but those of local batches.",
             PANEL,
             values="file (`.npy`)",
             unset="ranges of vertices",

@@ -14,6 +14,7 @@ __all__ = [
     "MEMORY_BUDGET",
     "SAMPLERS",
     "BatchSize",
+    "Batches",
     "BulkSize",
     "EdgeIds",
     "Layout",
@@ -42,6 +43,15 @@ Seeds = Annotated[
 EdgeIds = Annotated[bool, Option("Also each entry's position in the input.", _PANEL, flags="--edge-ids")]
 
 BatchSize = Annotated[int, Option("Seeds per minibatch.", _PANEL, check=at_least(1), common=True)]
+
+Batches = Annotated[
+    str,
+    Option(
+        "Seeds of a rank's batches: from anywhere, or of its own block row.",
+        _PANEL,
+        choices=("shuffled", "local"),
+    ),
+]
 
 BulkSize = Annotated[
     int | str,

@@ -8,9 +8,9 @@ from spsample.common.checks import require_choice, require_number, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import Batches, BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
 
-__all__ = ["ARCHITECTURES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
+__all__ = ["ADDED_SETTINGS", "ARCHITECTURES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
 
 _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
 ARCHITECTURES = set(_BUILT_IN)
@@ -24,6 +24,9 @@ METRIC_NAMES = {
     "f1_macro": "macro F1",
 }
 """Metrics of an evaluation, and what they are called in texts."""
+
+ADDED_SETTINGS = {"batches": "shuffled"}
+"""Decisive settings that runs of older releases do not name, and what these runs had."""
 
 _SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION, _RUN = "Sampling", "Model", "Optimisation", "Evaluation", "Run"
 
@@ -104,6 +107,7 @@ class TrainConfig:
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
+    batches: Batches = "shuffled"
     optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)

@@ -141,6 +141,22 @@ class BaseGraph(ABC):
         """
         return self.local_batches(num_batches)
 
+    @property
+    def num_block_rows(self) -> int:
+        """Block rows that A lies in, p/c; 1 where each rank has all of it."""
+        return 1
+
+    def block_rows_of(self, vertices: Int64Array) -> Int64Array:
+        """Return the block row of each of these vertices: int64, from 0 to `num_block_rows` - 1.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> spsample.Graph([0, 2, 3], [0, 1, 0]).block_rows_of(np.array([1, 0, 1])).tolist()
+        [0, 0, 0]
+        """
+        return np.zeros(len(vertices), np.int64)
+
     # ------------------------------------------------------------------------------------------------ its memory
 
     def to_device(self, backend: str | None) -> BaseGraph:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spsample.errors import InputError, SpSampleError
+from spsample.settings.training import ADDED_SETTINGS
 from spsample.sparse import keys
 from spsample.training.optimisation import require_epochs
 
@@ -55,7 +56,7 @@ def check_state(state: Mapping[str, Any], settings: dict[str, Any]) -> None:
     missing = _KEYS - set(state)
     if missing:
         raise InputError(argument="state", given="no " + ", no ".join(sorted(missing)), expected=expected)
-    theirs = {**state["settings"], "law_version": state["law_version"]}
+    theirs = {**ADDED_SETTINGS, **state["settings"], "law_version": state["law_version"]}
     mine = {**settings, "law_version": keys.LAW_VERSION}
     differ = [name for name in (*mine, *(theirs.keys() - mine.keys())) if mine.get(name) != theirs.get(name)]
     names = [name for name in differ if name != "epochs"]

@@ -45,7 +45,7 @@ from spsample.training.states import check_state, reading_state
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from spsample.sampling import Sampler
 
@@ -78,6 +78,8 @@ class Trainer:
     callbacks
         Called in this order after steps and epochs, see `Callback`. Each rank calls its own: one that writes files
         belongs to rank 0 alone.
+    parts
+        As of `BulkLoader`: with ``batches="local"`` and a replicated graph, the part of each vertex.
 
     Attributes
     ----------
@@ -107,6 +109,8 @@ class Trainer:
         model: ModelConfig,
         config: TrainConfig,
         callbacks: Sequence[Callback] = (),
+        *,
+        parts: ArrayLike | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
@@ -119,7 +123,7 @@ class Trainer:
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
-        self.loader = self._make_loader()
+        self.loader = self._make_loader(parts)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
@@ -399,7 +403,7 @@ class Trainer:
         with self._generator.in_use():
             return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
 
-    def _make_loader(self) -> BulkLoader:
+    def _make_loader(self, parts: ArrayLike | None) -> BulkLoader:
         return BulkLoader(
             self.graph,
             self.dataset.train_idx,
@@ -411,6 +415,8 @@ class Trainer:
             features=self._placed_features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
+            batches=self.config.batches,
+            parts=parts,
         )
 
     @cached_property

@@ -12,7 +12,8 @@ from training_cases import DATA, Seen, on_ranks  # noqa: E402
 
 import spsample as sp  # noqa: E402
 from spsample.comm import Recorder, run_threads  # noqa: E402
-from spsample.errors import SpSampleError  # noqa: E402
+from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
+from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
 from spsample.training.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 
@@ -80,6 +81,90 @@ def test_an_uneven_last_step_weighs_seeds():
     losses, mean = run_threads(3, body, TIMEOUT)[0]
     assert len(losses) == 2
     assert mean == pytest.approx((192 * losses[0] + 48 * losses[1]) / 240, rel=1e-6)
+
+
+UNEVEN = np.minimum(np.random.default_rng(1).geometric(0.4, DATA.graph.num_nodes) - 1, 2)
+"""Three parts, each about half as large as the one before it."""
+
+
+def local_data(comm, kind):
+    """On ranks that hold a part each, or all of the graph; and the parts, where the graph does not know them."""
+    if kind == "replicated":
+        return on_ranks(comm, kind=kind), UNEVEN
+    graph = PartitionedGraph.from_graph(DATA.graph, ProcessGrid(comm), partition=UNEVEN)
+    return dataclasses.replace(on_ranks(comm), graph=graph), None
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([5, 3]), sp.LADIES([64, 64])], ids=repr)
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_local_batches_weigh_each_seed_as_much_as_any_other(sampler, kind):
+    """A step's gradient is that of the mean loss over the seeds of all ranks, though their batches differ in size."""
+    model = ModelConfig(hidden=16, dropout=0.0)
+
+    def body(comm):
+        data, parts = local_data(comm, kind)
+        config = TrainConfig(epochs=1, batch_size=32, learning_rate=0.02, batches="local")
+        trainer = Trainer(data, sampler, model, config, [seen := Seen()], parts=parts)
+        first = next(iter(trainer.loader))
+        trainer.loader.set_epoch(0)
+        result = trainer.fit()
+        return first, seen, result
+
+    ranks = run_threads(3, body, TIMEOUT)
+    batches = [first for first, _, _ in ranks]
+    assert len({len(batch.seeds) for batch in batches}) == 3
+    alone = trainer_of(DATA, model=model, sampler=sampler)
+    alone.model.load_state_dict(ranks[0][1].weights)
+    total = 0.0
+    for batch in batches:
+        logits = alone.model(torch.from_numpy(batch.x), [alone.blocks(layer) for layer in batch.layers])
+        total = total + torch.nn.functional.cross_entropy(
+            logits, torch.from_numpy(DATA.y[batch.seeds]), reduction="sum"
+        )
+    mean = total / sum(len(batch.seeds) for batch in batches)
+    mean.backward()
+    assert ranks[0][1].losses[0] == pytest.approx(mean.item(), rel=1e-5)
+    for _, seen, result in ranks:
+        assert outcome(result) == outcome(ranks[0][2])
+        for mine, parameter in zip(seen.gradient, alone.model.parameters(), strict=True):
+            torch.testing.assert_close(mine, parameter.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_of_local_batches_goes_on_bit_for_bit_and_on_as_many_ranks_only():
+    settings = {"batch_size": 16, "batches": "local", "model": ModelConfig(hidden=16, dropout=0.2)}
+
+    def whole(comm):
+        seen = Seen(save_at="every step")
+        return outcome(trainer_of(local_data(comm, "partitioned")[0], [seen], **settings).fit()), seen
+
+    def rest(comm, state):
+        trainer = trainer_of(local_data(comm, "partitioned")[0], [seen := Seen()], **settings)
+        trainer.load_state_dict(copy.deepcopy(state))
+        return outcome(trainer.fit()), seen.losses
+
+    def on_others(comm, changes):
+        data = on_ranks(comm) if comm.size > 1 else DATA
+        trainer_of(data, **{**settings, **changes}).load_state_dict(copy.deepcopy(seen.states[2]))
+
+    expected, seen = run_threads(3, whole, TIMEOUT)[0]
+    for step, state in enumerate(seen.states, 1):
+        for result, losses in run_threads(3, lambda comm, state=state: rest(comm, state), TIMEOUT):
+            assert result == expected
+            assert losses == seen.losses[step:]
+    with pytest.raises(SpSampleError, match="'ranks': 3"):
+        run_threads(2, lambda comm: on_others(comm, {}), TIMEOUT)
+    with pytest.raises(SpSampleError, match=r"batches 'local' \(here 'shuffled'\)"):
+        run_threads(3, lambda comm: on_others(comm, {"batches": "shuffled"}), TIMEOUT)
+
+
+def test_a_state_of_a_release_without_local_batches():
+    """Its settings do not say what the batches are: they were shuffled."""
+    trainer = trainer_of(DATA)
+    state = copy.deepcopy(trainer.state_dict())
+    del state["settings"]["batches"], state["loader"]["batches"]
+    trainer.load_state_dict(state)
+    with pytest.raises(InputError, match="batches 'shuffled'"):
+        trainer_of(DATA, batches="local").load_state_dict(state)
 
 
 def outcome(result):

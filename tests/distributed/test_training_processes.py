@@ -55,7 +55,7 @@ def run(backend, ranks, *words):
 def test_loaders_and_training(backend):
     status, output, errors = run(backend, 4, HERE / "train_on_ranks.py", backend)
     assert status == 0, output + errors
-    assert "8 cases passed" in output
+    assert "9 cases passed" in output
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -97,6 +97,23 @@ def test_a_partition_changes_nothing_but_where_rows_are(backend, tmp_path):
         told.append(json.loads(output))
     assert told[0]["runs"][0]["history"] == told[1]["runs"][0]["history"]
     assert told[0]["ranks"]["traffic"]["rows"] != told[1]["ranks"]["traffic"]["rows"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_local_batches_of_a_partition(backend, tmp_path):
+    """The same ones, whether the graph is partitioned or on each rank; resumed with other batches they are refused."""
+    np.save(tmp_path / "parts.npy", np.random.default_rng(0).integers(0, 2, 300))
+    settings = ("planted:300,5", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16", "--epochs", "2", "--json")
+    local = (*settings, "--partition", tmp_path / "parts.npy", "--batches", "local")
+    histories = []
+    for how in ("--partitioned", "--replicated"):
+        status, output, errors = run(backend, 2, *COMMAND, *local, how, "--out", tmp_path / how)
+        assert status == 0, errors
+        histories.append(json.loads(output)["runs"][0]["history"])
+    assert histories[0] == histories[1]
+    status, _, errors = run(backend, 2, *COMMAND, "--resume", tmp_path / "--replicated", "--batches", "shuffled")
+    assert status != 0
+    assert "--batches shuffled (there local)" in errors
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

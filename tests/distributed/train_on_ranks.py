@@ -5,6 +5,7 @@ Each case runs on all ranks in turn, each as a collective call: what fails on on
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import traceback
 from pathlib import Path
@@ -19,6 +20,7 @@ from training_cases import DATA, Seen, on_ranks
 
 import spsample as sp
 from spsample.comm import Recorder, collective, init
+from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.errors import SpSampleError
 from spsample.training import ModelConfig, TrainConfig, Trainer
 from spsample.training.gradients import CommunicatorGradients, DistributedGradients
@@ -54,6 +56,32 @@ def case_batches(comm):
                 np.testing.assert_array_equal(batch.x, expected[batch.batch_id].x)
                 np.testing.assert_array_equal(batch.src_nodes, expected[batch.batch_id].src_nodes)
             loader.close()
+
+
+def case_local_batches(comm):
+    """Every seed once, on a rank that has its part; what one rank finds wrong all refuse; training and resumption."""
+    parts = np.arange(400) ** 2 % 7 % comm.size
+    graph = PartitionedGraph.from_graph(DATA.graph, ProcessGrid(comm), partition=parts)
+    data = dataclasses.replace(on_ranks(comm), graph=graph)
+    loader = loader_of(data, np.arange(300), batch_size=16, batches="local", bulk_size=8)
+    batches = list(loader)
+    seeds = np.concatenate([batch.seeds for batch in batches]).astype(np.int64)
+    assert (parts[seeds] == comm.rank).all()
+    assert len(batches) == len(loader) == comm.all_reduce(np.array([-(-len(seeds) // 16)]), "max").item()
+    visits = np.bincount(seeds, minlength=300)
+    assert (comm.all_reduce(visits) == 1).all()
+    loader.close()
+    with pytest.raises(SpSampleError, match="no seeds in block row 1"):
+        loader_of(data, np.flatnonzero(parts != 1), batch_size=16, batches="local")
+    replicated, wrong = on_ranks(comm, kind="replicated"), np.zeros(7, int) if comm.rank == 1 else parts
+    with pytest.raises(SpSampleError, match="parts"):
+        loader_of(replicated, np.arange(300), batch_size=16, batches="local", parts=wrong)
+    seen, rest = Seen(save_at=2), Seen()
+    whole = trainer_of(data, [seen], batches="local").fit()
+    again = trainer_of(data, [rest], batches="local")
+    again.load_state_dict(seen.state)
+    assert again.fit().history == whole.history
+    assert rest.losses == seen.losses[2:]
 
 
 def case_one_rank_leaves(comm):

@@ -12,6 +12,7 @@ import numpy as np
 
 import spsample as sp
 from spsample.backends.protocol import ColumnMatrix, Draw, Matrix, QuantisationRule, StackedSelector
+from spsample.loading.local_order import LocalBatches
 from spsample.sparse import CSRMatrix, normalize_rows
 from spsample.sparse.keys import derive_key
 
@@ -375,6 +376,30 @@ def hash_of_lists(minibatches, dtype):
 
 def _update(digest, array):
     digest.update(len(array).to_bytes(8, "little") + array.tobytes())
+
+
+def local_orders():
+    """Parts of seeds on ranks: one and many, more ranks than parts, parts of one seed, seeds in the order given."""
+    sizes = [(1, 1, 1, 4), (20, 2, 2, 4), (20, 2, 4, 3), (23, 3, 6, 2), (60, 4, 4, 5), (60, 4, 8, 64), (200, 8, 8, 2)]
+    return [
+        {
+            **{"count": count, "num_parts": g, "ranks": ranks, "batch_size": b},
+            "parts": [v if v < g else 0 if v % 4 else (7 * v * v + v // 3) % g for v in range(count)],
+            **{"random_seed": count, "epoch": epoch, "shuffle": shuffle},
+        }
+        for count, g, ranks, b in sizes
+        for epoch, shuffle in [(0, True), (3, True), (0, False)]
+    ]
+
+
+def local_batches(backend, case):
+    """The positions of each batch, by batch id."""
+    order = np.arange(case["count"])
+    if case["shuffle"]:
+        order = backend.shuffle(case["count"], derive_key(case["random_seed"], case["epoch"], 2))
+    batches = LocalBatches(np.array(case["parts"]), case["num_parts"], case["ranks"], case["batch_size"])
+    ordered = batches.ordered(order)
+    return [ordered[batches.places(i, i + 1)].tolist() for i in range(batches.num_batches)]
 
 
 def shuffled(backend, case):

@@ -341,6 +341,17 @@ def sample_batch(graph, seeds, sampler, sizes, options, *, random_seed, epoch, b
 # --- section 5 ------------------------------------------------------------------------------------------------------
 
 
+def local_batches(order, parts, num_parts, ranks, batch_size):
+    """The positions of each batch of an epoch, by batch id; `order` are all positions, `parts` the part of each."""
+    c = ranks // num_parts
+    own = [[] for _ in range(ranks)]
+    for i in range(num_parts):
+        for q, position in enumerate(position for position in order if parts[position] == i):
+            own[i * c + q % c].append(position)
+    steps = max(-(-len(seeds) // batch_size) for seeds in own)
+    return [seeds[t * len(seeds) // steps : (t + 1) * len(seeds) // steps] for t in range(steps) for seeds in own]
+
+
 def shuffle(count, random_seed, epoch):
     key = derive_key(random_seed, epoch, SHUFFLING)
     words = [philox((i & MASK32, i >> 32, 0, 0), key) for i in range(count)]

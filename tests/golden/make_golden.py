@@ -45,6 +45,7 @@ def build():
         "philox": [{**case, "words": cases.philox(reference, case)} for case in counters],
         "keys": [{**k, "key": derive_key(k["random_seed"], k["epoch"], k["purpose"])} for k in cases.KEYS],
         "shuffles": [{**case, "order": cases.shuffled(reference, case)} for case in cases.SHUFFLES],
+        "local_batches": [{**c, "batches": cases.local_batches(reference, c)} for c in cases.local_orders()],
         "draws": [{**case, "integers": draws(case)} for case in cases.DRAWS],
         "row_rule": [{"weights": w, "numerators": cases.row_rule(w)} for w in cases.WEIGHTS.values()],
         "quantised": [{**case, **cases.quantised(reference, case)} for case in cases.QUANTISED],

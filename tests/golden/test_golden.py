@@ -83,6 +83,10 @@ class TestBackends:
             public = sp.shuffle(case["count"], case["random_seed"], case["epoch"])
             assert public.tolist() == case["order"]
 
+    def test_local_batches(self, backend, golden):
+        for case in each(golden["local_batches"]):
+            assert cases.local_batches(backend, case) == case["batches"], case
+
     def test_quantised(self, backend, golden):
         for case in each(golden["quantised"]):
             expected = {name: case[name] for name in ("numerators", "exponent")}
@@ -147,6 +151,19 @@ class TestModel:
     def test_shuffles(self, golden):
         for case in golden["shuffles"]:
             assert law_model.shuffle(case["count"], case["random_seed"], case["epoch"]) == case["order"]
+
+    def test_local_batches(self, golden):
+        empty, uneven = 0, 0
+        for case in golden["local_batches"]:
+            order = law_model.shuffle(case["count"], case["random_seed"], case["epoch"])
+            order = order if case["shuffle"] else list(range(case["count"]))
+            dealt = (case["parts"], case["num_parts"], case["ranks"], case["batch_size"])
+            assert law_model.local_batches(order, *dealt) == case["batches"], case
+            sizes = {len(batch) for batch in case["batches"]}
+            empty += 0 in sizes
+            uneven += len(sizes) > 2
+        assert empty > 2
+        assert uneven > 2
 
     def test_draws(self, golden):
         rejected = 0

@@ -166,7 +166,7 @@ def test_states_that_are_none():
         with pytest.raises(DTypeError, match=r"^state: got an object of type"):
             make().load_state_dict(state)
     state = make().state_dict()
-    for key in state:
+    for key in state.keys() - {"batches"}:  # without it: a state of a release that had shuffled batches alone
         loader = make()
         with pytest.raises(InputError, match=f"^state: got no '{key}'"):
             loader.load_state_dict({k: v for k, v in state.items() if k != key})

@@ -72,7 +72,7 @@ def test_loops_isolated_vertices_and_weights_do_not_matter():
 def test_what_metis_prints_is_no_result(capfd):
     import ctypes
 
-    from spsample.data.partition import _stdout_to_stderr
+    from spsample.data.partition.metis import _stdout_to_stderr
 
     with _stdout_to_stderr():
         ctypes.CDLL(None).puts(b"***Cannot bisect a graph with 0 vertices!")

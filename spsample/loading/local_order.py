@@ -1,0 +1,255 @@
+"""Which seeds make up the batches of an epoch: runs of the order of all seeds, or batches of a rank's own seeds."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from spsample.backends.on_host import pointers_of
+from spsample.common.arrays import as_array
+from spsample.common.checks import require_choice
+from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from spsample.backends.protocol import Int64Array
+    from spsample.store.base_graph import BaseGraph
+
+__all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of"]
+
+BATCHES = ("shuffled", "local")
+"""What the argument `batches` of a loader can be."""
+
+
+class Batches(Protocol):
+    """How the seeds of an epoch are cut into batches; their sizes are the same in every epoch.
+
+    Attributes
+    ----------
+    num_batches : int
+        Of an epoch, of all ranks together.
+    """
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, of all ranks together."""
+        ...
+
+    def ordered(self, positions: Int64Array) -> Int64Array:
+        """Positions among the seeds, in the order of an epoch, as the batches hold them one after the other."""
+        ...
+
+    def places(self, first: int, end: int) -> slice:
+        """Where batches `first` to `end - 1` lie among what `ordered` gives."""
+        ...
+
+    def bounds(self, first: int, end: int) -> Int64Array | None:
+        """Where each of them begins among these, and the last ends; None where all but the last are of one size."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides them beside the seeds and the batch size, as plain values."""
+        ...
+
+
+class ShuffledBatches(NamedTuple):
+    """Batch i holds the seeds at the places i b to (i + 1) b - 1 of the order of an epoch.
+
+    Attributes
+    ----------
+    num_seeds, batch_size : int
+    drop_last : bool
+        Leave out the last batch where it has fewer seeds than b.
+
+    Examples
+    --------
+    >>> batches = ShuffledBatches(num_seeds=7, batch_size=3, drop_last=False)
+    >>> batches.num_batches, batches.places(1, 3)
+    (3, slice(3, 9, None))
+    """
+
+    num_seeds: int
+    batch_size: int
+    drop_last: bool
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, of all ranks together."""
+        full, rest = divmod(self.num_seeds, self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def ordered(self, positions: Int64Array) -> Int64Array:
+        """Return the positions as they are."""
+        return positions
+
+    def places(self, first: int, end: int) -> slice:
+        """Return the places of batches `first` to `end - 1`."""
+        return slice(first * self.batch_size, end * self.batch_size)
+
+    def bounds(self, first: int, end: int) -> None:
+        """Return None: all batches but the last have as many seeds."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the name alone."""
+        return {"batches": "shuffled"}
+
+
+class LocalBatches:
+    """Each rank's batches hold seeds of its own block row: order and batch ids of `docs/law.md`, section 5.
+
+    The seeds of a block row are dealt in turn to the c ranks that hold it. All ranks take as many steps, T: those that
+    the rank with the most seeds needs. A rank with m seeds cuts them into T batches of floor(m / T) or one more, so
+    that only a rank with fewer seeds than steps has a batch without seeds.
+
+    Parameters
+    ----------
+    parts : int array (seeds,)
+        Block row of each seed, at least one seed in each.
+    num_parts : int
+        Block rows g, a divisor of p.
+    ranks : int
+        p: part i is that of the ranks i p/g to (i + 1) p/g - 1.
+    batch_size : int
+        b, the most seeds of a batch.
+
+    Examples
+    --------
+    >>> batches = LocalBatches(np.array([0, 1, 0, 0, 1, 0]), num_parts=2, ranks=2, batch_size=2)
+    >>> batches.num_batches  # two steps, of a batch of each rank
+    4
+    >>> batches.ordered(np.arange(6)), batches.bounds(0, 4)
+    (array([0, 2, 1, 3, 5, 4]), array([0, 2, 3, 5, 6]))
+    """
+
+    def __init__(self, parts: Int64Array, num_parts: int, ranks: int, batch_size: int) -> None:
+        self.ranks, self.num_parts = ranks, num_parts
+        self._parts = parts
+        self._parts_sha256 = sha256(parts.astype("<i8", copy=False).tobytes()).hexdigest()
+        columns = ranks // num_parts
+        seeds = np.bincount(parts, minlength=num_parts)
+        own = (seeds.repeat(columns) - np.tile(np.arange(columns), num_parts) + columns - 1) // columns
+        self.steps = int((-(-own // batch_size)).max(initial=0))
+        sizes = np.diff(np.arange(self.steps + 1)[:, None] * own // max(self.steps, 1), axis=0)  # (steps, ranks)
+        self._batch_ptr = pointers_of(sizes.ravel())
+        self._dealt = np.empty(len(parts), np.int64)  # what comes at each place, among the seeds in the order of parts
+        first = pointers_of(seeds)
+        for rank in range(ranks):
+            part, column = divmod(rank, columns)
+            mine = first[part] + column + columns * np.arange(own[rank])
+            before = self._batch_ptr[rank:-1:ranks] - pointers_of(sizes[:, rank])[:-1]
+            self._dealt[before.repeat(sizes[:, rank]) + np.arange(own[rank])] = mine
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, of all ranks together: one of each rank in every step."""
+        return self.steps * self.ranks
+
+    def ordered(self, positions: Int64Array) -> Int64Array:
+        """Positions among the seeds as the batches hold them: ascending by batch id, t p + r in step t of rank r."""
+        by_part = np.argsort(self._parts[positions], kind="stable")
+        ordered: Int64Array = positions[by_part[self._dealt]]
+        return ordered
+
+    def places(self, first: int, end: int) -> slice:
+        """Return the places of batches `first` to `end - 1`."""
+        return slice(int(self._batch_ptr[first]), int(self._batch_ptr[end]))
+
+    def bounds(self, first: int, end: int) -> Int64Array:
+        """Where each of the batches `first` to `end - 1` begins among their seeds, and the last ends."""
+        bounds: Int64Array = self._batch_ptr[first : end + 1] - self._batch_ptr[first]
+        return bounds
+
+    def identity(self) -> dict[str, Any]:
+        """Return the number of ranks and of parts too, and a digest of the part of each seed."""
+        sizes = {"ranks": self.ranks, "num_parts": self.num_parts}
+        return {"batches": "local", **sizes, "parts_sha256": self._parts_sha256}
+
+
+def batches_of(
+    batches: Any, parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size: int, drop_last: bool
+) -> Batches:
+    """How a loader with these arguments cuts its epochs.
+
+    Raises
+    ------
+    InputError
+        If the arguments do not fit each other or the graph and its ranks, or a part has no seeds.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph([0, 1, 2], [1, 0])
+    >>> batches_of("local", None, graph, np.array([0, 1]), 1, False).num_batches
+    2
+    >>> batches_of("shuffled", [0, 0], graph, np.array([0, 1]), 1, False)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: parts: got parts with batches='shuffled'; expected none, or batches='local'
+    """
+    if require_choice("batches", batches, BATCHES) == "shuffled":
+        if parts is not None:
+            raise InputError(
+                argument="parts", given="parts with batches='shuffled'", expected="none, or batches='local'"
+            )
+        return ShuffledBatches(len(seeds), batch_size, drop_last)
+    if drop_last:
+        raise InputError(
+            argument="drop_last",
+            given="True with batches='local'",
+            expected="False: a rank's local batches are all of about one size, and none is a last one to leave out",
+        )
+    of_seeds, num_parts = _own_block_rows(graph, seeds) if parts is None else _given_parts(graph, parts, seeds)
+    _require_seeds(of_seeds, num_parts)
+    return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)
+
+
+def _own_block_rows(graph: BaseGraph, seeds: Int64Array) -> tuple[Int64Array, int]:
+    """The block row of each seed in a partitioned graph, and their number."""
+    if graph.num_block_rows == 1 < graph.comm.size:
+        raise InputError(
+            argument="batches",
+            given=f"'local' for a graph that each of {graph.comm.size} ranks has all of",
+            expected="a graph in two or more block rows, or parts: which vertices are local to which ranks",
+            hint="BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))",
+        )
+    return graph.block_rows_of(seeds), graph.num_block_rows
+
+
+def _given_parts(graph: BaseGraph, parts: Any, seeds: Int64Array) -> tuple[Int64Array, int]:
+    """The given part of each seed, and the number of parts."""
+    if graph.num_block_rows > 1:
+        raise InputError(
+            argument="parts",
+            given=f"parts for a graph in {graph.num_block_rows} block rows",
+            expected="none: the block rows are the parts",
+        )
+    array = as_array("parts", parts)
+    if array.shape != (graph.num_nodes,) or array.dtype.kind not in "iu":
+        raise InputError(
+            argument="parts",
+            given=f"dtype {array.dtype} and shape {array.shape}",
+            expected=f"one integer per vertex of the graph: ({graph.num_nodes},)",
+            hint="Parts of another graph do not fit this one.",
+        )
+    least, most = (int(array.min()), int(array.max())) if len(array) else (0, 0)
+    ranks = graph.comm.size
+    if least < 0 or most >= ranks or ranks % (most + 1):
+        raise InputError(
+            argument="parts",
+            given=f"parts from {least} to {most} on {ranks} ranks",
+            expected=f"numbers from 0 on, and as many parts as divide the {ranks} ranks evenly",
+        )
+    return array[seeds].astype(np.int64), most + 1
+
+
+def _require_seeds(parts: Int64Array, num_parts: int) -> None:
+    """Refuse a part without seeds, whose ranks would have no batches."""
+    without = np.flatnonzero(np.bincount(parts, minlength=num_parts) == 0)
+    if len(without):
+        raise InputError(
+            argument="batches",
+            given=f"'local', with no seeds in block row {without[0]} of {num_parts}",
+            expected="seeds in each of them",
+            hint="Take a partition that spreads the seeds over its parts, or batches='shuffled'.",
+        )
