@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spsample.comm import collective
+from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
-from spsample.features.cache_choice import budget_bytes, chosen_rows, scores_of
+from spsample.features.cache_choice import budget_bytes, highest, rows_within
 from spsample.features.cached_rows import CachedRows
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.protocol import FeatureSource
+from spsample.features.wanted import Wanted, ranks_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -69,13 +71,19 @@ class CachedFeatures:
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
         where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
-    score : array (vertices,)
-        How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached.
+    score : str or array (vertices,), optional
+        How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
+        a score, which is computed for the batches that will be sampled.
+    **workload
+        With a name what `spsample.features.score` takes: ``graph``, ``seeds``, ``sampler``, ``batch_size``, and options
+        of the score. A `BulkLoader` has attributes of these names. On a graph of several ranks making the cache is
+        collective on them.
 
     Raises
     ------
     InputError, DTypeError
-        If an argument cannot be used, or the budget is above 0 and not enough for one row and the map.
+        If an argument cannot be used, or the budget is above 0 and not enough for one row and the map. Without graph,
+        seeds, sampler or batch size where the score is a name.
     CapacityError
         If the rows do not fit in the memory that is available.
 
@@ -102,11 +110,16 @@ class CachedFeatures:
     CacheCounts(hits=2, misses=1, hit_bytes=16, miss_bytes=8)
     """
 
-    def __init__(self, source: FeatureSource, budget: int | str, score: ArrayLike | str) -> None:
-        with collective(comm_of(source), call="the checks of CachedFeatures"):
+    def __init__(
+        self, source: FeatureSource, budget: int | str, score: ArrayLike | str = "posterior", **workload: Any
+    ) -> None:
+        ranks = ranks_of(source, workload)
+        with collective(ranks, call="the checks of CachedFeatures"):
             _require_source(source)
-            vertices = chosen_rows(source, budget_bytes(budget), scores_of(score, source.num_rows))
-        self._begin(source, CachedRows(source, vertices), _Counter())
+            wanted = Wanted.of(score, workload, source.num_rows)
+            count = rows_within(source, budget_bytes(budget))
+        wanted.require_same_kind(ranks)
+        self._begin(source, CachedRows(source, _chosen(wanted, count, source)), _Counter())
 
     def _begin(self, source: FeatureSource, rows: CachedRows, counter: _Counter) -> None:
         self.source = source
@@ -281,6 +294,14 @@ def _opened(source: FeatureSource, places: Places, contents: int) -> CachedFeatu
             expected="the rows that there were when the cache was pickled",
         )
     return CachedFeatures._of(source, rows, _Counter())
+
+
+def _chosen(wanted: Wanted, count: int, source: FeatureSource) -> NDArray[np.int64]:
+    """The vertices whose rows are cached, ascending; scores are computed only where a rank needs them."""
+    is_needed = wanted.is_needed(0 < count < source.num_rows)
+    own = LocalCommunicator() if ranks_of(None, wanted.workload).size > 1 else comm_of(source)
+    with collective(own, call="the scores of CachedFeatures"):
+        return highest(wanted.scores(), count) if is_needed else np.arange(count)
 
 
 def _part(ids: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
