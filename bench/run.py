@@ -15,6 +15,7 @@ from locality import locality
 from planning import planning
 from prefetch import prefetch
 from sampling import sampling
+from scores import scores
 from traffic import traffic
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
@@ -27,6 +28,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(locality)
+app.command()(scores)
 
 
 @app.command()
@@ -40,6 +42,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
     locality(graph=["rmat:10,8"], dataset="planted:300", epochs=1, train_epochs=1, seeds=1, rounds=1, out=out)
+    scores(graph=["rmat:10,8"], rounds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import FloatArray, Int64Array, IntArray, Matrix
+from spsample.common.threads import compiled_core
 from spsample.store.base_graph import BaseGraph
 
 __all__ = ["Rows", "column_counts", "column_sums", "column_sums_of_entries", "row_counts"]
@@ -24,12 +26,13 @@ SUM_BITS = 62
 
 
 class Rows(NamedTuple):
-    """Some rows of A: their vertices, and their entries as CSR, `weights` None where each entry weighs 1.
+    """Some rows of A: their entries as CSR, `weights` None where each entry weighs 1.
 
-    Where `is_normalized`, an entry of a row of d entries weighs 1 / d.
+    `vertices` picks what belongs to the rows from an array with an element per vertex. Where `is_normalized`, an entry
+    of a row of d entries weighs 1 / d.
     """
 
-    vertices: IntArray
+    vertices: IntArray | slice
     indptr: Int64Array
     columns: IntArray
     weights: FloatArray | None
@@ -55,8 +58,8 @@ def column_counts(graph: BaseGraph) -> Int64Array:
     [2, 1]
     """
     counts = np.zeros(graph.num_nodes, np.int64)
-    for rows in _some_rows(graph.block_row()):
-        counts += np.bincount(rows.columns, minlength=len(counts))
+    for rows in _some_rows(graph.block_row(), _rows_at_once()):
+        _add_by_row(rows, np.ones(len(rows.indptr) - 1), 1.0, counts)
     return graph.add_block_rows(counts, phase=PHASE)
 
 
@@ -70,7 +73,7 @@ def row_counts(graph: BaseGraph) -> Int64Array:
     [2, 1]
     """
     counts = np.zeros(graph.num_nodes, np.int64)
-    for rows in _some_rows(graph.block_row()):
+    for rows in _some_rows(graph.block_row(), ENTRIES_AT_ONCE):
         counts[rows.vertices] = rows.degrees
     return graph.add_block_rows(counts, phase=PHASE)
 
@@ -95,7 +98,7 @@ def column_sums(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[n
     >>> column_sums(sp.Graph([0, 2, 3], [0, 1, 0]), lambda rows: 1.0 / rows.degrees, 1.0)
     array([1.5, 0.5])
     """
-    return _sums(graph, addends, largest, _add_by_row)
+    return _sums(graph, addends, largest, _rows_at_once(), _add_by_row)
 
 
 def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[np.float64]:
@@ -108,47 +111,68 @@ def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -
     >>> column_sums_of_entries(graph, lambda rows: rows.weights, 4.0)
     array([5., 2.])
     """
-    return _sums(graph, addends, largest, _add_by_entry)
+    return _sums(graph, addends, largest, ENTRIES_AT_ONCE, _add_by_entry)
 
 
-Adding = Callable[[Rows, Int64Array, int], Int64Array]
+def _rows_at_once() -> int:
+    """Entries of rows that add a number each: the compiled core needs nothing that is as long as they are."""
+    return ENTRIES_AT_ONCE if compiled_core() is None else sys.maxsize
 
 
-def _sums(graph: BaseGraph, addends: Addends, largest: float, adding: Adding) -> NDArray[np.float64]:
+def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: int, add: _Add) -> NDArray[np.float64]:
     sums, bits = np.zeros(graph.num_nodes, np.int64), 0
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
-        for rows in _some_rows(block):
-            numbers = np.ceil(np.ldexp(addends(rows), bits)).astype(np.int64)
-            sums += adding(rows, numbers, graph.num_nodes)
+        beyond = max(bits - _LARGEST_SCALE, 0)  # of tiny numbers, which are made larger first
+        for rows in _some_rows(block, entries_at_once):
+            numbers = addends(rows)
+            add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
     return np.ldexp(graph.add_block_rows(sums, phase=PHASE).astype(np.float64), -bits)
 
 
-def _add_by_row(rows: Rows, numbers: Int64Array, num_columns: int) -> Int64Array:
+_Add = Callable[[Rows, NDArray[np.float64], float, Int64Array], None]
+"""Adds numbers, times a scale and rounded up, to the sums of the columns of some rows."""
+
+_LARGEST_SCALE = 1000
+"""The power of two that is still a float64."""
+
+
+def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
     """Each entry adds the number of its row to its column."""
-    return _transposed(rows, np.ones(len(rows.columns), np.int64), num_columns) @ numbers  # type: ignore[no-any-return]
+    core = compiled_core()
+    if core is not None:
+        core.add_rows(rows.indptr, rows.columns, numbers, scale, sums)
+        return
+    sums += _transposed(rows, np.ones(len(rows.columns), np.int64), len(sums)) @ _rounded_up(numbers, scale)
 
 
-def _add_by_entry(rows: Rows, numbers: Int64Array, num_columns: int) -> Int64Array:
+def _add_by_entry(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:
     """Each entry adds a number of its own to its column."""
-    ones = np.ones(len(rows.vertices), np.int64)
-    return _transposed(rows, numbers, num_columns) @ ones  # type: ignore[no-any-return]
+    core = compiled_core()
+    if core is not None:
+        core.add_entries(rows.columns, numbers, scale, sums)
+        return
+    sums += _transposed(rows, _rounded_up(numbers, scale), len(sums)) @ np.ones(len(rows.indptr) - 1, np.int64)
+
+
+def _rounded_up(numbers: NDArray[np.float64], scale: float) -> Int64Array:
+    return np.ceil(numbers * scale).astype(np.int64)
 
 
 def _transposed(rows: Rows, data: Int64Array, num_columns: int) -> scipy.sparse.csc_array:
     """The rows as the columns of a matrix, which SciPy adds up in one pass over the entries."""
-    return scipy.sparse.csc_array((data, rows.columns, rows.indptr), shape=(num_columns, len(rows.vertices)))
+    return scipy.sparse.csc_array((data, rows.columns, rows.indptr), shape=(num_columns, len(rows.indptr) - 1))
 
 
-def _some_rows(A: Matrix) -> Iterator[Rows]:
-    """The rows, some entries at a time: at most `ENTRIES_AT_ONCE`, or one row."""
+def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[Rows]:
+    """The rows, a part at a time: of at most `entries_at_once`, or one row."""
     first, num_rows = 0, len(A.indptr) - 1
     while first < num_rows:
         begin = int(A.indptr[first])
-        end = max(int(np.searchsorted(A.indptr, begin + ENTRIES_AT_ONCE, side="right")) - 1, first + 1)
+        end = max(int(np.searchsorted(A.indptr, begin + entries_at_once, side="right")) - 1, first + 1)
         stop = int(A.indptr[end])
-        vertices = np.arange(first, end) if A.ids is None else A.ids[first:end]
+        vertices = slice(first, end) if A.ids is None else A.ids[first:end]
         weights = None if A.data is None else A.data[begin:stop]
         yield Rows(vertices, A.indptr[first : end + 1] - begin, A.indices[begin:stop], weights, A.row_normalized)
         first = end

@@ -43,7 +43,7 @@ def drawn_by_rows(
     >>> drawn_by_rows(graph, np.array([0.5, 0.0, 0.0]), sp.GraphSAGE([1]), 1, Proportion("each", 0))
     array([0.  , 0.25, 0.25])
     """
-    largest = float(log_complement(frontier).max(initial=0.0))
+    largest = float(log_complement(frontier.max(initial=0.0, keepdims=True)).max())
 
     def of_rows(rows: Rows) -> FloatArray:
         return log_complement(frontier[rows.vertices] * _uniform(rows.degrees, s, sampler.replace))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,8 @@ __all__ = ["inclusion"]
 
 FloatArray = NDArray[np.float64]
 
-Drawn = Callable[[BaseGraph, FloatArray, Sampler, int, Proportion], FloatArray]
-"""(n,) probabilities that a layer of a size draws each vertex, given those of each to be in its frontier."""
-
-_DRAWN: dict[str, Drawn] = {"each": drawn_by_rows, "frontier": drawn_by_batches, "graph": drawn_by_batches}
+_ROWS = ("each", "frontier", "graph")
+"""What `Proportion.rows` may be."""
 
 
 def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size: int) -> FloatArray:
@@ -45,7 +44,7 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
     Notes
     -----
     Sums over columns are integers, so all ranks and threads get the same numbers. A layer is one pass over A, two or
-    three where the batch draws for its frontier (LADIES).
+    three where the batch draws for its frontier (LADIES). Layers of a size that draw from the whole graph share one.
 
     References
     ----------
@@ -60,12 +59,12 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
     array([1.  , 0.75, 0.75, 0.5 ])
     """
     proportion = require_proportion(graph, sampler)
-    drawn_by = _DRAWN[proportion.rows]
+    draw = _draw_of(graph, sampler, proportion)
     before, known = np.zeros(graph.num_nodes), _in_seeds(graph.num_nodes, seeds, batch_size)
     for s in sampler.sizes:
         # Where each vertex is drawn from once, at the hop that found it, the frontier are the vertices of that hop.
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
-        drawn = drawn_by(graph, frontier, sampler, s, proportion)
+        drawn = draw(frontier, s)
         before = known
         known = known + (1.0 - known) * drawn if sampler.include_targets else drawn
     return known
@@ -94,10 +93,20 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
             hint=f"The scores 'presc' and 'replay' take any sampler, {name} too.",
         )
     require_type("proportion", stated, Proportion, "a Proportion")
-    require_choice("proportion.rows", stated.rows, tuple(_DRAWN))
+    require_choice("proportion.rows", stated.rows, _ROWS)
     require_int("proportion.power", stated.power, 0, 2)
     require_int("proportion.column_power", stated.column_power, 1, 2)
     return stated
+
+
+def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Callable[[FloatArray, int], FloatArray]:
+    """What gives (n,) probabilities that a layer of size s draws each vertex, from those to be in its frontier."""
+    if proportion.rows == "each":
+        return lambda frontier, s: drawn_by_rows(graph, frontier, sampler, s, proportion)
+    if proportion.rows == "frontier":
+        return lambda frontier, s: drawn_by_batches(graph, frontier, sampler, s, proportion)
+    of_graph = cache(lambda s: drawn_by_batches(graph, np.ones(graph.num_nodes), sampler, s, proportion))
+    return lambda _, s: of_graph(s)
 
 
 def _is_stated(sampler: type[Sampler]) -> bool:
@@ -114,4 +123,7 @@ def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
     """(n,) the probability that a vertex is a seed of a batch; one that is given several times falls anywhere each."""
     batches = max(-(-len(seeds) // batch_size), 1)
     times = np.bincount(seeds, minlength=num_nodes)
-    return np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
+    given = np.flatnonzero(times)
+    probabilities = np.zeros(num_nodes)
+    probabilities[given] = np.where(times[given] == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times[given])
+    return probabilities

@@ -9,6 +9,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
+from spsample.common.threads import compiled_core
 from spsample.sampling import BulkSample, Sampler
 from spsample.sampling.arguments import require_word
 from spsample.sampling.call import sample_batches
@@ -122,5 +123,9 @@ def add_visits(counts: Int64Array, batches: Sequence[Int64Array]) -> None:
     >>> counts.tolist()
     [1, 0, 2]
     """
+    core = compiled_core()
     for ids in batches:
-        counts[ids] += 1
+        if core is None:
+            counts[ids] += 1
+        else:
+            core.add_rows(np.array([0, len(ids)]), np.ascontiguousarray(ids), np.ones(1), 1.0, counts)

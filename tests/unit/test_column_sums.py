@@ -1,0 +1,103 @@
+"""Sums over columns: the compiled core against NumPy, on any threads, and what the core refuses."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spsample as sp
+from spsample import _core
+from spsample.features.scores import column_sums as room
+from spsample.features.scores import visits
+from spsample.features.scores.column_sums import column_counts, column_sums, column_sums_of_entries
+
+
+@pytest.fixture
+def by_numpy(monkeypatch):
+    """Calls a function without the core."""
+
+    def call(function):
+        with monkeypatch.context() as without_core:
+            for module in (room, visits):
+                without_core.setattr(module, "compiled_core", lambda: None)
+            return function()
+
+    return call
+
+
+@pytest.fixture(params=[1, 2, 4])
+def threads(request):
+    before = _core.get_num_threads()
+    _core.set_num_threads(request.param)
+    yield
+    _core.set_num_threads(before)
+
+
+def a_graph(num_nodes, num_edges, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    targets = np.sort(rng.integers(0, num_nodes, num_edges))
+    indptr = np.searchsorted(targets, np.arange(num_nodes + 1))
+    # A few columns have most entries, as in real graphs.
+    indices = (num_nodes * rng.random(num_edges) ** 3).astype(dtype)
+    return sp.Graph(indptr, indices)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("num_nodes", "num_edges"), [(1, 0), (1, 3), (50, 400), (3000, 1_500_000), (200_000, 900_000)])
+def test_equal_to_numpy(num_nodes, num_edges, dtype, by_numpy, threads):
+    graph = a_graph(num_nodes, num_edges, dtype)
+    numbers = np.random.default_rng(1).random(num_nodes)
+    numbers[::3] = 0.0
+    of_entries = np.random.default_rng(2).random(num_edges)
+
+    def sums():
+        by_row = column_sums(graph, lambda rows: numbers[rows.vertices], 1.0)
+        first = 0
+
+        def entries(rows):
+            nonlocal first
+            first += len(rows.columns)
+            return of_entries[first - len(rows.columns) : first]
+
+        return by_row, column_sums_of_entries(graph, entries, 1.0), column_counts(graph)
+
+    for found, expected in zip(sums(), by_numpy(sums), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0, 1e300), st.floats(0, 1), st.integers(1, 5))
+def test_any_size_of_numbers(largest, share, num_edges):
+    graph = sp.Graph([0, num_edges], [0] * num_edges)
+    found = float(column_sums(graph, lambda rows: np.array([largest * share]), largest)[0])
+    assert found == pytest.approx(num_edges * largest * share, rel=1e-15, abs=largest * 2.0**-50)
+    assert (found > 0) == (largest * share > 0)
+
+
+def test_visits_equal_those_by_numpy(by_numpy):
+    rng = np.random.default_rng(0)
+    batches = [rng.choice(500, size, replace=False).astype(dtype) for size in (0, 1, 300) for dtype in (np.int32, int)]
+
+    def counted():
+        counts = np.zeros(500, np.int64)
+        visits.add_visits(counts, [*batches, batches[-1][::2]])
+        return counts
+
+    np.testing.assert_array_equal(counted(), by_numpy(counted))
+
+
+@pytest.mark.parametrize("column", [-1, 2])
+def test_a_column_outside_the_sums(column):
+    columns, sums = np.array([0, column]), np.zeros(2, np.int64)
+    with pytest.raises(IndexError, match="columns: outside the sums"):
+        _core.add_rows(np.array([0, 2]), columns, np.ones(1), 1.0, sums)
+    with pytest.raises(IndexError, match="columns: outside the sums"):
+        _core.add_entries(columns, np.ones(2), 1.0, sums)
+
+
+def test_lengths_that_do_not_fit():
+    columns, sums = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    with pytest.raises(ValueError, match="numbers: needs one element per row"):
+        _core.add_rows(np.array([0, 2]), columns, np.ones(2), 1.0, sums)
+    with pytest.raises(ValueError, match="numbers: needs one element per entry"):
+        _core.add_entries(columns, np.ones(1), 1.0, sums)
