@@ -51,11 +51,12 @@ class _Search:
 
     def fill_a_device(self) -> None:
         """Take the copies that spare most, up to the first that leaves a device without room."""
-        best = np.concatenate([self._most_spared(part) for part in _slices(self._paid.shape[1])])
+        best = np.concatenate([self._most_spared(part) for part in _slices(len(self._paid[0]))])
         possible = np.flatnonzero(best >= 0)
         looked_at = possible[hottest(best[possible], int(self.room.sum()))]
         found = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
-        spared, device = (np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True))
+        spared = np.concatenate([part[0] for part in found], axis=1)
+        device = np.concatenate([part[1] for part in found], axis=1)
         order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
         order = order[spared.ravel()[order] >= 0]
         taken = order[: self._first_full(device.ravel()[order])]

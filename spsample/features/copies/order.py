@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 __all__ = ["deal_snake", "hottest"]
 
 _KEY_BITS = 63
-"""Of an integer that is not negative."""
+"""Bits of an integer that is not negative."""
 
 _AT_ONCE = 1 << 15
 """Places that are looked at together: they stay in the cache."""
 
 _ROUNDS_AT_ONCE = 1 << 10
-"""Of a deal; an even number."""
+"""Rounds of a deal that are filled together; an even number."""
 
 
 def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
