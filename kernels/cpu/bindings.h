@@ -272,5 +272,7 @@ void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);
 void bind_edge_text(nb::module_& m);
 void bind_content_sum(nb::module_& m);
+void bind_parts_pagraph(nb::module_& m);
+void bind_parts_ldg(nb::module_& m);
 
 }  // namespace spsample

@@ -105,4 +105,6 @@ NB_MODULE(_core, m) {
     spsample::bind_edge_bucket(m);
     spsample::bind_edge_text(m);
     spsample::bind_content_sum(m);
+    spsample::bind_parts_pagraph(m);
+    spsample::bind_parts_ldg(m);
 }

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.arrays import as_array
 from spsample.errors import InputError
 
 
@@ -106,7 +107,7 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
     ...
     spsample.errors.InputError: partition: got parts from 0 to 1; expected one of the p/c = 1 block rows: 0 to 0
     """
-    array = np.asarray(parts)
+    array = as_array("partition", parts)
     if array.shape != (num_rows,) or array.dtype.kind not in "iu":
         given = f"dtype {array.dtype} and shape {array.shape}"
         raise InputError(argument="partition", given=given, expected=f"one integer per vertex: ({num_rows},)")

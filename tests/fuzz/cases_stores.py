@@ -102,10 +102,30 @@ def fuzz_partitions(make, folder):
     n = graph.num_nodes if isinstance(graph, sp.Graph) else 9
     count = make.either(lambda: make.choice([1, 2, 4, 10**400, 0]), 0.2)
     parts = make.either(lambda: make.spoilt(make.rng.integers(0, 2, n)), 0.2)
-    if make.chance(0.5):
-        data.partition_quality(graph, parts, count)
+    train = {
+        "seeds": lambda: make.either(lambda: make.rng.integers(0, max(n, 1), 5), 0.2),
+        "hops": lambda: make.choice([1, 2, 3]),
+    }
+    if make.chance(0.4):
+        data.partition_quality(graph, parts, count, **make.options(**train))
+        return
+    options = make.options(random_seed=lambda: make.integer(0, 9))
+    if make.chance(0.3):
+        data.metis_partition(graph, count, **options)
     else:
-        data.metis_partition(graph, count, **make.options(random_seed=lambda: make.integer(0, 9)))
+        method = make.either(lambda: make.choice(["metis", "metis-seeds", "pagraph", "ldg", "ranges", "random"]), 0.1)
+        data.partition_vertices(graph, count, method, **options, **make.options(**train))
+
+
+def fuzz_part_stores(make, folder):
+    whole = make.either(lambda: data.planted(40, 3, 2))
+    parts = make.either(lambda: make.spoilt(make.rng.integers(0, 2, 40)), 0.2)
+    count, hops = make.either(lambda: make.choice([1, 2, 50]), 0.2), make.either(lambda: make.choice([1, 2]), 0.2)
+    options = {"hops": hops, **make.options(evaluation=lambda: make.chance(0.5))}
+    if make.chance(0.5):
+        data.part_dataset(whole, parts, count, make.either(lambda: 1, 0.2), **options)
+    else:
+        data.write_part_stores(whole, parts, count, make.path(folder), **options)
 
 
 def fuzz_copies(make, folder):
@@ -176,7 +196,8 @@ CASES = {
     "changed_data": Case(fuzz_changed_data, (data.rewire, data.scale_features)),
     "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
     "load_from": Case(fuzz_load_from, ()),
-    "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition)),
+    "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition, data.partition_vertices)),
+    "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.write_part_stores)),
     "copies": Case(fuzz_copies, (features.CopyPlan, features.plan_copies)),
     "convert_options": Case(fuzz_convert_options, ()),
     "convert": Case(fuzz_convert, ()),
