@@ -1,63 +1,126 @@
-"""``spsample partition``: which block row each vertex goes to."""
+"""``spsample partition``: which block row, or which trainer, each vertex goes to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import numpy as np
 import typer
 
 from spsample.cli.options import AsJson
 from spsample.cli.progress import print_progress
+from spsample.common.checks import require_choice
 from spsample.errors import InputError
 from spsample.store.files import whole_file
+
+if TYPE_CHECKING:
+    from spsample.data import Dataset, PartitionQuality
 
 __all__ = ["partition"]
 
 
 def partition(
     dataset: Annotated[str, typer.Argument(help="A store, or a data set as `spsample train` takes it.")],
-    num_parts: Annotated[int, typer.Option("--parts", help="Block rows: ranks over replication, p/c.")],
-    out: Annotated[Path, typer.Option(help="File for the parts, one number per vertex (.npy).")],
-    random_seed: Annotated[int, typer.Option(help="Random seed of METIS.")] = 0,
+    num_parts: Annotated[int, typer.Option("--parts", help="Block rows (ranks over replication, p/c), or trainers.")],
+    out: Annotated[Path | None, typer.Option(help="File for the parts, one number per vertex (.npy).")] = None,
+    stores: Annotated[Path | None, typer.Option(help="New folder for a store per part, to train on alone.")] = None,
+    method: Annotated[str, typer.Option(help="metis, metis-seeds, pagraph, ldg, ranges or random.")] = "metis",
+    hops: Annotated[
+        int | None, typer.Option(help="Layers that will be sampled: for pagraph, stores, and copies told.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="train or all vertices; auto: train where there is a split.")] = "auto",
+    evaluation: Annotated[
+        bool, typer.Option("--evaluation", help="Put validation and test vertices into the stores, too.")
+    ] = False,
+    random_seed: Annotated[int, typer.Option(help="Random seed of the method.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Partition a graph by METIS, for `spsample train --partition FILE` on many ranks.
+    """Partition a graph: a file for `spsample train --partition FILE` on many ranks, or a store for each part.
 
-    Runs on one machine, with some 120 bytes of memory for each edge.
+    Runs on one machine. METIS takes some 120 bytes of memory for each edge.
 
     Examples
     --------
     * `spsample partition graphs/products --parts 4 --out parts.npy`
     * `mpirun -n 8 spsample train graphs/products --replication 2 --partition parts.npy`
+    * `spsample partition graphs/products --parts 4 --method pagraph --hops 3 --stores parts`
     """
-    from spsample.data import load_dataset, metis_partition, partition_quality
+    from spsample.data import load_dataset, partition_quality, partition_vertices, write_part_stores
 
-    if out.suffix != ".npy":
-        raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
-    if out.exists() and not overwrite:
-        raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
-    graph = load_dataset(dataset).graph
+    _check_places(out, stores, hops, overwrite=overwrite)
+    source = _with_train(load_dataset(dataset), seeds, evaluation=evaluation)
+    graph, train = source.graph, source.train_idx
     if not as_json:  # METIS holds Python's global lock: no thread can speak meanwhile
-        cut = f"METIS cuts {graph.num_nodes:,} vertices and {graph.num_edges:,} edges into {num_parts:,} parts"
+        cut = f"{method} makes {num_parts:,} parts of {graph.num_nodes:,} vertices and {graph.num_edges:,} edges"
         print_progress(f"{cut}, and says nothing until it has")
-    with _new_file(out) as file:
-        parts = metis_partition(graph, num_parts, random_seed=random_seed)
-        np.save(file, parts)
-    quality = partition_quality(graph, parts, num_parts)
+    with nullcontext() if out is None else _new_file(out) as file:
+        parts = partition_vertices(graph, num_parts, method, seeds=train, hops=hops, random_seed=random_seed)
+        made = []
+        if stores is not None and hops is not None:
+            made = write_part_stores(source, parts, num_parts, stores, hops=hops, evaluation=evaluation)
+        if file is not None:
+            np.save(file, parts)
+    quality = partition_quality(graph, parts, num_parts, seeds=train, hops=hops)
     if as_json:
-        print(json.dumps({"parts": num_parts, "file": str(out), **quality._asdict()}))
+        places = {"file": None if out is None else str(out), "stores": [str(path) for path in made]}
+        print(json.dumps({"parts": num_parts, "method": method, **places, **quality._asdict()}))
         return
+    for place in (out, stores):
+        if place is not None:
+            print(f"{place}: {graph.num_nodes:,} vertices in {num_parts} parts by {method}")
+    print(_described(quality, hops))
+
+
+def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, overwrite: bool) -> None:
+    """Refuse places that cannot be written to, before any work is done."""
+    from spsample.data.partition.stores import require_new_folder
+
+    if out is None and stores is None:
+        raise InputError(argument="--out", given="nothing", expected="a file, or --stores with a folder")
+    if out is not None and out.suffix != ".npy":
+        raise InputError(argument="--out", given=str(out), expected="a name that ends with .npy")
+    if out is not None and out.exists() and not overwrite:
+        raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
+    if stores is not None:
+        require_new_folder(stores)
+        if hops is None:
+            raise InputError(argument="--hops", given="nothing", expected="the layers that will be sampled on --stores")
+
+
+def _with_train(dataset: Dataset, seeds: str, *, evaluation: bool) -> Dataset:
+    """The data set with the train vertices that `--seeds` names."""
+    require_choice("seeds", seeds, ("auto", "train", "all"))
+    has_train = len(dataset.train_idx) > 0
+    if seeds == "train" and not has_train:
+        raise InputError(argument="seeds", given=f"'train' of {dataset.name!r}, which has none", expected="all")
+    if has_train and seeds != "all":
+        return dataset
+    if evaluation:
+        given = "validation vertices apart from all vertices" if has_train else f"{dataset.name!r}, which has no split"
+        raise InputError(argument="evaluation", given=given, expected="a data set with a split, and --seeds train")
+    none = np.empty(0, np.int64)
+    return replace(dataset, train_idx=np.arange(dataset.graph.num_nodes), val_idx=none, test_idx=none)
+
+
+def _described(quality: PartitionQuality, hops: int | None) -> str:
+    """What was measured, in a few lines."""
     empty = f"; {quality.empty} parts are empty" if quality.empty else ""
-    print(
-        f"{out}: {graph.num_nodes:,} vertices in {num_parts} parts, the largest {quality.largest:.3f} times the mean; "
-        f"{quality.cut:.2%} of the edges join two parts{empty}"
-    )
+    lines = [
+        f"rows and entries of the largest: {quality.largest:.3f} times the mean; train vertices of the largest: "
+        f"{quality.train_balance:.3f} times; {quality.cut:.2%} of the edges join two parts{empty}"
+    ]
+    if hops is not None:
+        lines.append(
+            f"with {hops} hops a part needs {quality.edges_kept:.1%} of the edges, and a vertex is needed by "
+            f"{quality.replication:.2f} parts"
+        )
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -74,8 +74,10 @@ def build_sampler(name: str, fanouts: Sequence[int], layer_sizes: Sequence[int],
 
 def make_loader(dataset: Dataset, sampler: Sampler, options: SamplingOptions, **more: Any) -> BulkLoader:
     """The loader that the options describe; ``more`` is passed on to it, and wins."""
+    from spsample.data.partition.stores import require_reach
     from spsample.loading import BulkLoader
 
+    require_reach(dataset, sampler)
     settings = {
         "batch_size": options.batch_size,
         "bulk_size": options.bulk_size,

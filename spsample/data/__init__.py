@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from spsample.data.dataset import Dataset, Features, save_dataset
-from spsample.data.partition import PartitionQuality, metis_partition, partition_quality, partition_vertices
+from spsample.data.partition import (
+    PartitionQuality,
+    metis_partition,
+    part_dataset,
+    partition_quality,
+    partition_vertices,
+    write_part_stores,
+)
 from spsample.data.planted import planted, rewire
 from spsample.data.registry import load_dataset
 from spsample.data.scaling import scale_features
@@ -14,10 +21,12 @@ __all__ = [
     "PartitionQuality",
     "load_dataset",
     "metis_partition",
+    "part_dataset",
     "partition_quality",
     "partition_vertices",
     "planted",
     "rewire",
     "save_dataset",
     "scale_features",
+    "write_part_stores",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spsample.store import Graph
 
-__all__ = ["Dataset", "Features", "save_dataset"]
+__all__ = ["Dataset", "Features", "save_dataset", "write_dataset"]
 
 Features: TypeAlias = "NDArray[Any] | sparse.csr_array"
 
@@ -157,14 +157,19 @@ def save_dataset(dataset: Dataset, path: str | os.PathLike[str], *, overwrite: b
     """
     require_type("dataset", dataset, Dataset, "a data set")
     with StoreWriter(path, overwrite=overwrite) as writer:
-        writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
-        dataset.graph.write_to(writer)
-        _write_features(writer, dataset.x)
-        if dataset.num_classes:
-            writer.write("y", dataset.y)
-        for name in SPLIT_IDS:
-            writer.write(name, getattr(dataset, name))
-        writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
+        write_dataset(writer, dataset)
+
+
+def write_dataset(writer: StoreWriter, dataset: Dataset) -> None:
+    """Hand graph, features, labels, split and facts to a `StoreWriter`, which other arrays may go to as well."""
+    writer.set(**{key: value for key, value in dataset.meta.items() if key not in ("format", "version", "arrays")})
+    dataset.graph.write_to(writer)
+    _write_features(writer, dataset.x)
+    if dataset.num_classes:
+        writer.write("y", dataset.y)
+    for name in SPLIT_IDS:
+        writer.write(name, getattr(dataset, name))
+    writer.set(name=dataset.name, metric=dataset.metric, num_classes=dataset.num_classes)
 
 
 def _write_features(writer: StoreWriter, x: Any) -> None:

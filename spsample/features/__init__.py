@@ -11,6 +11,8 @@ from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
 from spsample.features.protocol import FeatureSource
+from spsample.features.route_counts import RouteCounts
+from spsample.features.routed import RoutedFeatures
 from spsample.features.scores import register_score, score, score_names
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "aggregate_features",
     "aggregated_dim",
     "draw_shift",
+    "RouteCounts",
+    "RoutedFeatures",
     "plan_copies",
     "register_score",
     "score",

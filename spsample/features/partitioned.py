@@ -267,6 +267,11 @@ class PartitionedFeatures(BlockFeatures):
             return int(self.block.data.nbytes + self.block.indices.nbytes + self.block.indptr.nbytes)
         return int(self.block.nbytes)
 
+    def block_vertices(self) -> NDArray[np.int64]:
+        """Return the vertices whose rows are on this rank, in the order of the rows."""
+        vertices: NDArray[np.int64] = self.blocks.placement.vertices_of(self.grid.row, np.dtype(np.int64))
+        return vertices
+
     def block_features(self) -> NDArray[np.float32]:
         """Return the features of this rank's rows: float32, C order; the block itself where it is that."""
         if not sparse.issparse(self.block) and self.block.dtype == np.float32:

@@ -22,6 +22,7 @@ from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
 from spsample.data import Dataset
+from spsample.data.partition.stores import require_reach
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
@@ -451,6 +452,7 @@ def _check_arguments(
 ) -> None:
     require_type("dataset", dataset, Dataset, "a data set")
     _check_sampler(sampler)
+    require_reach(dataset, sampler)
     require_type("model", model, ModelConfig, "a ModelConfig")
     require_type("config", config, TrainConfig, "a TrainConfig")
     require_type("callbacks", callbacks, (list, tuple), "a list of callbacks")

@@ -24,6 +24,8 @@ RIGHT = {
     "form": ["npz", "arrow"],
     "columns": ["0,1"],
     "memory_budget": ["1GiB"],
+    "method": ["metis", "metis-seeds", "pagraph", "ldg", "ranges", "random"],
+    "hops": ["1", "2"],
 }
 COSTLY = {"hidden", "epochs", "seeds", "num_parts", "ranks"}
 """Where a right number may be so large that what it asks for takes long."""

@@ -9,7 +9,7 @@ import spsample as sp
 from spsample import comm
 from spsample.comm import LocalCommunicator, Recorder, Traffic, run_threads
 from spsample.distributed.published.variants import ComparedGraph
-from spsample.features import PartitionedFeatures
+from spsample.features import CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures
 
 TIMEOUT = 20.0
 
@@ -162,6 +162,19 @@ def fuzz_communicators(make, folder):
     )()
 
 
+def fuzz_routed_features(make, folder):
+    def body(one, ranks):
+        x = one.features(9)
+        own = [one.spoilt(one.rng.permutation(9)[:3]) for _ in range(ranks.size)]
+        plan = one.either(lambda: CopyPlan.of(own, one.choice([9, 9, 8])), 0.1)
+        alpha = one.either(lambda: one.choice([0.5, 1, 0, one.rng.random((ranks.size, ranks.size))]), 0.2)
+        routed = RoutedFeatures(one.either(lambda: FeatureStore(x), 0.1), plan, alpha, sp.ProcessGrid(ranks))
+        routed.gather(one.either(lambda: one.spoilt(one.rng.integers(0, 9, 5)), 0.1))
+        routed.duplicate().close()
+
+    on_ranks(make, body)
+
+
 CASES = {
     "init": Case(fuzz_init, (sp.init,)),
     "run_threads": Case(fuzz_run_threads, (run_threads,)),
@@ -171,5 +184,6 @@ CASES = {
     "shared_graphs": Case(fuzz_shared_graphs, (sp.ReplicatedGraph, sp.PartitionedGraph), 2),
     "shared_loader": Case(fuzz_shared_loader, ()),
     "shared_features": Case(fuzz_shared_features, (PartitionedFeatures,)),
+    "routed_features": Case(fuzz_routed_features, (RoutedFeatures,)),
     "opened_on_ranks": Case(fuzz_opened_on_ranks, ()),
 }

@@ -117,6 +117,17 @@ def fuzz_partitions(make, folder):
         data.partition_vertices(graph, count, method, **options, **make.options(**train))
 
 
+def fuzz_part_stores(make, folder):
+    whole = make.either(lambda: data.planted(40, 3, 2))
+    parts = make.either(lambda: make.spoilt(make.rng.integers(0, 2, 40)), 0.2)
+    count, hops = make.either(lambda: make.choice([1, 2, 50]), 0.2), make.either(lambda: make.choice([1, 2]), 0.2)
+    options = {"hops": hops, **make.options(evaluation=lambda: make.chance(0.5))}
+    if make.chance(0.5):
+        data.part_dataset(whole, parts, count, make.either(lambda: 1, 0.2), **options)
+    else:
+        data.write_part_stores(whole, parts, count, make.path(folder), **options)
+
+
 def fuzz_copies(make, folder):
     devices, n = make.choice([1, 2, 3]), make.integer(1, 40)
     shape = make.choice([(n,), (n,), (devices, n), (2, n)])
@@ -186,6 +197,7 @@ CASES = {
     "save_dataset": Case(fuzz_save_dataset, (data.save_dataset, data.Dataset)),
     "load_from": Case(fuzz_load_from, ()),
     "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition, data.partition_vertices)),
+    "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.write_part_stores)),
     "copies": Case(fuzz_copies, (features.CopyPlan, features.plan_copies)),
     "convert_options": Case(fuzz_convert_options, ()),
     "convert": Case(fuzz_convert, ()),

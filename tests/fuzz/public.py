@@ -56,6 +56,7 @@ MADE_BY_THE_LIBRARY = {
     "RankSummary",
     "Received",
     "Resumption",
+    "RouteCounts",
     "RoutedRows",
     "RowSample",
     "RowStatistics",

@@ -1,4 +1,4 @@
-"""Partitions by METIS: which vertices go together, how even the parts are, the command, and who takes its file."""
+"""Partitions: which vertices go together, how even the parts are, the command, and who takes its file."""
 
 import json
 
@@ -8,7 +8,15 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.data import PartitionQuality, metis_partition, partition_quality, planted
+from spsample.data import (
+    PartitionQuality,
+    metis_partition,
+    partition_quality,
+    partition_vertices,
+    planted,
+)
+from spsample.data.partition import METHODS
+from spsample.data.partition.reach import Reach
 from spsample.errors import DTypeError, InputError
 
 GROUPS, SIZE = 3, 40
@@ -103,6 +111,122 @@ def test_a_graph_is_wanted():
         metis_partition("cora", 2)
 
 
+METHOD_NAMES = ["metis", "metis-seeds", "pagraph", "ldg", "ranges", "random"]
+
+
+def test_methods_by_name():
+    assert list(METHODS) == METHOD_NAMES
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("num_parts", [1, 2, 7])
+def test_every_vertex_has_a_part(method, num_parts):
+    if method.startswith("metis"):
+        pytest.importorskip("pymetis")
+    graph = sp.load_dataset("rmat:10,8").graph
+    train = np.random.default_rng(0).choice(graph.num_nodes, 500, replace=False)
+    made = [partition_vertices(graph, num_parts, method, seeds=train, hops=2, random_seed=3) for _ in range(2)]
+    assert made[0].dtype == np.int32
+    assert made[0].shape == (graph.num_nodes,)
+    assert made[0].tolist() == made[1].tolist()
+    assert set(made[0]) == set(range(num_parts))
+    counts = np.bincount(made[0][train], minlength=num_parts)
+    if method in ("pagraph", "ranges", "random"):
+        assert counts.max() - counts.min() <= 1
+    if method == "metis-seeds":
+        assert counts.max() <= 1.02 * counts.mean()
+
+
+def test_pagraph_depends_on_the_set_of_seeds_alone():
+    graph = sp.load_dataset("rmat:9,8").graph
+    given, turned = [5, 9, 200, 31], [31, 5, 200, 5, 9]
+    first, second = (partition_vertices(graph, 2, "pagraph", seeds=one, hops=1) for one in (given, turned))
+    assert first.tolist() == second.tolist()
+    assert any(
+        partition_vertices(graph, 2, "pagraph", seeds=given, hops=1, random_seed=seed).tolist() != first.tolist()
+        for seed in range(1, 9)
+    )
+
+
+def test_pagraph_puts_what_is_shared_together():
+    graph, _ = communities()
+    train = np.arange(graph.num_nodes)
+    parts = partition_vertices(graph, GROUPS, "pagraph", seeds=train, hops=1)
+    found, chance = (
+        partition_quality(graph, one, GROUPS, seeds=train, hops=1).replication
+        for one in (parts, partition_vertices(graph, GROUPS, "random", seeds=train))
+    )
+    assert found < chance == 3.0
+
+
+def test_vertices_that_few_parts_need_go_to_one_that_needs_them():
+    graph = sp.load_dataset("rmat:10,4").graph
+    train = np.random.default_rng(1).choice(graph.num_nodes, 40, replace=False)
+    parts = partition_vertices(graph, 4, "pagraph", seeds=train, hops=1)
+    needed = np.zeros((4, graph.num_nodes), bool)
+    for part in range(4):
+        needed[part, Reach.of(graph, train[parts[train] == part], 1).vertices] = True
+    vertices = np.flatnonzero(needed.any(axis=0))
+    assert needed[parts[vertices], vertices].all()
+    assert partition_quality(graph, parts, 4).largest < 1.05
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_quality_is_what_sets_say(hops):
+    graph = sp.load_dataset("rmat:7,2").graph
+    rng = np.random.default_rng(hops)
+    train, parts = rng.choice(graph.num_nodes, 20, replace=False), rng.integers(0, 3, graph.num_nodes)
+    copies, entries = 0, 0
+    everywhere = set()
+    for part in range(3):
+        inner, needed = set(), {int(v) for v in train if parts[v] == part}
+        for _ in range(hops):
+            inner = set(needed)
+            needed |= {int(u) for v in inner for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
+        everywhere |= needed
+        copies += len(needed)
+        entries += sum(int(graph.indptr[v + 1] - graph.indptr[v]) for v in inner)
+    quality = partition_quality(graph, parts, 3, seeds=train, hops=hops)
+    assert quality.replication == copies / len(everywhere)
+    assert quality.edges_kept == entries / (3 * graph.num_edges)
+    assert quality.train_balance == np.bincount(parts[train], minlength=3).max() * 3 / 20
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"num_parts": 0}, "num_parts: got 0"),
+        ({"num_parts": 5}, "num_parts: got 5; expected at most 4, the number of train vertices"),
+        ({"seeds": [0, 9]}, "seeds: got 9 at position 1"),
+        ({"seeds": [-1]}, "seeds: got -1 at position 0"),
+        ({"seeds": []}, "seeds: got no vertex"),
+        ({"seeds": None}, "seeds: got nothing"),
+        ({"hops": 0}, "hops: got 0"),
+        ({"hops": None}, "hops: got nothing"),
+        ({"method": "best"}, "method: got 'best'"),
+        ({"random_seed": -1}, "random_seed: got -1"),
+    ],
+)
+def test_what_partition_vertices_refuses(options, told):
+    graph = sp.Graph(range(7), [5, 0, 1, 2, 3, 4])
+    given = {"num_parts": 2, "method": "pagraph", "seeds": [0, 2, 3, 5], "hops": 1, **options}
+    with pytest.raises(InputError, match=told):
+        partition_vertices(graph, **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"hops": 1}, "seeds: got nothing"),
+        ({"seeds": [2]}, "seeds: got 2"),
+        ({"seeds": [0], "hops": -1}, "hops: got -1"),
+    ],
+)
+def test_what_quality_refuses(options, told):
+    with pytest.raises(InputError, match=told):
+        partition_quality(sp.Graph([0, 1, 2], [1, 0]), [0, 1], 2, **options)
+
+
 def run(*words):
     return CliRunner().invoke(app, ["partition", *map(str, words)])
 
@@ -114,8 +238,9 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0
     told = json.loads(done.output)
     parts = np.load(out)
-    quality = partition_quality(planted(300).graph, parts, 4)
-    assert told == {"parts": 4, "file": str(out), **quality._asdict()}
+    whole = planted(300)
+    quality = partition_quality(whole.graph, parts, 4, seeds=whole.train_idx)
+    assert told == {"parts": 4, "method": "metis", "file": str(out), "stores": [], **quality._asdict()}
     assert run("planted:300", "--parts", 4, "--out", out).exit_code == 2  # it is there
     done = run("planted:300", "--parts", 2, "--out", out, "--overwrite")
     assert done.exit_code == 0
@@ -127,6 +252,15 @@ def test_the_command(tmp_path):
     ("words", "told"),
     [
         (("--parts", 0, "--out", "p.npy"), "--parts: got 0"),
+        (("--parts", 2), "--out: got nothing"),
+        (("--parts", 2, "--out", "p.npy", "--method", "x"), "--method: got 'x'"),
+        (("--parts", 2, "--out", "p.npy", "--method", "pagraph"), "--hops: got nothing"),
+        (("--parts", 2, "--out", "p.npy", "--method", "pagraph", "--hops", 0), "--hops: got 0"),
+        (("--parts", 181, "--out", "p.npy"), "--parts: got 181; expected at most 180"),
+        (("--parts", 2, "--stores", "s"), "--hops: got nothing"),
+        (("--parts", 2, "--stores", "s", "--hops", 2, "--seeds", "test"), "--seeds: got 'test'"),
+        (("--parts", 2, "--stores", "s", "--hops", 2, "--seeds", "all", "--evaluation"), "--evaluation: got"),
+        (("--parts", 2, "--stores", "/proc/no/s", "--hops", 2), "/proc/no/s"),
         (("--parts", 2, "--out", "p.txt"), "--out: got p.txt"),
         (("--parts", 2, "--out", "none/p.npy"), "--out: got 'none/p.npy': No such file or directory"),
         (("--parts", 3_000_000_000, "--out", "p.npy"), "--parts: got 3000000000"),

@@ -5,5 +5,14 @@ from __future__ import annotations
 from spsample.data.partition.methods import METHODS, partition_vertices
 from spsample.data.partition.metis import metis_partition
 from spsample.data.partition.quality import PartitionQuality, partition_quality
+from spsample.data.partition.stores import part_dataset, write_part_stores
 
-__all__ = ["METHODS", "PartitionQuality", "metis_partition", "partition_quality", "partition_vertices"]
+__all__ = [
+    "METHODS",
+    "PartitionQuality",
+    "metis_partition",
+    "part_dataset",
+    "partition_quality",
+    "partition_vertices",
+    "write_part_stores",
+]

@@ -40,8 +40,9 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     on_all, left = divmod(n * budget - count, max(n - 1, 1))
     kept = np.empty((n, budget), np.int64)
     kept[:, :on_all] = order[:on_all]
-    dealt = np.concatenate([np.repeat(order[on_all : on_all + 1], left), order[on_all:count]])
-    deal_snake(dealt, kept[:, on_all:])
+    if on_all < budget:
+        kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
+        deal_snake(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
     return list(kept)
 
 

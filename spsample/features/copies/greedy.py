@@ -13,6 +13,9 @@ __all__ = ["greedy"]
 
 _NOT_POSSIBLE = -1.0
 
+_AT_ONCE = 1 << 12
+"""Vertices that are looked at together."""
+
 
 def greedy(request: CopyRequest) -> list[NDArray[np.int64]]:
     """Return the plan that takes the copy that spares most, again and again, until all devices are full.
@@ -48,15 +51,22 @@ class _Search:
 
     def fill_a_device(self) -> None:
         """Take the copies that spare most, up to the first that leaves a device without room."""
-        best = self._spared(self._scores, self._paid).max(axis=0)
+        best = np.concatenate([self._most_spared(part) for part in _slices(len(self._paid[0]))])
         possible = np.flatnonzero(best >= 0)
         looked_at = possible[hottest(best[possible], int(self.room.sum()))]
-        spared, device = self._copies(looked_at)
+        found = [self._copies(looked_at[part], part.start) for part in _slices(len(looked_at))]
+        spared = np.concatenate([part[0] for part in found], axis=1)
+        device = np.concatenate([part[1] for part in found], axis=1)
         order = np.argsort(-spared, axis=None, kind="stable")  # a vertex's second copy never before its first
         order = order[spared.ravel()[order] >= 0]
         taken = order[: self._first_full(device.ravel()[order])]
         for i in np.flatnonzero(self.room).tolist():
             self._take(i, looked_at[taken[device.ravel()[taken] == i] % len(looked_at)])
+
+    def _most_spared(self, part: slice) -> NDArray[np.float64]:
+        """(vertices,) what the best copy of each vertex of a part spares; negative where there can be none."""
+        most: NDArray[np.float64] = self._spared(self._scores[:, part], self._paid[:, part]).max(axis=0)
+        return most
 
     def _spared(self, scores: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:
         """(devices, vertices) what one more copy on each device spares; negative where there can be none."""
@@ -66,13 +76,14 @@ class _Search:
             spared[i] = np.where(paid[i] > 0, np.einsum("dv,dv->v", scores, less), _NOT_POSSIBLE)
         return spared
 
-    def _copies(self, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _copies(self, vertices: NDArray[np.int64], first: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """(devices, vertices) each: what the first, second, ... copy of each vertex spares, and on which device it is.
 
-        Devices that spare the same take turns. They are compared in float32, so that rounding makes no difference.
+        Devices that spare the same take turns, from the turn of number `first` on. They are compared in float32, so
+        that rounding makes no difference.
         """
         scores, paid = self._scores[:, vertices], self._paid[:, vertices]
-        turns = _turns(len(vertices), len(self.room))
+        turns = _turns(first, len(vertices), len(self.room))
         columns = np.arange(len(vertices))
         all_spared, all_devices = [], []
         for _ in range(len(self.room)):
@@ -96,14 +107,19 @@ class _Search:
         self._paid[:, vertices] = np.minimum(self._paid[:, vertices], self._links[:, device, None])
 
 
-def _turns(count: int, devices: int) -> NDArray[np.int64]:
-    """(devices, count) for each vertex the devices in the order in which they are asked.
+def _turns(begin: int, count: int, devices: int) -> NDArray[np.int64]:
+    """(devices, count) for each vertex from number `begin` on the devices in the order in which they are asked.
 
     The first is in snake order, so that devices get equal shares. The others are in random order: in any fixed turn,
     further copies would go to the first device behind a fast link again and again.
     """
-    first = np.arange(count) % (2 * devices)
+    first = np.arange(begin, begin + count) % (2 * devices)
     first = np.where(first < devices, first, 2 * devices - 1 - first)
-    places = np.random.default_rng(0).random((count, devices))
+    places = np.random.default_rng(begin).random((count, devices))
     places[np.arange(count), first] = -1.0
     return np.argsort(places, axis=1).T
+
+
+def _slices(length: int) -> list[slice]:
+    """Parts of so few vertices that what is computed of them stays in the cache; at least one part."""
+    return [slice(first, min(first + _AT_ONCE, length)) for first in range(0, max(length, 1), _AT_ONCE)]

@@ -7,7 +7,14 @@ from numpy.typing import NDArray
 
 __all__ = ["deal_snake", "hottest"]
 
-_INT64_MAX = np.int64(2**63 - 1)
+_KEY_BITS = 63
+"""Bits of an integer that is not negative."""
+
+_AT_ONCE = 1 << 15
+"""Places that are looked at together: they stay in the cache."""
+
+_ROUNDS_AT_ONCE = 1 << 10
+"""Rounds of a deal that are filled together; an even number."""
 
 
 def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -41,26 +48,43 @@ def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 def _descending(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """All places by score, the highest first; of equal ones the first place."""
-    place_bits = max(len(scores) - 1, 0).bit_length()
+    if len(scores) == 0:
+        return np.empty(0, np.int64)
+    place_bits = (len(scores) - 1).bit_length()
     places = (1 << place_bits) - 1
     keys = (scores + 0.0).view(np.int64)  # bits of floats of at least 0 are in their order; -0.0 becomes 0.0
-    np.bitwise_xor(keys, _INT64_MAX, out=keys)
+    np.subtract(keys.max(), keys, out=keys)
+    keys <<= _KEY_BITS - int(keys.max()).bit_length()  # bits that all scores have in common tell none apart
     keys &= ~places
-    keys |= np.arange(len(scores))
+    for first in range(0, len(keys), _AT_ONCE):
+        part = keys[first : first + _AT_ONCE]
+        part |= np.arange(first, first + len(part))
     keys.sort()
-    order = keys & places
-    keys >>= place_bits
-    _sort_runs(order, keys, scores)
-    return order
+    at = _tied(keys, places)
+    run = keys[at] >> place_bits
+    keys &= places
+    _sort_runs(keys, at, run, scores)
+    return keys
 
 
-def _sort_runs(order: NDArray[np.int64], run: NDArray[np.int64], scores: NDArray[np.float64]) -> None:
-    """Sort `order` by score within each run of equal numbers, in place."""
-    is_equal = run[1:] == run[:-1]
-    at = np.flatnonzero(np.append(is_equal, False) | np.insert(is_equal, 0, False))
+def _tied(keys: NDArray[np.int64], places: int) -> NDArray[np.int64]:
+    """Where a sorted key differs from one beside it in its place alone."""
+    is_tied = np.zeros(len(keys), np.bool_)
+    for first in range(0, len(keys) - 1, _AT_ONCE):
+        part = keys[first : first + _AT_ONCE + 1]
+        is_equal = (part[1:] ^ part[:-1]) <= places
+        is_tied[first : first + len(is_equal)] |= is_equal
+        is_tied[first + 1 : first + 1 + len(is_equal)] |= is_equal
+    return np.flatnonzero(is_tied)
+
+
+def _sort_runs(
+    order: NDArray[np.int64], at: NDArray[np.int64], run: NDArray[np.int64], scores: NDArray[np.float64]
+) -> None:
+    """Sort `order` by score within each `run` of the positions `at`, in place."""
     found = scores[order[at]]
     if (found[1:] > found[:-1]).any():
-        order[at] = order[at][np.lexsort((order[at], -found, run[at]))]
+        order[at] = order[at][np.lexsort((order[at], -found, run))]
 
 
 def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
@@ -74,5 +98,8 @@ def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
     [[0, 5], [1, 4], [2, 3]]
     """
     rounds = vertices.reshape(-1, len(to))
-    to[:, 0::2] = rounds[0::2].T
-    to[:, 1::2] = rounds[1::2, ::-1].T
+    for first in range(0, len(rounds), _ROUNDS_AT_ONCE):
+        part = rounds[first : first + _ROUNDS_AT_ONCE]
+        where = to[:, first : first + len(part)]
+        where[:, 0::2] = part[0::2].T
+        where[:, 1::2] = part[1::2, ::-1].T

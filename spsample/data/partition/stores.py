@@ -1,0 +1,276 @@
+"""`write_part_stores`: a store for each part, with all that sampling from its train vertices needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.common.checks import require_int, require_path, require_type
+from spsample.common.units import format_bytes
+from spsample.data.dataset import Dataset, write_dataset
+from spsample.data.partition.reach import Reach, entries_of
+from spsample.data.partition.request import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
+from spsample.data.splits import SPLIT_IDS, split_of
+from spsample.distributed.placement import require_parts
+from spsample.errors import InputError
+from spsample.store import Graph, StoreWriter
+from spsample.store.folder import PartialFolder
+
+__all__ = ["part_dataset", "require_new_folder", "require_reach", "write_part_stores"]
+
+_HOPS = "part_hops"
+"""The fact of a part's store that says how far it reaches."""
+
+
+def write_part_stores(
+    dataset: Dataset,
+    parts: NDArray[np.integer],
+    num_parts: int,
+    stores: str | os.PathLike[str],
+    *,
+    hops: int,
+    evaluation: bool = False,
+) -> list[Path]:
+    """Write a graph store for each part, on which one trainer can sample without the others.
+
+    A store has the train vertices of its part and all vertices that lead to one by at most `hops` edges, with features
+    and labels. The edges into vertices less than `hops` edges away are there, and no others: nothing is there that
+    sampling of `hops` layers from the train vertices cannot reach. A vertex may be in several stores. Vertices are
+    numbered anew, in their order; ``original_ids`` has their ids in `dataset`, and edges keep their edge ids.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With train vertices.
+    parts : int array (n,)
+        The part of each vertex of `dataset`, as of `partition_vertices`. Each part has a train vertex.
+    num_parts : int
+    stores : path-like
+        A folder that does not exist, or is empty. It gets the stores ``part-0``, ``part-1``, ...
+    hops : int
+        Layers that will be sampled, at most.
+    evaluation : bool, optional
+        Put the validation and test vertices of each part into its store too, and what leads to them. Without it a
+        store has none: these are evaluated on the whole graph.
+
+    Returns
+    -------
+    list of Path
+        The stores, which `load_dataset` opens.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used, `stores` exists, or the disk has less room than it takes.
+    DataError
+        If the folder cannot be written.
+
+    Notes
+    -----
+    One part at a time is in memory. All stores appear at once, or none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spsample.data import load_dataset, partition_vertices, planted
+    >>> whole = planted(60, 3, 2)
+    >>> parts = partition_vertices(whole.graph, 2, "pagraph", seeds=whole.train_idx, hops=2)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> made = write_part_stores(whole, parts, 2, f"{folder.name}/stores", hops=2)
+    >>> [len(load_dataset(str(path)).train_idx) for path in made]
+    [18, 18]
+    >>> folder.cleanup()
+    """
+    cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
+    folder = require_new_folder(stores)
+    _require_room(folder, sum(_store_bytes(dataset, cut.reach(part)) for part in range(cut.num_parts)))
+    partial = PartialFolder(folder)
+    try:
+        for part in range(cut.num_parts):
+            reach = cut.reach(part)
+            with StoreWriter(partial.path / f"part-{part}") as writer:
+                write_dataset(writer, cut.dataset_of(part, reach))
+                writer.write("original_ids", reach.vertices)
+        partial.publish(overwrite=False)
+    except BaseException:
+        partial.remove()
+        raise
+    return [partial.target / f"part-{part}" for part in range(cut.num_parts)]
+
+
+def part_dataset(
+    dataset: Dataset, parts: NDArray[np.integer], num_parts: int, part: int, *, hops: int, evaluation: bool = False
+) -> tuple[Dataset, NDArray[np.int64]]:
+    """Return what `write_part_stores` writes of one part, in memory: a data set, and the original id of each vertex.
+
+    Raises
+    ------
+    InputError, DTypeError
+
+    Examples
+    --------
+    >>> from spsample.data import planted
+    >>> one, ids = part_dataset(planted(60, 3, 2), np.arange(60) % 2, 2, 1, hops=1)
+    >>> sorted(set((ids[one.train_idx] % 2).tolist()))
+    [1]
+    """
+    cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
+    part = require_int("part", part, minimum=0, maximum=cut.num_parts - 1)
+    reach = cut.reach(part)
+    return cut.dataset_of(part, reach), reach.vertices
+
+
+def require_reach(dataset: Dataset, sampler: Any) -> None:
+    """Refuse a sampler of more layers than a part's data set has hops: rows farther away are not there.
+
+    Raises
+    ------
+    InputError
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> one, _ = part_dataset(sp.load_dataset("planted:60"), np.arange(60) % 2, 2, 0, hops=1)
+    >>> require_reach(one, sp.GraphSAGE([3]))
+    >>> require_reach(one, sp.GraphSAGE([3, 3]))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: sampler: got 2 layers; expected at most 1, the hops of part 0. Make the parts anew ...
+    """
+    hops, layers = dataset.meta.get(_HOPS), len(sampler.sizes)
+    if isinstance(hops, int) and layers > hops:
+        expected = f"at most {hops}, the hops of part {dataset.meta.get('part')}"
+        hint = f"Make the parts anew with {layers} hops."
+        raise InputError(argument="sampler", given=f"{layers} layers", expected=expected, hint=hint)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """A data set, the part of each vertex, and how far a part reaches."""
+
+    dataset: Dataset
+    parts: NDArray[Any]
+    num_parts: int
+    hops: int
+    evaluation: bool
+
+    @classmethod
+    def of(cls, dataset: Any, parts: Any, num_parts: Any, hops: Any, evaluation: Any) -> _Cut:
+        require_type("dataset", dataset, Dataset, "a data set")
+        require_type("evaluation", evaluation, (bool, np.bool_), "True or False")
+        num_parts, hops = require_num_parts(num_parts), require_hops(hops)
+        parts = require_parts(parts, dataset.graph.num_nodes, num_parts)
+        train = as_train_vertices(dataset.train_idx, dataset.graph.num_nodes)
+        check_parts_of_train(num_parts, train)
+        bare = np.flatnonzero(np.bincount(parts[train], minlength=num_parts) == 0)
+        if len(bare):
+            expected = "at least one train vertex in each part"
+            hint = 'The methods "pagraph", "metis-seeds", "ranges" and "random" share train vertices out.'
+            raise InputError(argument="parts", given=f"none in part {bare[0]}", expected=expected, hint=hint)
+        return cls(dataset, parts, num_parts, hops, bool(evaluation))
+
+    def split(self, part: int) -> list[NDArray[np.int64]]:
+        """Ids of the part's train, validation and test vertices, ascending; of the last two only for evaluation."""
+        kept = SPLIT_IDS if self.evaluation else SPLIT_IDS[:1]
+        none = np.empty(0, np.int64)
+        ids = [np.sort(getattr(self.dataset, name)) if name in kept else none for name in SPLIT_IDS]
+        return [one[self.parts[one] == part] for one in ids]
+
+    def reach(self, part: int) -> Reach:
+        """What sampling from those needs."""
+        return Reach.of(self.dataset.graph, np.concatenate(self.split(part)), self.hops)
+
+    def dataset_of(self, part: int, reach: Reach) -> Dataset:
+        """The data set of a part, its vertices numbered as in `reach`."""
+        whole, vertices = self.dataset, reach.vertices
+        facts = {"part": part, "num_parts": self.num_parts, _HOPS: self.hops, "whole_nodes": whole.graph.num_nodes}
+        return replace(
+            whole,
+            graph=_reached(whole.graph, reach),
+            x=None if whole.x is None else whole.x[vertices],
+            y=whole.y[vertices],
+            split=0,
+            num_splits=1,
+            meta={**whole.meta, **facts},
+            **split_of(*(np.searchsorted(vertices, ids) for ids in self.split(part))),
+        )
+
+
+def _reached(graph: Graph, reach: Reach) -> Graph:
+    """The graph of the inner rows, vertices numbered as in `reach`, edge ids kept."""
+    entries = entries_of(graph, reach.inner)
+    sizes = np.zeros(len(reach.vertices), np.int64)
+    sizes[reach.is_inner] = graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]
+    number = np.zeros(graph.num_nodes, graph.index_dtype)
+    number[reach.vertices] = np.arange(len(reach.vertices))
+    made = Graph(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        number[graph.indices[entries]],
+        None if graph.data is None else graph.data[entries],
+        edge_ids=entries if graph.edge_ids is None else graph.edge_ids[entries],
+        validate=False,
+    )
+    return made.normalized("row") if graph.weighting == "row" else made
+
+
+def _store_bytes(dataset: Dataset, reach: Reach) -> int:
+    """Bytes of the arrays of a store; headers of files and facts take little."""
+    graph, n = dataset.graph, len(reach.vertices)
+    per_entry = graph.index_dtype.itemsize + 8 + (0 if graph.data is None else graph.data.itemsize)
+    entries = int((graph.indptr[reach.inner + 1] - graph.indptr[reach.inner]).sum())
+    return entries * per_entry + n * 16 + sum(_rows_bytes(array, reach.vertices) for array in (dataset.x, dataset.y))
+
+
+def _rows_bytes(array: Any, rows: NDArray[np.int64]) -> int:
+    """Bytes of some rows of an array, or of a CSR array."""
+    if array is None:
+        return 0
+    if isinstance(array, np.ndarray):
+        return len(rows) * int(array[:1].nbytes)
+    entries = int((array.indptr[rows + 1] - array.indptr[rows]).sum())
+    return int(entries * (array.indices.itemsize + array.data.itemsize) + len(rows) * array.indptr.itemsize)
+
+
+def require_new_folder(stores: Any) -> Path:
+    """Return the path of a folder that is not there yet, or empty.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If something is there.
+
+    Examples
+    --------
+    >>> require_new_folder("no/such/folder").name
+    'folder'
+    """
+    folder = require_path("stores", stores)
+    try:
+        is_free = not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir()))
+    except OSError as error:
+        given = f"{str(folder)!r}: {error.strerror}"
+        raise InputError(argument="stores", given=given, expected="a folder that can be made") from error
+    if not is_free:
+        raise InputError(argument="stores", given=f"{folder}, which exists", expected="a new folder, or an empty one")
+    return folder
+
+
+def _require_room(folder: Path, needed: int) -> None:
+    """Refuse what the disk has no room for, before anything is written."""
+    there = next(parent for parent in _parents(folder) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        given = f"{folder}, where {format_bytes(free)} are free"
+        raise InputError(argument="stores", given=given, expected=f"room for {format_bytes(needed)}")
+
+
+def _parents(folder: Path) -> Iterator[Path]:
+    absolute = folder.absolute()
+    yield from (absolute, *absolute.parents)

@@ -1,0 +1,343 @@
+"""`RoutedFeatures`: copies of rows on ranks, each read from where it is nearest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.comm import collective
+from spsample.comm.local import LocalCommunicator
+from spsample.comm.objects import comm_of, require_same
+from spsample.common.checks import require_type
+from spsample.common.contents import contents_of
+from spsample.common.memory import available_memory
+from spsample.common.units import format_bytes
+from spsample.distributed.grid import ProcessGrid
+from spsample.errors import CapacityError, DataError, InputError
+from spsample.features.cached_rows import CachedRows, row_bytes_of
+from spsample.features.copies.arguments import require_alpha
+from spsample.features.copies.links import link_costs
+from spsample.features.copies.plan import CopyPlan
+from spsample.features.copies.routes import nearest_holders
+from spsample.features.gathering import new_rows, require_destination
+from spsample.features.peer_rows import PeerRows
+from spsample.features.places import place_bytes
+from spsample.features.protocol import FeatureSource
+from spsample.features.route_counts import RouteCounter, RouteCounts
+from spsample.store.validation import as_id_vector, check_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from spsample.comm import Communicator
+
+__all__ = ["RoutedFeatures"]
+
+
+class RoutedFeatures:
+    """Copies of rows on the ranks of a grid, in front of a feature source; the same rows to the bit.
+
+    Rank i keeps the rows of device i of a plan. `gather` takes a row from this rank's own copy; else from the rank with
+    a copy whose link costs least; else from the source. Of several links at the least cost one is chosen by the vertex
+    and the rank that asks, so that the ranks share the work.
+
+    Making one and gathering are collective.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        What has all rows, in the memory of the host: features in block rows over the same ranks, or a source that each
+        rank has for itself, such as a store. What lies in this rank's own block is never asked of another rank.
+    plan : CopyPlan
+        Whose copies; the same on every rank, a device for each.
+    alpha : float or array_like (devices, devices)
+        Cost of a row from another rank's copy over that of one from the source; entry (i, j): to rank i from rank j.
+        Over links of 1 and more no row is read: the source is as near.
+    grid : ProcessGrid
+        The ranks.
+
+    Raises
+    ------
+    InputError, DTypeError
+        On every rank, if an argument cannot be used on one, or is another one there.
+    CapacityError
+        On every rank, if the rows of one do not fit in the memory that is available to it.
+
+    Notes
+    -----
+    A gather takes one all-to-allv of vertices and one of rows, each distinct row once, and then what the source takes.
+    Where links spare nothing it takes those of the source alone.
+
+    Rows are kept and sent as the source stores them, where it says so (``stored_dtype``), else as float32. Each rank
+    keeps a map of all vertices beside its rows: 2 bits and, up to 255 ranks, a byte for each.
+
+    On a single rank it is pickled as its recipe, as `CachedFeatures` are.
+
+    References
+    ----------
+    Song and Jiang, "Rethinking graph data placement for graph neural network training on multiple GPUs", ICS 2022.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> from spsample.features import CopyPlan, FeatureStore
+    >>> store = FeatureStore(np.arange(8, dtype=np.float32).reshape(4, 2))
+    >>> def body(comm):
+    ...     plan = CopyPlan.of([[0, 1], [0, 2]], num_rows=4)
+    ...     routed = RoutedFeatures(store, plan, 0.5, ProcessGrid(comm))
+    ...     return routed.gather([0, 2, 3]).tolist(), routed.counts[:3]
+    >>> run_threads(2, body)
+    [([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], (1, 1, 1)), ([[0.0, 1.0], [4.0, 5.0], [6.0, 7.0]], (2, 0, 1))]
+    """
+
+    def __init__(self, source: FeatureSource, plan: CopyPlan, alpha: Any, grid: ProcessGrid) -> None:
+        require_type("grid", grid, ProcessGrid, "an spsample ProcessGrid")
+        rank = grid.comm.rank
+        with collective(grid.comm, call="the checks of RoutedFeatures"):
+            _require_source(source, grid)
+            _require_plan(plan, source, grid)
+            links = link_costs(require_alpha(alpha, plan.devices), plan.devices)
+            _require_memory(plan, source, rank)
+            contents = [contents_of(vertices) for vertices in plan.vertices]
+        require_same(grid.comm, plan=contents, alpha=links)
+        with collective(grid.comm, call="routes to copies"):
+            holders = _routes_of(plan, links, source, rank)
+        rows = CachedRows(source, np.sort(plan.vertices[rank]))
+        self._begin(source, _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows), RouteCounter())
+
+    def _begin(self, source: FeatureSource, routes: _Routes, peers: PeerRows, counter: RouteCounter) -> None:
+        self.source: Any = source
+        self._routes = routes
+        self._peers = peers
+        self._rows = peers.rows
+        self._counter = counter
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.comm.size > 1:
+            raise InputError(
+                argument="features",
+                given="RoutedFeatures on several ranks, to be pickled",
+                expected="those of one rank; else make them where they are used",
+            )
+        return _opened, (self.source, self._rows.places.vertices(), self._kept_contents())
+
+    def _kept_contents(self) -> int:
+        return contents_of(self._rows.reader.rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return int(self.source.num_rows)
+
+    @property
+    def dim(self) -> int:
+        """Number of features per vertex."""
+        return int(self.source.dim)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.num_rows, self.dim
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """That of the numbers that are kept; rows go to an ``out`` of it as they are."""
+        return self._rows.dtype
+
+    @property
+    def kept_rows(self) -> int:
+        """Number of vertices whose rows this rank keeps."""
+        return self._rows.reader.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this rank's copies and of the map; those of the source are its own."""
+        return self._rows.nbytes + self._routes.holders.nbytes
+
+    @property
+    def comm(self) -> Communicator:
+        """All ranks of the grid."""
+        return self._peers.comm
+
+    @property
+    def counts(self) -> RouteCounts:
+        """Where rows came from since the beginning, or the last `reset_counts`; those of duplicates too."""
+        rows = self._counter.read()
+        row_bytes = self._rows.row_bytes
+        return RouteCounts(*rows, *(number * row_bytes for number in rows))
+
+    def reset_counts(self) -> None:
+        """Count from 0 again."""
+        self._counter.reset()
+
+    def contents(self) -> int | None:
+        """Return what the source does: a number that tells its rows from others, or None."""
+        contents = getattr(self.source, "contents", None)
+        return None if contents is None else contents()
+
+    def announce(self, batches: Sequence[ArrayLike]) -> None:
+        """Tell a source that knows the future which rows the next calls of `gather` will ask of it.
+
+        Parameters
+        ----------
+        batches : list of integer arrays
+            The ids of those calls, in order; repeated calls append.
+        """
+        announce = getattr(self.source, "announce", None)
+        if announce is not None:
+            each = (np.asarray(ids) for ids in batches)
+            announce([ids[self._routes.is_of_source(ids)] for ids in each])
+
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
+
+        Parameters
+        ----------
+        ids
+            Vertex ids, integers, one dimension.
+        out : array (places, dim), optional
+            Where rows go, in C order: float32, or of `stored_dtype`, whose numbers are then not converted. None: a new
+            array.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
+
+        Returns
+        -------
+        ndarray
+            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
+
+        Raises
+        ------
+        InputError, DTypeError
+            On every rank, if the ids of one are no integers in one dimension, or out of range, or its ``out`` does not
+            fit.
+        """
+        is_alone = comm_of(self.source).size == 1
+        with self._peers.gathering():
+            wanted = np.ascontiguousarray(as_id_vector("ids", ids))
+            check_ids("ids", wanted, self.num_rows)
+            to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
+            rows = new_rows(len(wanted), self.dim) if out is None else out
+            to = np.arange(len(wanted)) if to is None else to
+            own, places, others = self._rows.places.find(wanted)
+            of_peers, of_source = self._routes.split(wanted, others)
+            if self._routes.has_peers:
+                self._peers.read(wanted[of_peers], self._routes.holders[wanted[of_peers]], (rows, to[of_peers]))
+            self._rows.reader.gather(places, rows, to[own])
+            if is_alone:
+                self.source.gather(wanted[of_source], rows, to[of_source])
+        if not is_alone:
+            self.source.gather(wanted[of_source], rows, to[of_source])
+        self._counter.add(len(own), len(of_peers), len(of_source))
+        return rows
+
+    def duplicate(self) -> RoutedFeatures:
+        """Return these features over duplicated communicators, for another thread; rows and counts are shared.
+
+        Collective.
+        """
+        duplicate = getattr(self.source, "duplicate", None)
+        twin = RoutedFeatures.__new__(RoutedFeatures)
+        source = self.source if duplicate is None else duplicate()
+        twin._begin(source, self._routes, self._peers.duplicate(), self._counter)
+        return twin
+
+    def close(self) -> None:
+        """Free what a duplicate holds; other features hold nothing that they have to free. Collective."""
+        self._peers.close()
+        close = getattr(self.source, "close", None)
+        if close is not None:
+            close()
+
+    def __repr__(self) -> str:
+        kept = f"{self.kept_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"
+        seen = self.counts
+        said = f", {seen.hit_share:.1%} here and {seen.peer_share:.1%} on peers of {seen.rows:,}" if seen.rows else ""
+        return f"RoutedFeatures({self.source!r}, {kept} on rank {self.comm.rank} of {self.comm.size}{said})"
+
+
+class _Routes:
+    """From which rank this one reads each row that it has no copy of.
+
+    Attributes
+    ----------
+    holders : unsigned integer array (vertices,)
+        A rank, or `source` where the row comes from the source.
+    source : int
+        The number of ranks.
+    has_peers : bool
+        Whether any rank reads any row from another one.
+    """
+
+    def __init__(self, holders: NDArray[np.unsignedinteger], comm: Communicator) -> None:
+        self.holders = holders
+        self.source = comm.size
+        asks = bool(((holders != comm.rank) & (holders != comm.size)).any())
+        self.has_peers = bool(comm.all_reduce(np.array([asks], np.int64), "max", phase="set-up")[0])
+
+    def split(self, ids: NDArray[Any], others: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Split positions of ids that this rank has no copy of: those that peers have, and those of the source."""
+        is_of_source = self.is_of_source(ids[others])
+        return others[~is_of_source], others[is_of_source]
+
+    def is_of_source(self, ids: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether the row of each vertex comes from the source."""
+        return self.holders[ids] == self.source  # type: ignore[no-any-return]
+
+
+def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> RoutedFeatures:
+    """On one rank, from a recipe; rows are read again, and must be those that there were."""
+    opened = RoutedFeatures(source, CopyPlan((vertices,), source.num_rows), 1.0, ProcessGrid(LocalCommunicator()))
+    if opened._kept_contents() != contents:
+        raise DataError(
+            argument="source",
+            given=f"{source!r}, whose rows have changed",
+            expected="the rows that there were when the features were pickled",
+        )
+    return opened
+
+
+def _routes_of(plan: CopyPlan, links: NDArray[np.float64], source: FeatureSource, rank: int) -> NDArray[Any]:
+    """(vertices,) the rank that each row is read from; what lies in the source's own block here is read there."""
+    routes = nearest_holders(plan, links, rank)
+    block_vertices = getattr(source, "block_vertices", None)
+    if block_vertices is not None:
+        here = block_vertices()
+        routes[here[routes[here] != rank]] = plan.devices
+    return routes
+
+
+def _require_source(source: Any, grid: ProcessGrid) -> None:
+    require_type("source", source, FeatureSource, "a FeatureSource")
+    if getattr(source, "on_device", False):
+        given, expected = f"{type(source).__name__}, whose rows are on a device", "a source in the memory of the host"
+        raise InputError(argument="source", given=given, expected=expected)
+    ranks, comm = comm_of(source), grid.comm
+    if ranks.size > 1 and (ranks.size, ranks.rank) != (comm.size, comm.rank):
+        given = f"features on rank {ranks.rank} of {ranks.size}"
+        raise InputError(argument="source", given=given, expected=f"the rank of the grid: {comm.rank} of {comm.size}")
+
+
+def _require_plan(plan: Any, source: FeatureSource, grid: ProcessGrid) -> None:
+    require_type("plan", plan, CopyPlan, "a CopyPlan")
+    if plan.devices != grid.comm.size:
+        given, expected = f"copies on {plan.devices} devices", f"one for each of {grid.comm.size} ranks"
+        raise InputError(argument="plan", given=given, expected=expected)
+    if plan.num_rows != source.num_rows:
+        given, expected = f"copies of {plan.num_rows} rows", f"of the {source.num_rows} rows of the source"
+        raise InputError(argument="plan", given=given, expected=expected)
+
+
+def _require_memory(plan: CopyPlan, source: FeatureSource, rank: int) -> None:
+    """Refuse copies that do not fit, with the map to them."""
+    rows = len(plan.vertices[rank])
+    route_bytes = np.min_scalar_type(plan.devices).itemsize * plan.num_rows
+    size, free = rows * row_bytes_of(source) + place_bytes(plan.num_rows) + route_bytes, available_memory()
+    if size > free:
+        given = f"{rows:,} rows on rank {rank}, which take {format_bytes(size)} with the map"
+        raise CapacityError(
+            argument="plan", given=given, expected=f"at most the {format_bytes(free)} that are available"
+        )
