@@ -33,6 +33,10 @@ class RowReader(Protocol):
         """Elements `first` to `end - 1` of indptr, indices, data or edge_ids; None where there is no such array."""
         ...
 
+    def entries(self, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
+        """Elements of indices, data or edge_ids at these places; None where there is no such array."""
+        ...
+
 
 class StoredRows:
     """Rows of a store: only what is asked for is mapped.
@@ -56,14 +60,29 @@ class StoredRows:
         self.index_dtype = store.specs["indices"].dtype
         self.data_dtype = store.specs["data"].dtype if "data" in store else None
         self._store = store
+        self._order = store.row_order()
 
     def contents(self) -> dict[str, int]:
         """Digests of the maps, which are read as a whole."""
         return self._store.graph().contents()
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
-        """A map of a part of an array."""
-        return self._store.array(name, rows=(first, end)) if name in self._store else None
+        """A map of a part of an array; of entries of rows that were moved, a copy."""
+        if name not in self._store:
+            return None
+        if self._order is not None:
+            if name != "indptr":
+                return self.entries(name, np.arange(first, end))
+            name = "vertex_indptr"
+        return self._store.array(name, rows=(first, end))
+
+    def entries(self, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
+        """Entries at these places of A in the order of vertices."""
+        if name not in self._store:
+            return None
+        lying = places if self._order is None else self._order.file_places(places)
+        picked: NDArray[Any] = self._store.array(name)[lying]
+        return picked
 
 
 class GraphRows:
@@ -74,15 +93,9 @@ class GraphRows:
         self.num_edges = graph.num_edges
         self.weighting: Weighting = graph.weighting
         self.digest = graph.digest
-        self.index_dtype = graph.indices.dtype
-        self.data_dtype = None if graph.data is None else graph.data.dtype
+        self.index_dtype = graph.index_dtype
+        self.data_dtype = graph.dtype if graph.weighting == "weighted" else None
         self._graph = graph
-        self._arrays = {
-            "indptr": graph.indptr,
-            "indices": graph.indices,
-            "data": graph.data,
-            "edge_ids": graph.edge_ids,
-        }
 
     def contents(self) -> dict[str, int]:
         """The graph's own, which are kept with it."""
@@ -90,8 +103,13 @@ class GraphRows:
 
     def array(self, name: str, first: int, end: int) -> NDArray[Any] | None:
         """A view of a part of an array."""
-        array = self._arrays[name]
+        array = getattr(self._graph, name)
         return None if array is None else array[first:end]
+
+    def entries(self, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
+        """Elements of an array at these places."""
+        array = getattr(self._graph, name)
+        return None if array is None else array[places]
 
 
 def block_row(rows: RowReader, placement: Placement, block: int, backend: Backend) -> LocalOperand:
@@ -127,7 +145,7 @@ class PickedRows(LocalOperand):
         begin, end = starts[vertices], starts[vertices.astype(np.int64) + 1]
         indptr = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
         places = np.repeat(begin - indptr[:-1], end - begin) + np.arange(indptr[-1])
-        indices, data, ids = (_picked(rows, name, places) for name in ("indices", "data", "edge_ids"))
+        indices, data, ids = (rows.entries(name, places) for name in ("indices", "data", "edge_ids"))
         super().__init__(_matrix(rows, indptr, indices, data, vertices), ids, backend)
         self._begin = begin
 
@@ -138,11 +156,6 @@ class PickedRows(LocalOperand):
         row = np.searchsorted(self.matrix.indptr, positions, side="right") - 1
         ids: Int64Array = self._begin[row] + positions - self.matrix.indptr[row]
         return ids
-
-
-def _picked(rows: RowReader, name: str, places: NDArray[np.int64]) -> NDArray[Any] | None:
-    array = rows.array(name, 0, rows.num_edges)
-    return None if array is None else array[places]
 
 
 def _matrix(rows: RowReader, indptr: Any, indices: Any, data: Any, vertices: IntArray) -> Matrix:

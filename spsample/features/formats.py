@@ -11,6 +11,7 @@ from scipy import sparse
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_choice
 from spsample.errors import DTypeError, InputError
+from spsample.store.row_order import ReorderedRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +22,8 @@ __all__ = ["DTYPES", "AsStored", "BFloat16", "Float", "Int8", "RowFormat", "as_r
 def as_rows(x: Any) -> Any:
     """Features as an array of two dimensions or a SciPy CSR matrix; nothing is copied that need not be.
 
+    Rows of a store that were moved (`spsample.store.row_order.ReorderedRows`) stay what they are.
+
     Raises
     ------
     InputError
@@ -28,6 +31,8 @@ def as_rows(x: Any) -> Any:
     DTypeError
         If its dtype is not real.
     """
+    if isinstance(x, ReorderedRows):
+        return x
     rows: Any = x.tocsr() if sparse.issparse(x) else as_array("x", x)
     if rows.ndim != 2:
         raise InputError(argument="x", given=f"shape {rows.shape}", expected="two dimensions: (vertices, features)")
@@ -39,7 +44,7 @@ def as_rows(x: Any) -> Any:
 def dense_rows(x: Any, places: NDArray[Any]) -> NDArray[Any]:
     """Dense rows of x at places that are in range, in x's dtype.
 
-    `numpy.take` leaves Python's global lock to others, and is faster than ``x[places]``.
+    ``take`` leaves Python's global lock to others, and is faster than ``x[places]``.
 
     Examples
     --------
@@ -49,7 +54,8 @@ def dense_rows(x: Any, places: NDArray[Any]) -> NDArray[Any]:
     if sparse.issparse(x):
         rows: NDArray[Any] = x[places].toarray()
         return rows
-    return np.take(np.asarray(x), places, axis=0, mode="clip")
+    taken: NDArray[Any] = x.take(places, axis=0, mode="clip")
+    return taken
 
 
 class RowFormat(ABC):

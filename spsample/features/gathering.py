@@ -10,6 +10,7 @@ from scipy import sparse
 from spsample.common.threads import compiled_core
 from spsample.errors import DTypeError, InputError
 from spsample.features.formats import AsStored, BFloat16, Int8, RowFormat, dense_rows
+from spsample.store.row_order import ReorderedRows
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class RowReader:
         rows = dense_rows(self.rows, ids)
         return rows if rows.dtype == self.form.dtype else self.form.encode(rows)
 
+    def lying(self, ids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        """The array that rows `ids`, which are in range, are read from, and their numbers in it."""
+        return self.rows, ids
+
     def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
         """`gather` of checked arguments, but for the range of ids."""
         check_ids("ids", ids, self.num_rows)
@@ -113,6 +118,24 @@ class _DenseReader(RowReader):
         scale = self._scale if kind == "int8" else None
         result: NDArray[Any] = compiled_core().gather_features(rows.reshape(-1), rows.shape, ids, kind, scale, out, at)
         return result
+
+
+class _ReorderedReader(RowReader):
+    """Rows that were moved: read where they lie by another reader."""
+
+    def __init__(self, rows: ReorderedRows, form: RowFormat) -> None:
+        super().__init__(rows, form)
+        self._stored = row_reader(rows.stored, form)
+
+    def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
+        return self._stored.as_kept(self.rows.rows.take(ids))
+
+    def lying(self, ids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        return self.rows.stored, self.rows.rows.take(ids)
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        check_ids("ids", ids, self.num_rows)
+        return self._stored._read(self.rows.rows.take(ids), out, at)
 
 
 class _SparseReader(RowReader):
@@ -153,6 +176,8 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
            [3., 4.]], dtype=float32)
     """
     form = AsStored(rows.dtype) if form is None else form
+    if isinstance(rows, ReorderedRows):
+        return _ReorderedReader(rows, form)
     has_core = compiled_core() is not None
     is_known = rows.dtype.isnative and rows.dtype.itemsize <= _LARGEST_NUMBER
     if sparse.issparse(rows):

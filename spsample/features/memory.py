@@ -202,7 +202,7 @@ class FeatureStore:
         """
         faults = _major_faults()
         if self._waited and not sparse.issparse(self._reader.rows):
-            _touch(self._reader.rows, validate_seeds(ids, self.num_rows, argument="ids"))
+            _touch(*self._reader.lying(validate_seeds(ids, self.num_rows, argument="ids")))
         rows = self._reader.gather(ids, out, at)
         self._waited = self._mapped and _major_faults() > faults
         return rows

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from spsample.backends import Matrix, get_backend
+from spsample.backends import Backend, Matrix, get_backend
 from spsample.backends.arithmetic import default_float_environment
 from spsample.common.checks import require_choice
 from spsample.common.contents import Contents
@@ -21,6 +21,7 @@ from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
+from spsample.store.row_order import ReorderedArrays
 from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "StoreOrigin"]
 
 _Known = TypeVar("_Known")
+_ARRAYS = ("indptr", "indices", "data", "edge_ids")
 
 
 class StoreOrigin(NamedTuple):
@@ -97,6 +99,7 @@ class Graph(BaseGraph):
         "_known",
         "_operands",
         "_origin",
+        "_reordered",
         "_weighting",
     )
 
@@ -106,6 +109,8 @@ class Graph(BaseGraph):
     _edge_ids: NDArray[np.int64] | None
     _weighting: Weighting
     _origin: StoreOrigin | None
+    _reordered: ReorderedArrays | None
+    """What a store has whose rows were moved; `_indices`, `_data` and `_edge_ids` are then made of it on first use."""
 
     def __init__(
         self, indptr: Any, indices: Any, data: Any = None, *, edge_ids: Any = None, validate: bool = True
@@ -291,7 +296,36 @@ class Graph(BaseGraph):
         data = store.array("data", access) if "data" in store else None
         ids = store.array("edge_ids", access) if "edge_ids" in store else None
         origin = StoreOrigin(str(store.path), store.digest, access)
+        order = store.row_order(access)
+        if order is not None:
+            return cls._from_reordered(ReorderedArrays(order, indices, data, ids), store.weighting, origin)
         return cls._from_parts(indptr, indices, data, ids, store.weighting, origin)
+
+    @classmethod
+    def _from_reordered(cls, arrays: ReorderedArrays, weighting: Weighting, origin: StoreOrigin | None) -> Graph:
+        """Make a graph over the maps of a store whose rows were moved: rows are sampled where they lie."""
+        graph = cls.__new__(cls)
+        graph._indptr, graph._weighting, graph._origin = arrays.order.vertex_indptr, weighting, origin
+        graph._reordered = arrays
+        graph._operands, graph._known, graph._device_graph = {}, {}, None
+        return graph
+
+    def __getattr__(self, name: str) -> Any:
+        """Fill an empty slot: entries by vertex, of a store whose rows were moved, are read into memory on first use."""
+        if name == "_contents":
+            self._contents = Contents({array: getattr(self, f"_{array}") for array in _ARRAYS})
+        elif name in ("_indices", "_data", "_edge_ids") and self._reordered is not None:
+            array = self._reordered.by_vertex(name.removeprefix("_"))
+            setattr(self, name, None if array is None else _frozen(array))
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self, name)
+
+    def _as_stored(self, name: str) -> NDArray[Any] | None:
+        """Return indices, data or edge_ids in any order: nothing is read."""
+        array: NDArray[Any] | None
+        array = getattr(self, f"_{name}") if self._reordered is None else getattr(self._reordered, name)
+        return array
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a store with the arrays of this graph: all of it or nothing.
@@ -334,8 +368,8 @@ class Graph(BaseGraph):
         self._data = None if data is None else _frozen(data)
         self._edge_ids = None if edge_ids is None else _frozen(edge_ids.astype(np.int64, copy=False))
         self._weighting = weighting
-        self._origin = None
-        arrays = {"indptr": self._indptr, "indices": self._indices, "data": self._data, "edge_ids": self._edge_ids}
+        self._origin = self._reordered = None
+        arrays = {name: getattr(self, f"_{name}") for name in _ARRAYS}
         self._contents = Contents(arrays)
         self._operands: dict[str, LocalOperand] = {}
         self._known: dict[Hashable, Any] = {}
@@ -356,7 +390,7 @@ class Graph(BaseGraph):
     @property
     def num_edges(self) -> int:
         """Number of entries of A, parallel edges counted each."""
-        return len(self._indices)
+        return int(self._indptr[-1])
 
     @property
     def indptr(self) -> NDArray[np.int64]:
@@ -386,7 +420,7 @@ class Graph(BaseGraph):
     @property
     def index_dtype(self) -> np.dtype[np.signedinteger]:
         """Dtype of ``indices``, and of vertex ids in samples."""
-        return self._indices.dtype
+        return self._as_stored("indices").dtype  # type: ignore[union-attr]
 
     @property
     def digest(self) -> str | None:
@@ -419,7 +453,8 @@ class Graph(BaseGraph):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of values computed from this graph: that of ``data``, and float32 where there is none."""
-        return np.dtype(np.float32) if self._data is None else self._data.dtype
+        data = self._as_stored("data")
+        return np.dtype(np.float32) if data is None else data.dtype
 
     @property
     def nbytes(self) -> int:
@@ -430,7 +465,7 @@ class Graph(BaseGraph):
         >>> Graph(indptr=[0, 1, 2], indices=np.array([1, 0], dtype=np.int32)).nbytes
         32
         """
-        arrays = (self._indptr, self._indices, self._data, self._edge_ids)
+        arrays = (self._indptr, *map(self._as_stored, _ARRAYS[1:]))
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
@@ -472,9 +507,14 @@ class Graph(BaseGraph):
         if chosen.name == "cuda":
             return self.on_device().operand()
         if chosen.name not in self._operands:
-            matrix = Matrix(self._indptr, self._indices, self._data, self._weighting == "row")
-            self._operands[chosen.name] = LocalOperand(matrix, self._edge_ids, chosen)
+            self._operands[chosen.name] = self._operand(chosen)
         return self._operands[chosen.name]
+
+    def _operand(self, backend: Backend) -> LocalOperand:
+        is_normalized = self._weighting == "row"
+        if self._reordered is not None:
+            return self._reordered.operand(backend, row_normalized=is_normalized)
+        return LocalOperand(Matrix(self._indptr, self._indices, self._data, is_normalized), self._edge_ids, backend)
 
     def known(self, key: Hashable, find: Callable[[], _Known]) -> _Known:
         """Return what ``find`` gives: something small about this graph, found out once for a key and kept.
@@ -523,10 +563,10 @@ class Graph(BaseGraph):
         return self._device_graph
 
     def __repr__(self) -> str:
-        weights = "" if self._data is None else f", data={self._data.dtype}"
+        weights = "" if self._as_stored("data") is None else f", data={self.dtype}"
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
-            f"weighting={self._weighting!r}, indices={self._indices.dtype}{weights})"
+            f"weighting={self._weighting!r}, indices={self.index_dtype}{weights})"
         )
 
     # ----------------------------------------------------------------------------------------- derived graphs
@@ -607,6 +647,8 @@ class Graph(BaseGraph):
         """
         if require_choice("kind", kind, ("row", "sym")) == "sym":
             return self._normalized_sym()
+        if self._reordered is not None and self._reordered.data is None:
+            return self._from_reordered(self._reordered, "row", self._origin)
         if self._data is None:  # rows of a "row" graph sum to 1 already
             graph = self._from_parts(self._indptr, self._indices, None, self._edge_ids, "row", self._origin)
             graph._contents = self._contents

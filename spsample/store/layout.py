@@ -7,6 +7,10 @@
      "arrays": {name: {"file": "name.npy", "dtype": "<i8", "shape": [n + 1], "sha256": [one per 64 MiB]}},
      ...facts about the graph}
 
+A store whose rows were moved has the version 2, the arrays ``row_of_vertex``, ``vertex_of_row`` and ``vertex_indptr``
+and the fact ``reordered``: ``{"score": what chose the order, "digest": that of the graph}``. Its ``indptr`` and arrays
+of entries, ``x`` and ``node_features`` are in the order of rows; all else is by vertex, and ``indices`` hold vertices.
+
 The checksums are of the bytes of the array, without the header of its file, in pieces of 64 MiB. ``meta.json.sha256``
 has that of ``meta.json`` itself; a store of before there was one opens without.
 """
@@ -16,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +28,22 @@ import numpy as np
 from spsample.errors import DataError
 from spsample.store.validation import INT32_NODES, MAX_NODES
 
-__all__ = ["CHUNK_BYTES", "FORMAT", "META_FILE", "VERSION", "ArraySpec", "array_file", "check_layout", "parse_meta"]
+__all__ = [
+    "CHUNK_BYTES",
+    "FORMAT",
+    "MAP_ARRAYS",
+    "META_FILE",
+    "ArraySpec",
+    "array_file",
+    "check_layout",
+    "parse_meta",
+    "version_of",
+]
 
 FORMAT = "spsample graph"
 VERSION = 1
+REORDERED_VERSION = 2
+"""That of stores whose rows were moved, which releases that know no such stores would read wrongly."""
 META_FILE = "meta.json"
 CHUNK_BYTES = 64 * 2**20
 """Bytes of an array that share a checksum; the last piece of an array may be shorter."""
@@ -36,6 +53,9 @@ LARGEST_META = 64 * 2**20
 ARRAY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 OWN_KEYS = ("format", "version", "arrays")
 """Keys of ``meta.json`` that are no facts about the graph."""
+
+MAP_ARRAYS = ("row_of_vertex", "vertex_of_row", "vertex_indptr")
+"""Arrays of a store whose rows were moved."""
 
 _KINDS = "biuf"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -65,6 +85,17 @@ def array_file(name: str) -> str:
     return f"{name}.npy"
 
 
+def version_of(names: Iterable[str]) -> int:
+    """Return the version of the form of a store with arrays of these names.
+
+    Examples
+    --------
+    >>> version_of(["indptr", "indices"]), version_of(["indptr", "indices", "row_of_vertex"])
+    (1, 2)
+    """
+    return REORDERED_VERSION if MAP_ARRAYS[0] in names else VERSION
+
+
 def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpec]]:
     """Return the facts of a ``meta.json`` and its arrays.
 
@@ -81,21 +112,21 @@ def parse_meta(path: str, text: str) -> tuple[dict[str, Any], dict[str, ArraySpe
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
         raise DataError(argument=path, given=f"format {found!r}", expected=f'a JSON object with "format": "{FORMAT}"')
-    _check_version(path, meta.get("version"))
     arrays = meta.get("arrays")
+    _check_version(path, meta.get("version"), version_of(arrays) if isinstance(arrays, dict) else VERSION)
     if not isinstance(arrays, dict):
         raise DataError(argument=path, given="no table of arrays", expected='a JSON object "arrays"')
     return meta, {name: _parse_spec(path, name, entry) for name, entry in arrays.items()}
 
 
-def _check_version(path: str, version: Any) -> None:
-    if type(version) is int and version == VERSION:
+def _check_version(path: str, version: Any, known: int) -> None:
+    if type(version) is int and version == known:
         return
-    newer = type(version) is int and version > VERSION
+    newer = type(version) is int and version > known
     raise DataError(
         argument=path,
         given=f"format version {version!r}",
-        expected=f"version {VERSION}, which this release of spsample reads",
+        expected=f"version {known}, which this release of spsample reads",
         hint="The store was written by a newer release: upgrade spsample." if newer else "",
     )
 
@@ -170,6 +201,7 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
     _check_array(path, specs, "original_ids", (np.int64,), (n,))
     _check_array(path, specs, "names_ptr", (np.int64,), (n + 1,))
     _check_array(path, specs, "names_data", (np.uint8,), (None,))
+    _check_map(path, meta, specs, n)
     for part in ("train", "val", "test"):
         _check_array(path, specs, f"{part}_idx", integers, (None,))
         _check_array(path, specs, f"{part}_masks", (np.bool_,), (None, n))
@@ -182,6 +214,24 @@ def check_layout(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec]) -
         _check_rows(path, specs, name, n)
     for name in _feature_names(path, meta, specs, "edge_features"):
         _check_rows(path, specs, name, None)
+
+
+def _check_map(path: str, meta: dict[str, Any], specs: dict[str, ArraySpec], n: int) -> None:
+    """Check the arrays and the fact of a store whose rows were moved, if it is one."""
+    found = [name for name in MAP_ARRAYS if name in specs]
+    if not found:
+        return
+    if len(found) < len(MAP_ARRAYS):
+        raise DataError(argument=path, given=f"only {', '.join(found)}", expected=f"all of {', '.join(MAP_ARRAYS)}")
+    ids = specs["indices"].dtype
+    _check_array(path, specs, "row_of_vertex", (ids,), (n,))
+    _check_array(path, specs, "vertex_of_row", (ids,), (n,))
+    _check_array(path, specs, "vertex_indptr", (np.int64,), (n + 1,))
+    fact = meta.get("reordered")
+    digest = fact.get("digest") if isinstance(fact, dict) else None
+    if not isinstance(digest, str) or _SHA256.fullmatch(digest) is None:
+        expected = "a JSON object with the digest of the graph, as the store has row_of_vertex"
+        raise DataError(argument=path, given=f"reordered {fact!r}", expected=expected)
 
 
 def _size(path: str, meta: dict[str, Any], key: str, least: int, most: int) -> int:

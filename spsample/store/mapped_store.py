@@ -17,8 +17,9 @@ from spsample.errors import DataError, InputError
 from spsample.sparse.probability import Weighting
 from spsample.store.checksums import record_path, recorded_sha256, require_recorded
 from spsample.store.folder import is_partial, system_errors
-from spsample.store.layout import LARGEST_META, META_FILE, ArraySpec, array_file, check_layout, parse_meta
+from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
 from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
+from spsample.store.row_order import RowOrder
 
 __all__ = ["MappedStore", "read_meta"]
 
@@ -111,13 +112,40 @@ class MappedStore:
 
     @property
     def digest(self) -> str:
-        """A SHA-256 that tells graphs apart: of the checksums of indptr, indices, data and edge_ids."""
+        """A SHA-256 that tells graphs apart: of the checksums of indptr, indices, data and edge_ids.
+
+        Where rows were moved, that of the graph before: minibatches are the same.
+        """
+        if self.is_reordered:
+            digest: str = self._meta["reordered"]["digest"]
+            return digest
         parts = {
             name: [spec.dtype.str, spec.shape, spec.sha256]
             for name, spec in self._specs.items()
             if name in _GRAPH_ARRAYS
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether rows lie in another order than that of the vertices."""
+        return MAP_ARRAYS[0] in self._specs
+
+    def row_of_vertex(self) -> NDArray[Any] | None:
+        """Return where the row of each vertex lies in ``indptr``, ``x`` and ``node_features``, as `array` has them.
+
+        Returns
+        -------
+        int32 or int64 array (n,), or None
+            A memory map; None where row v is that of vertex v.
+        """
+        return self.array(MAP_ARRAYS[0]) if self.is_reordered else None
+
+    def row_order(self, access: str = "normal") -> RowOrder | None:
+        """Return how rows lie, over maps; None where row v is that of vertex v. `access` as in `Graph.open`."""
+        if not self.is_reordered:
+            return None
+        return RowOrder(*(self.array(name, access) for name in (*MAP_ARRAYS, "indptr")))
 
     def __contains__(self, name: object) -> bool:
         return name in self._specs

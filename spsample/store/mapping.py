@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "open_map", "shorten_map"]
+__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "open_map", "release_pages", "shorten_map"]
 
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
@@ -56,6 +56,23 @@ def shorten_map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDA
     if size == 0:
         return np.zeros(shape, dtype)
     return np.memmap(path, dtype=dtype, mode="r+", offset=offset, shape=shape)
+
+
+def release_pages(array: Any) -> None:
+    """Let go of the pages of an array that is the map of a file: they no longer count as memory of this process.
+
+    What was written stays in the system's cache of the file, which is read again where the map is. Nothing is done to
+    arrays in memory.
+
+    Examples
+    --------
+    >>> release_pages(np.zeros(3))
+    """
+    owner = array
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 def _reserve(descriptor: int, size: int) -> None:

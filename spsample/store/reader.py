@@ -14,6 +14,7 @@ from spsample.store.checksums import record_path
 from spsample.store.graph import Graph
 from spsample.store.layout import META_FILE
 from spsample.store.mapped_store import MappedStore, read_meta
+from spsample.store.row_order import ReorderedRows
 from spsample.store.verification import verify_checksums, verify_structure
 
 __all__ = ["GraphStore"]
@@ -64,6 +65,9 @@ class GraphStore(MappedStore):
     def features(self, name: str = "x") -> Any:
         """Return a feature array of two dimensions as a read-only map; ``"x"`` may also be a SciPy CSR matrix.
 
+        Rows are by vertex, or by edge id: where rows of vertices were moved, what is returned is a
+        `spsample.store.row_order.ReorderedRows`, which reads as an array does.
+
         Raises
         ------
         InputError
@@ -79,7 +83,9 @@ class GraphStore(MappedStore):
         if name not in self._specs:
             return self._sparse_features()
         array = self.array(name)
-        return array[:, None] if array.ndim == 1 else array
+        array = array[:, None] if array.ndim == 1 else array
+        rows = None if name in self._meta.get("edge_features", []) else self.row_of_vertex()
+        return array if rows is None else ReorderedRows(array, rows)
 
     def _sparse_features(self) -> sparse.csr_array:
         try:

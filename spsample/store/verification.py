@@ -64,11 +64,14 @@ def verify_structure(
 def _check_of(name: str, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> _Check | None:
     """Return the check of an array's pieces: called with a piece and where it begins."""
     n = int(meta["num_nodes"])
-    if name in ("indptr", "names_ptr"):
-        end = int(meta["num_edges"]) if name == "indptr" else len(arrays["names_data"])
+    if name in ("indptr", "names_ptr", "vertex_indptr"):
+        end = int(meta["num_edges"]) if name != "names_ptr" else len(arrays["names_data"])
         return lambda piece, start: _check_starts(name, arrays[name], piece, start, end)
     if name == "indices":
         return lambda piece, start: _check_columns(arrays, piece, start, n)
+    if name in ("row_of_vertex", "vertex_of_row"):
+        inverse = arrays["vertex_of_row" if name == "row_of_vertex" else "row_of_vertex"]
+        return lambda piece, start: _check_inverse(name, piece, start, inverse)
     if name == "data":
         return lambda piece, start: check_weights(name, piece)
     if name == "original_ids":
@@ -94,6 +97,15 @@ def _check_starts(name: str, array: NDArray[Any], piece: NDArray[Any], start: in
     if (start == 0 and int(piece[0]) != 0) or (last and int(piece[-1]) != end):
         given = f"rows from {array[0]} to {array[-1]}"
         raise InputError(argument=name, given=given, expected=f"rows from 0 to {end}")
+
+
+def _check_inverse(name: str, piece: NDArray[Any], start: int, inverse: NDArray[Any]) -> None:
+    """Check that a piece of a permutation, which begins at `start`, is undone by its inverse."""
+    check_range(name, piece, len(inverse), "rows and vertices")
+    wrong = np.flatnonzero(inverse[piece] != np.arange(start, start + len(piece)))
+    if len(wrong):
+        given = f"{piece[wrong[0]]} at position {int(wrong[0])}, from which the other map does not lead back"
+        raise InputError(argument=name, given=given, expected="row_of_vertex and vertex_of_row that undo each other")
 
 
 def _check_finite(name: str, piece: NDArray[Any]) -> None:

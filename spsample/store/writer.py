@@ -23,12 +23,12 @@ from spsample.store.layout import (
     FORMAT,
     META_FILE,
     OWN_KEYS,
-    VERSION,
     array_file,
     check_layout,
     parse_meta,
+    version_of,
 )
-from spsample.store.mapping import create_map, shorten_map
+from spsample.store.mapping import create_map, release_pages, shorten_map
 
 __all__ = ["StoreWriter"]
 
@@ -220,7 +220,8 @@ class StoreWriter:
         sums: dict[str, list[str]] = {name: [] for name in self._arrays}
         for piece in checksums(self._arrays):
             sums[piece.name].append(piece.sha256)
-        meta = {"format": FORMAT, "version": VERSION, **self._sizes(), **self._facts}
+            release_pages(self._arrays[piece.name])
+        meta = {"format": FORMAT, "version": version_of(self._arrays), **self._sizes(), **self._facts}
         meta["arrays"] = {
             name: {
                 "file": array_file(name),

@@ -1,0 +1,169 @@
+"""`RowOrder`: where the rows of a store lie that are not in the order of the vertices; and arrays seen through it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.backends import Backend, Matrix
+from spsample.sparse.reordered import ReorderedOperand
+
+__all__ = ["ReorderedArrays", "ReorderedRows", "RowOrder"]
+
+_PIECE = 1 << 22
+
+
+class RowOrder(NamedTuple):
+    """Rows of A and of features by vertex, where a store has them in another order.
+
+    Attributes
+    ----------
+    row_of_vertex, vertex_of_row : int32 or int64 array (n,)
+        Each other's inverse; of the type of vertex ids.
+    vertex_indptr : int64 array (n + 1,)
+        Row pointers of A in the order of vertices: entry e of row v of A is its entry number ``vertex_indptr[v] + e``.
+    row_indptr : int64 array (n + 1,)
+        Row pointers in the order in which rows lie.
+
+    Examples
+    --------
+    >>> order = RowOrder(np.array([1, 2, 0]), np.array([2, 0, 1]), np.array([0, 2, 3, 3]), np.array([0, 0, 2, 3]))
+    >>> order.file_places(np.array([0, 2])).tolist()
+    [0, 2]
+    """
+
+    row_of_vertex: NDArray[Any]
+    vertex_of_row: NDArray[Any]
+    vertex_indptr: NDArray[np.int64]
+    row_indptr: NDArray[np.int64]
+
+    def file_places(self, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where entries lie that are numbered in the order of vertices; O(log n) for each."""
+        vertices = np.searchsorted(self.vertex_indptr, entries, side="right") - 1
+        places: NDArray[np.int64] = self.row_indptr[self.row_of_vertex[vertices]]
+        return places + (entries - self.vertex_indptr[vertices])
+
+
+class ReorderedArrays(NamedTuple):
+    """The arrays of a graph as they lie in a store whose rows were moved.
+
+    Attributes
+    ----------
+    order : RowOrder
+    indices, data, edge_ids : array (num_edges,)
+        Entries in the order of rows; `data` and `edge_ids` None where there are none.
+    """
+
+    order: RowOrder
+    indices: NDArray[Any]
+    data: NDArray[Any] | None
+    edge_ids: NDArray[np.int64] | None
+
+    def by_vertex(self, name: str) -> NDArray[Any] | None:
+        """Return an array of entries in the order of vertices, in memory: all of it is read.
+
+        Examples
+        --------
+        >>> order = RowOrder(np.array([1, 2, 0]), np.array([2, 0, 1]), np.array([0, 2, 3, 3]), np.array([0, 0, 2, 3]))
+        >>> ReorderedArrays(order, np.array([1, 2, 0]), None, None).by_vertex("indices").tolist()
+        [1, 2, 0]
+        """
+        lying = getattr(self, name)
+        if lying is None:
+            return None
+        made = np.empty(len(lying), lying.dtype)
+        for first in range(0, len(lying), _PIECE):
+            last = min(first + _PIECE, len(lying))
+            made[first:last] = lying[self.order.file_places(np.arange(first, last))]
+        return made
+
+    def operand(self, backend: Backend, *, row_normalized: bool) -> ReorderedOperand:
+        """Return A as the sampling algebra sees it, over the arrays as they lie."""
+        rows, vertices, vertex_indptr, indptr = self.order
+        matrix = Matrix(indptr, self.indices, self.data, row_normalized, vertices, len(indptr) - 1)
+        return ReorderedOperand(matrix, self.edge_ids, backend, rows, vertex_indptr)
+
+
+class ReorderedRows:
+    """Rows by vertex of an array whose rows lie in another order: read as an array, without a copy of it.
+
+    It has what users of features ask of an array of two dimensions: ``shape``, ``dtype``, rows by number, and
+    ``numpy.asarray``, which reads all of it.
+
+    Parameters
+    ----------
+    stored : array (rows, numbers)
+        As it lies.
+    rows : int array (vertices,)
+        Where the row of each vertex lies.
+
+    Attributes
+    ----------
+    stored, rows
+        As given.
+
+    Examples
+    --------
+    >>> x = ReorderedRows(np.array([[1], [2], [3]]), np.array([2, 0, 1]))
+    >>> x.shape, x[1].tolist(), x[[0, 2]].tolist(), np.asarray(x[1:]).tolist()
+    ((3, 1), [1], [[3], [2]], [[1], [2]])
+    """
+
+    ndim = 2
+
+    def __init__(self, stored: NDArray[Any], rows: NDArray[Any]) -> None:
+        self.stored = stored
+        self.rows = rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of numbers in a row."""
+        return len(self.rows), int(self.stored.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the numbers."""
+        return self.stored.dtype
+
+    @property
+    def base(self) -> NDArray[Any]:
+        """What the rows are a view of."""
+        return self.stored
+
+    @property
+    def size(self) -> int:
+        """How many numbers all rows have."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Rows, as a view where `key` is a slice; with a second key, columns of them."""
+        if isinstance(key, tuple):
+            first, *others = key
+            return np.asarray(self[first])[(..., *others)] if others else self[first]
+        if isinstance(key, slice):
+            return ReorderedRows(self.stored, self.rows[key])
+        return self.stored[self.rows[key]]
+
+    def take(self, indices: Any, axis: int = 0, mode: str = "raise") -> NDArray[Any]:
+        """Return rows by number, as `numpy.take` along axis 0."""
+        if axis != 0:
+            raise NotImplementedError("rows are taken along axis 0")
+        wanted: NDArray[Any] = self.stored.take(self.rows.take(indices, mode=mode), axis=0)  # type: ignore[call-overload]
+        return wanted
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        made = self.stored[self.rows]
+        return made if dtype is None else made.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"ReorderedRows(shape={self.shape}, dtype={self.dtype})"
