@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 import spsample
+from spsample.cli.cache_report import cache_report
 from spsample.cli.convert import convert
 from spsample.cli.doctor import doctor
 from spsample.cli.info import info
@@ -116,6 +117,7 @@ app.command()(info)
 app.command()(doctor)
 app.command()(sample)
 app.command()(plan)
+app.command("cache-report")(cache_report)
 app.command()(partition)
 app.command()(precompute)
 app.command(context_settings={"allow_interspersed_args": False})(launch)

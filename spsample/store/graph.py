@@ -21,8 +21,8 @@ from spsample.sparse.operand import Weighting
 from spsample.store import construction
 from spsample.store.base_graph import BaseGraph
 from spsample.store.mapped_store import MappedStore
-from spsample.store.row_order import ReorderedArrays
 from spsample.store.normalization import divided, row_sums, sums_by_row, sums_of_alike
+from spsample.store.row_order import ReorderedArrays
 
 if TYPE_CHECKING:
     from spsample.store.device_graph import DeviceGraph

@@ -1,0 +1,185 @@
+"""``spsample cache-report``: what caches, bulks, copies, partitions and local seeds would save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spsample.cli import sampling
+from spsample.cli.options import AsJson, overridden, with_options
+from spsample.cli.screen import bytes_column, print_json, print_message, print_sentence, print_table, table, unit_for
+from spsample.common.options import Option, at_least
+from spsample.errors import InputError
+from spsample.settings import SamplerChoice, SamplerSizes
+from spsample.settings.sampling import BatchSize, RandomSeed, Seeds
+
+if TYPE_CHECKING:
+    from spsample.advice import CacheReport
+
+__all__ = ["cache_report"]
+
+
+@dataclass(frozen=True)
+class CacheReportOptions(SamplerSizes, SamplerChoice):
+    """What is sampled, and what it is measured for."""
+
+    batch_size: BatchSize = 1024
+    bulk_size: Annotated[
+        int, Option("Minibatches of a bulk, which lookahead knows.", "Sampling", check=at_least(1))
+    ] = 64
+    seeds: Seeds = "auto"
+    random_seed: RandomSeed = 0
+    epochs: Annotated[int, Option("Epochs of the trial.", "Trial", check=at_least(1), common=True)] = 3
+    row_bytes: Annotated[
+        int | None, Option("Bytes of a row of features.", "Trial", check=at_least(1), unset="those of the data, or 400")
+    ] = None
+    ranks: Annotated[
+        int,
+        Option("Devices or ranks, for copies and partitions; 1: none.", "Ranks", check=at_least(1)),
+    ] = 4
+    alpha: Annotated[float, Option("Cost of a row from a peer over that of one from the host.", "Ranks")] = 0.5
+    rank_budget: Annotated[float, Option("Share of the rows that each of them caches.", "Ranks")] = 0.05
+
+
+@with_options(CacheReportOptions)
+def cache_report(
+    given: dict[str, Any],
+    source: Annotated[str, typer.Argument(help=sampling.SOURCE)],
+    as_json: AsJson = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the JSON to this file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw it, into this file (.png).")] = None,
+) -> None:
+    """Say what would move fewer rows of features: which rows to cache, which copies, which order.
+
+    A few trial epochs are sampled. What comes of it: hits of each score and budget, by a set that stays and with
+    lookahead; distinct rows of several batches; bytes of an epoch under each plan of copies and each partition, with
+    and without local seeds; and what to do, in a few sentences.
+
+    Examples
+    --------
+    * `spsample cache-report graphs/products --fanouts 15,10,5`
+    * `spsample cache-report rmat:16,16 --seeds all --sampler ladies --ranks 8 --figure report.png`
+    """
+    from spsample.advice import advise
+    from spsample.advice import cache_report as measured
+
+    options = overridden(CacheReportOptions(), given)
+    _check_files(output, figure)
+    report = measured(
+        _workload(source, options, given),
+        epochs=options.epochs,
+        ranks=options.ranks,
+        alpha=options.alpha,
+        budget=options.rank_budget,
+    )
+    sentences = advise(report)
+    facts = {"source": source, **report.as_dict(), "advice": sentences}
+    if output is not None:
+        output.write_text(_as_text(facts), encoding="utf-8")
+    if figure is not None:
+        _draw(report, figure)
+    if as_json:
+        print_json(facts)
+    else:
+        _show(report, sentences)
+
+
+def _workload(source: str, options: CacheReportOptions, given: dict[str, Any]) -> Any:
+    from spsample.advice import Workload
+    from spsample.data import load_dataset
+
+    sampling.require_sampler_options(options.sampler, given["fanouts"], given["layer_sizes"])
+    data = load_dataset(source)
+    width = 400 if data.x is None else 4 * data.x.shape[1]
+    return Workload(
+        graph=data.graph,
+        seeds=sampling.seeds_of(data, options.seeds),
+        sampler=sampling.build_sampler(options.sampler, options.fanouts, options.layer_sizes),
+        batch_size=options.batch_size,
+        row_bytes=width if options.row_bytes is None else options.row_bytes,
+        bulk_size=options.bulk_size,
+        random_seed=options.random_seed,
+    )
+
+
+def _check_files(output: Path | None, figure: Path | None) -> None:
+    """Refuse files that cannot be written before anything is sampled."""
+    for name, path in (("--output", output), ("--figure", figure)):
+        if path is not None and not path.parent.is_dir():
+            raise InputError(argument=name, given=str(path), expected="a file in a folder that exists")
+    if figure is not None and figure.suffix != ".png":
+        raise InputError(argument="--figure", given=str(figure), expected="a name that ends with .png")
+
+
+def _as_text(facts: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(facts, indent=2) + "\n"
+
+
+def _draw(report: CacheReport, path: Path) -> None:
+    from spsample.cli.cache_figure import draw_report
+
+    if not draw_report(report, path):
+        print_message("no figure without matplotlib: pip install matplotlib")
+
+
+def _show(report: CacheReport, sentences: list[str]) -> None:
+    """The tables, and what to do."""
+    unit = unit_for([report.bytes_per_epoch])
+    share = report.rows_per_batch / report.num_nodes
+    print_sentence(
+        f"{report.num_batches:,} batches an epoch, {report.rows_per_batch:,.0f} rows a batch: {share:.1%} of"
+        f" {report.num_nodes:,}. Without a cache {bytes_column([report.bytes_per_epoch], unit)[0]} {unit} an epoch."
+    )
+    _show_hits(report)
+    _show_unions(report)
+    if report.copies:
+        _show_copies(report)
+    if report.partitions:
+        _show_partitions(report)
+    for sentence in sentences:
+        print_sentence(f"-> {sentence}")
+
+
+def _show_hits(report: CacheReport) -> None:
+    budgets = sorted({one.budget for one in report.hits})
+    shown = table("Rows hit, % of the rows cached", *(f"{budget:.0%}" for budget in budgets))
+    for name, how in dict.fromkeys((one.score, one.replacement) for one in report.hits):
+        known = f", lookahead over {report.bulk_size} batches" if how == "lookahead" else ""
+        shown.add_row(f"{name}{known}", *(f"{100 * report.hit(name, how, budget):.1f}" for budget in budgets))
+    print_table(shown)
+
+
+def _show_unions(report: CacheReport) -> None:
+    shown = table("Batches fetched together", *(f"{one.k:,}" for one in report.unions))
+    shown.add_row("rows a batch", *(f"{one.rows_per_batch:,.0f}" for one in report.unions))
+    print_table(shown)
+
+
+def _show_copies(report: CacheReport) -> None:
+    unit = unit_for([report.bytes_per_epoch])
+    title = f"Copies, {report.ranks} devices of {report.budget:.0%} each"
+    shown = table(title, f"host, {unit}", f"peers, {unit}", "cost, %")
+    for one in report.copies:
+        cost = (one.host_bytes + report.alpha * one.peer_bytes) / max(report.bytes_per_epoch, 1.0)
+        shown.add_row(one.method, *bytes_column([one.host_bytes, one.peer_bytes], unit), f"{100 * cost:.1f}")
+    print_table(shown)
+
+
+def _show_partitions(report: CacheReport) -> None:
+    unit = unit_for([one.epoch for one in report.partitions])
+    caches = {
+        "none": "no cache",
+        "static": f"{report.budget:.0%} cached",
+        "lookahead": f"{report.budget:.0%}, lookahead",
+    }
+    shown = table(f"Received by {report.ranks} ranks", f"{unit} an epoch", "largest rank")
+    for one in report.partitions:
+        uneven = one.largest / one.mean if one.mean else 1.0
+        name = f"{one.method}, {one.batches} batches, {caches[one.cache]}"
+        shown.add_row(name, *bytes_column([one.epoch], unit), f"{uneven:.2f}")
+    print_table(shown)

@@ -1,0 +1,168 @@
+"""What a trial of a workload says about caches, copies, partitions and bulks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import spsample as sp
+from spsample.advice import Workload, advise, cache_report
+from spsample.advice.hits import BEST, lookahead_hits, static_hits
+from spsample.advice.received import Grid, lookahead_misses, received_bytes, static_misses
+from spsample.advice.trial import Trial, run_trial
+from spsample.advice.unions import unions
+from spsample.cli.main import app
+from spsample.comm import Recorder, run_threads
+from spsample.errors import DTypeError, InputError
+from spsample.features import CachedFeatures, PartitionedFeatures, score
+from spsample.sampling import Sampler
+from spsample.sparse import extract_rows, its_sample, normalize_rows
+
+GRAPH = sp.load_dataset("rmat:10,8").graph
+SEEDS = np.flatnonzero(np.diff(GRAPH.indptr))[::3]
+
+
+def workload(**changes) -> Workload:
+    given = {"graph": GRAPH, "seeds": SEEDS, "sampler": sp.GraphSAGE([4, 4]), "batch_size": 16, "row_bytes": 32}
+    return Workload(**{**given, "bulk_size": 4, **changes})
+
+
+def test_a_report_has_every_cell():
+    report = cache_report(workload(), budgets=[0.1, 0.5], ranks=2)
+    cells = {(one.score, one.replacement) for one in report.hits}
+    assert {("posterior", "static"), ("posterior", "lookahead"), (BEST, "static"), ("out-degree", "static")} <= cells
+    for one in report.hits:
+        assert 0 <= one.hits <= 1
+        assert one.replacement == "lookahead" or one.hits <= report.hit(BEST, "static", one.budget) + 1e-12
+    assert report.hit("posterior", "lookahead", 0.1) >= report.hit("posterior", "static", 0.1)
+    assert {one.method for one in report.copies} == {"best-copies", "interleaved", "replicated", "song-jiang"}
+    by_method = {one.method: one.host_bytes + 0.5 * one.peer_bytes for one in report.copies}
+    for one in report.copies:
+        assert one.host_bytes + one.peer_bytes <= report.bytes_per_epoch * (1 + 1e-12)
+    assert by_method["replicated"] == next(one for one in report.copies if one.method == "replicated").host_bytes
+    assert {one.batches for one in report.partitions} == {"shuffled", "local"}
+    assert report.first_aggregation.rows < 1
+    json.dumps(report.as_dict())
+
+
+def test_hits_are_counted_by_hand():
+    trial = Trial([np.array([0, 1]), np.array([0, 2]), np.array([2, 3])], 1, 0)
+    counts = trial.counts(4)
+    assert [one.hits for one in static_hits("own", np.array([0.0, 3, 2, 1]), counts, [0.0, 0.25, 0.5, 1.0])] == [
+        0,
+        1 / 6,
+        3 / 6,
+        1,
+    ]
+    (known,) = lookahead_hits("own", np.array([0.0, 3, 2, 1]), trial, [0.25], bulk_size=3)
+    # holds 1: hit, then 0 is kept: hit, then 2 is kept: hit
+    assert known.hits == 3 / 6
+    assert [one.rows for one in unions(trial, 4)] == [2, 3]
+
+
+def test_lookahead_of_a_report_is_that_of_one_batch_after_the_other():
+    work = workload()
+    trial = run_trial(work, 2)
+    scores = score("presc", GRAPH, SEEDS, work.sampler, 16)
+    (hits,) = lookahead_hits("presc", scores, trial, [0.2], bulk_size=4)
+    misses = lookahead_misses(scores, int(0.2 * GRAPH.num_nodes), 4)(trial.batches)
+    assert 1 - sum(map(len, misses)) / trial.num_rows == pytest.approx(hits.hits)
+
+
+def of_features(recorder) -> int:
+    """Bytes of rows and of requests for them; the ranks' agreement that none has failed is the same in every step."""
+    phases = recorder.traffic.phases
+    return sum(phases[name].bytes_received for name in ("features", "features requests") if name in phases)
+
+
+@pytest.mark.parametrize(("p", "c"), [(4, 1), (4, 2), (8, 2)])
+@pytest.mark.parametrize("budget", [0, 0.1])
+def test_received_bytes_are_those_that_ranks_receive(p, c, budget):
+    """Of the very batches that are gathered: equal to what the recorder counts, on every rank."""
+    trial = run_trial(workload(), 1)
+    batches = [trial.batches[rank::p] for rank in range(p)]
+    steps = min(map(len, batches))
+    x = np.random.default_rng(0).random((GRAPH.num_nodes, 8), np.float32)
+    scores = score("presc", GRAPH, SEEDS, sp.GraphSAGE([4, 4]), 16)
+    parts = np.random.default_rng(1).integers(0, p // c, GRAPH.num_nodes)
+    cached = np.zeros(GRAPH.num_nodes, bool)
+    cached[np.argsort(-scores, kind="stable")[: int(budget * GRAPH.num_nodes)]] = True
+
+    def body(comm):
+        recorder = Recorder(comm)
+        features = PartitionedFeatures.of(x, sp.ProcessGrid(recorder, c), partition=parts)
+        size = int(cached.sum()) * features.row_bytes + -(-GRAPH.num_nodes // 4) + 64
+        source = CachedFeatures(features, size if budget else 0, np.where(cached, 1.0, 0.0))
+        before = of_features(recorder)
+        for batch in batches[comm.rank][:steps]:
+            np.testing.assert_array_equal(source.gather(batch), x[batch])
+        return (of_features(recorder) - before) / steps, source.cached_rows
+
+    found = run_threads(p, body)
+    grid = Grid(p, c, parts, 32)
+    forecast = received_bytes(grid, batches, [static_misses(cached)] * p)
+    received = np.array([one for one, _ in found])
+    assert all(rows >= cached.sum() for _, rows in found)
+    if budget == 0:
+        np.testing.assert_array_equal(forecast, received)
+    np.testing.assert_allclose(forecast, received, rtol=0.02)
+
+
+def test_a_sampler_of_ones_own_is_reported_by_presc():
+    class Own(Sampler):
+        def layer(self, A, Q, draw, options):
+            P = normalize_rows(Q @ A)
+            return extract_rows(P, its_sample(P, draw, edge_ids=options.edge_ids), options)
+
+    report = cache_report(workload(sampler=Own([3])), budgets=[0.1], ranks=1)
+    assert {one.score for one in report.hits} == {"presc", "reverse-pagerank", "out-degree", "random", BEST}
+    assert (report.copies, report.partitions, report.first_aggregation) == ([], [], None)
+    assert advise(report)
+
+
+def test_advice_fits_the_report():
+    graph = sp.load_dataset("rmat:6,8").graph
+    many = workload(graph=graph, seeds=np.arange(64), batch_size=32, sampler=sp.GraphSAGE([-1, -1]))
+    assert "no cache of a part helps much" in advise(cache_report(many, ranks=1))[0]
+    assert advise(cache_report(workload(), ranks=2))[0].startswith("Cache ")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "named"),
+    [
+        ({"budgets": [0.0]}, InputError, "budgets"),
+        ({"budgets": [float("nan")]}, InputError, "budgets"),
+        ({"scores": ["best"]}, InputError, "scores"),
+        ({"scores": ["trace"]}, InputError, "scores"),
+        ({"ranks": 0}, InputError, "ranks"),
+        ({"alpha": 0}, InputError, "alpha"),
+        ({"alpha": float("inf")}, InputError, "alpha"),
+        ({"epochs": 0}, InputError, "epochs"),
+        ({"workload": None}, DTypeError, "workload"),
+    ],
+)
+def test_what_is_refused(change, error, named):
+    arguments = {"workload": workload(), **change}
+    with pytest.raises(error, match=named):
+        cache_report(arguments.pop("workload"), **arguments)
+
+
+def test_the_command(tmp_path):
+    runner = CliRunner()
+    where = ["--output", str(tmp_path / "report.json"), "--figure", str(tmp_path / "report.png")]
+    command = ["cache-report", "rmat:9,8", "--batch-size", "32", "--bulk-size", "4", "--ranks", "2", *where]
+    result = runner.invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "Rows hit" in result.output
+    assert "->" in result.output
+    facts = json.loads((tmp_path / "report.json").read_text())
+    assert facts["advice"]
+    assert facts["ranks"] == 2
+    assert (tmp_path / "report.png").stat().st_size > 10_000
+    as_json = runner.invoke(app, ["cache-report", "rmat:9,8", "--batch-size", "32", "--ranks", "1", "--json"])
+    assert json.loads(as_json.output)["copies"] == []
+    for wrong in (["--figure", "x.pdf"], ["--output", "/nowhere/x.json"], ["--alpha", "0"], ["--ranks", "0"]):
+        assert runner.invoke(app, [*command[:-4], *wrong]).exit_code != 0
