@@ -30,7 +30,7 @@ class Union:
 
 
 def unions(trial: Trial, num_nodes: int) -> list[Union]:
-    """For k = 1, 2, 4, ... as far as the trial has so many batches; a last bulk of fewer batches is left out.
+    """For k = 1, 2, 4, ... up to the number of batches of the trial; a last bulk of fewer batches is left out.
 
     Examples
     --------
