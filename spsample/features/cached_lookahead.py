@@ -28,6 +28,10 @@ _PLACE_BYTES = 8
 """Of a place: rows on their way there, and the last call that put one there."""
 
 
+_SURELY_UNTOLD = 32
+"""Calls after which no announcement will come: first a cache may be read for another one, or to evaluate."""
+
+
 class _Call(NamedTuple):
     """A call of `serve`: what becomes of it, its number among the announced ones (0: it is none), and when it was."""
 
@@ -74,7 +78,8 @@ class LookaheadRows:
         self._generation = 0  # how often what was known was forgotten
         self._announced: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
         self._fixed: deque[_Fixed] = deque()
-        self._was_told = self._has_said = False
+        self._was_told = False
+        self._untold = 0  # calls
 
     @classmethod
     def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> LookaheadRows:
@@ -214,9 +219,9 @@ class LookaheadRows:
         self._in_flight -= 1
 
     def _say_that_nothing_is_known(self) -> None:
-        if self._was_told or self._has_said:
+        self._untold += 1
+        if self._was_told or self._untold != _SURELY_UNTOLD:
             return
-        self._has_said = True
         warnings.warn(
             "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
             "A BulkLoader that gathers from the cache announces them.",
