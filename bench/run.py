@@ -12,6 +12,7 @@ from cold_store import cold_store
 from copies import copies
 from features import features
 from locality import locality
+from lookahead import lookahead
 from planning import planning
 from prefetch import prefetch
 from sampling import sampling
@@ -29,6 +30,7 @@ app.command()(features)
 app.command()(copies)
 app.command()(locality)
 app.command()(scores)
+app.command()(lookahead)
 
 
 @app.command()
@@ -43,6 +45,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
     locality(graph=["rmat:10,8"], dataset="planted:300", epochs=1, train_epochs=1, seeds=1, rounds=1, out=out)
     scores(graph=["rmat:10,8"], rounds=1, out=out)
+    lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -124,6 +124,13 @@ public:
         for (size_t i = 0; i < emptied.size(); ++i) places_.free(static_cast<int32_t>(emptied.data()[i]));
     }
 
+    // (items) the rank of each item.
+    nb::object ranks() const {
+        Buffer<int32_t> ranks(num_items());
+        std::copy(rank_of_.begin(), rank_of_.end(), ranks.data());
+        return to_numpy(std::move(ranks));
+    }
+
     // (places) the item of each place; -1 where it holds none. O(items).
     nb::object items() const {
         Buffer<int64_t> items(places_.num_places());
@@ -254,6 +261,7 @@ void bind_lookahead(nb::module_& m) {
           "Positions in the first known batch of what is held, its places, positions of the others, of those that are kept,\n"
           "and their places. The batch is then over.");
     c.def("forget", &Lookahead::forget, nb::arg("emptied"), "Forget all known batches, and what these places hold.");
+    c.def("ranks", &Lookahead::ranks, "The rank of each item.");
     c.def("items", &Lookahead::items, "The item of each place; -1 where it holds none.");
     c.def_prop_ro("known", &Lookahead::known, "Number of known batches.");
     c.def_prop_ro("nbytes", &Lookahead::nbytes, "Bytes, but for those of the known batches.");

@@ -11,7 +11,6 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
 from spsample.features.cached_rows import row_bytes_of
-from spsample.features.places import place_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,8 +36,8 @@ def budget_bytes(budget: Any) -> int:
     return require_bytes("budget", budget) if isinstance(budget, str) else require_int("budget", budget, minimum=0)
 
 
-def rows_within(source: FeatureSource, budget: int) -> int:
-    """How many rows a cache of the source keeps within a budget in bytes, the map included.
+def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) -> int:
+    """How many rows a cache of the source keeps within a budget in bytes, the map included: so much, and for each row.
 
     Raises
     ------
@@ -50,10 +49,10 @@ def rows_within(source: FeatureSource, budget: int) -> int:
     Examples
     --------
     >>> from spsample.features.memory import FeatureStore
-    >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832)
+    >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
     50
     """
-    count = _rows_and_map_within(budget, source.num_rows, row_bytes_of(source))
+    count = _rows_and_map_within(budget, source.num_rows, row_bytes_of(source), map_bytes)
     size, free = count * row_bytes_of(source), available_memory()
     if size > free:
         raise CapacityError(
@@ -64,18 +63,19 @@ def rows_within(source: FeatureSource, budget: int) -> int:
     return count
 
 
-def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int) -> int:
+def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:
     """How many rows fit, with the map."""
     if budget == 0:
         return 0
     if budget >= num_rows * row_bytes:
         return num_rows
-    count = (budget - place_bytes(num_rows)) // row_bytes
+    of_all, of_each = map_bytes
+    count = (budget - of_all) // (row_bytes + of_each)
     if count < 1:
         raise InputError(
             argument="budget",
             given=format_bytes(budget),
-            expected=f"0, or at least one row of {row_bytes} bytes and {place_bytes(num_rows)} bytes for the map",
+            expected=f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map",
         )
     return count
 

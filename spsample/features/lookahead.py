@@ -121,6 +121,12 @@ class Lookahead:
         return items
 
     @property
+    def ranks(self) -> NDArray[np.int32]:
+        """(items,) how many items are wanted more than each, where no use is known."""
+        ranks: NDArray[np.int32] = self._planner.ranks()
+        return ranks
+
+    @property
     def nbytes(self) -> int:
         """Bytes for items and places; see `lookahead_bytes`."""
         return int(self._planner.nbytes)

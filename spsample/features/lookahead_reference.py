@@ -62,6 +62,10 @@ class ReferenceLookahead:
         """Whether these are the items of the first known batch."""
         return bool(self._batches) and np.array_equal(self._batches[0], ids)
 
+    def ranks(self) -> NDArray[np.int32]:
+        """The rank of each item."""
+        return self._ranks.copy()
+
     def items(self) -> NDArray[np.int64]:
         """The item of each place; -1 where it holds none."""
         return self._held.copy()

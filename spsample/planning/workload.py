@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.planning.entry_limit import MostEntries
+from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
@@ -38,6 +39,8 @@ class Workload:
         How many batches hold features at a time, and the bytes of a vertex's.
     batch_ptr : int64 array (num_batches + 1,) or None
         Where batches of several sizes begin among the seeds, and the last ends. Pilots are then the first of them.
+    ahead : FeaturesAhead
+        Features beside those of batches, and how many more bulks are sampled for them.
     """
 
     graph: BaseGraph
@@ -51,6 +54,7 @@ class Workload:
     feature_batches: int = 0
     feature_bytes: int = 0
     batch_ptr: NDArray[np.int64] | None = None
+    ahead: FeaturesAhead = NOTHING_AHEAD
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", min(self.batch_size, max(len(self.seeds), 1)))

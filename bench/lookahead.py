@@ -1,0 +1,131 @@
+"""Caches that look ahead: their hits beside a static set of the same score, what deciding costs, fetches by the bulk.
+
+A cell is a graph and a sampler of `traces.py`. Its batches are known a bulk ahead: when a batch is decided on, its own
+bulk and the next one are known. Bookkeeping takes turns with gathering the same rows from memory.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from figures import pyplot
+from lookahead_measures import (
+    Bookkeeping,
+    Exchange,
+    Hits,
+    Trace,
+    measure_bookkeeping,
+    measure_exchange,
+    measure_hits,
+)
+from machine_facts import machine_facts
+from spsample.common.threads import set_num_threads
+from traces import EPOCHS, GRAPHS, SAMPLERS, cell
+
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+BULK_SIZES = {"GraphSAGE": 16, "LADIES": 64, "FastGCN": 64}
+CURVE = (1, 4, 16, 64)
+"""Batches of a bulk, at a tenth of the rows."""
+EXCHANGES = (1, 2, 4, 8, 16)
+
+
+def hits_table(results: Sequence[Hits]) -> Table:
+    """A row for each cell, score and share."""
+    shown = Table("graph", "sampler", "score", "rows kept", "k", "static", "lookahead", "misses over static")
+    for one in results:
+        shown.add_row(
+            *(one.graph, one.sampler, one.score, f"{one.share:.0%}", str(one.bulk_size)),
+            *(f"{one.static:.1%}", f"{one.lookahead:.1%}", f"{one.misses:.3f}"),
+        )
+    return shown
+
+
+def bookkeeping_table(results: Sequence[Bookkeeping]) -> Table:
+    """A row for each cell: medians, and the spread of the ratio."""
+    shown = Table("graph", "sampler", "k", "gather, ns a row", "decide, ns a row", "share: median (least to most)")
+    for name in dict.fromkeys((one.graph, one.sampler, one.bulk_size) for one in results):
+        of = [one for one in results if (one.graph, one.sampler, one.bulk_size) == name]
+        shares = [one.share for one in of]
+        gather, decide = (statistics.median(getattr(one, what) for one in of) for what in ("gather", "decide"))
+        spread = f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})"
+        shown.add_row(*map(str, name), f"{gather:.1f}", f"{decide:.1f}", spread)
+    return shown
+
+
+def exchange_table(results: Sequence[Exchange]) -> Table:
+    """A row for each bulk size: the rank that receives most, and the forecasts that are farthest off."""
+    shown = Table("graph", "ranks", "k of a rank", "MiB received", "messages", "forecast", "bytes over forecast")
+    for size in dict.fromkeys(one.batches_per_bulk for one in results):
+        of = [one for one in results if one.batches_per_bulk == size]
+        most, over = max(of, key=lambda one: one.bytes), [one.over_forecast for one in of]
+        shown.add_row(
+            *(most.graph, str(most.ranks), str(size), f"{most.bytes / 2**20:.1f}", str(most.messages)),
+            *(str(most.forecast_messages), f"{min(over):.3f} to {max(over):.3f}"),
+        )
+    return shown
+
+
+def plot(results: Sequence[Hits], path: Path) -> None:
+    """Misses over those of the static set against the batches of a bulk: a line for each cell."""
+    plt = pyplot() if results else None
+    if plt is None:
+        return
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    chosen = [one for one in results if one.score == "trace" and one.share == 0.1]
+    for name in dict.fromkeys((one.graph, one.sampler) for one in chosen):
+        line = sorted((one.bulk_size, one.misses) for one in chosen if (one.graph, one.sampler) == name)
+        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=", ".join(name))
+    axes.set(xscale="log", xlabel="batches of a bulk (k)", ylabel="misses over those of the best static set", ylim=0)
+    axes.legend(fontsize="x-small")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def lookahead(
+    graph: Annotated[list[str] | None, typer.Option(help=f"Or rmat:SCALE,EDGE_FACTOR. [{' '.join(GRAPHS)}]")] = None,
+    sampler: Annotated[list[str] | None, typer.Option(help=f"[{' '.join(SAMPLERS)}]")] = None,
+    epochs: Annotated[int, typer.Option(help="Epochs over which hits are counted.")] = EPOCHS,
+    rounds: Annotated[int, typer.Option(help="Rounds of the bookkeeping after the warm-up.")] = 5,
+    threads: Annotated[int, typer.Option(help="Of the gather that bookkeeping is compared with.")] = 2,
+    ranks: Annotated[int, typer.Option(help="Threads that are ranks, for fetches by the bulk; 0: leave them out.")] = 4,
+    batch_size: Annotated[int, typer.Option(help="Seeds of a batch on ranks.")] = 256,
+    out: Annotated[Path, typer.Option(help="Folder of lookahead.jsonl and lookahead.png.")] = Path("bench/results"),
+) -> None:
+    """Rows kept by next use: hits beside a static set, the cost of deciding, and fetches by the bulk on ranks."""
+    console = Console(width=140) if not sys.stdout.isatty() else Console()
+    set_num_threads(threads)
+    hits: list[Hits] = []
+    times: list[Bookkeeping] = []
+    exchanges: list[Exchange] = []
+    for name in graph or GRAPHS:
+        for kind in sampler or SAMPLERS:
+            one, k = cell(name, kind), BULK_SIZES[kind]
+            trace = Trace.of(one, epochs)
+            found = list(measure_hits((name, kind), one, trace, SHARES, [k]))
+            found += measure_hits((name, kind), one, trace, [0.1], [size for size in CURVE if size != k])
+            short = Trace(trace.batches[: 4 * k], trace.counts)
+            times += measure_bookkeeping((name, kind), short, k, rounds)
+            hits += found
+            console.print(hits_table(found))
+    if ranks:
+        first, kind = (graph or GRAPHS)[0], (sampler or list(SAMPLERS))[0]
+        small = replace(cell(first, kind), batch_size=batch_size)
+        exchanges = measure_exchange(first, small, ranks, EXCHANGES)
+    out.mkdir(parents=True, exist_ok=True)
+    records = [{"kind": "machine", **machine_facts(threads)}]
+    for kind_of, results in (("hits", hits), ("bookkeeping", times), ("exchange", exchanges)):
+        records += [{"kind": kind_of, **asdict(result)} for result in results]
+    (out / "lookahead.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    console.print(bookkeeping_table(times))
+    console.print(exchange_table(exchanges))
+    plot(hits, out / "lookahead.png")

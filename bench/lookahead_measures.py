@@ -1,0 +1,185 @@
+"""What `lookahead.py` measures: hits of what is kept by next use, its bookkeeping, and fetches by the bulk on ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spsample as sp
+from spsample.comm import Communicator, Recorder, run_threads
+from spsample.distributed import ProcessGrid
+from spsample.distributed.replicated import ReplicatedGraph
+from spsample.features import PartitionedFeatures, score
+from spsample.features.cache_choice import highest
+from spsample.features.gathering import row_reader
+from spsample.features.lookahead import Lookahead
+from traces import Cell
+
+Batches = Sequence[NDArray[Any]]
+SCORES = ("trace", "posterior")
+DIM = 128
+TIMEOUT = 3600.0
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Hits of a run over all rows that it gathers; `misses` are those of lookahead over those of the static set."""
+
+    graph: str
+    sampler: str
+    score: str
+    share: float
+    bulk_size: int
+    static: float
+    lookahead: float
+    misses: float
+
+
+@dataclass(frozen=True)
+class Bookkeeping:
+    """Nanoseconds for a row of a round: gathering it, and deciding on it; and their ratio."""
+
+    graph: str
+    sampler: str
+    bulk_size: int
+    round: int
+    gather: float
+    decide: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Bytes and messages of features that a rank receives in an epoch, beside the forecast of another epoch."""
+
+    graph: str
+    ranks: int
+    batches_per_bulk: int
+    rank: int
+    bytes: int
+    messages: int
+    forecast_bytes: float
+    forecast_messages: int
+    over_forecast: float
+
+
+class Trace(NamedTuple):
+    """The batches of a run, and how many need each vertex."""
+
+    batches: Batches
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, cell: Cell, epochs: int) -> Trace:
+        """Of the first epochs, one after the other."""
+        batches = list(cell.batches(epochs))
+        counts = np.zeros(cell.graph.num_nodes, np.int64)
+        for vertices in batches:
+            counts[vertices] += 1
+        return cls(batches, counts)
+
+    def scores(self, name: str, cell: Cell) -> NDArray[np.float64]:
+        """(n,) those of the run itself, or those of a trial."""
+        if name == "trace":
+            return self.counts.astype(np.float64)
+        return score(name, cell.graph, cell.seeds, cell.sampler, cell.batch_size)
+
+
+def decisions(lookahead: Lookahead, batches: Batches, bulk_size: int) -> Iterator[int]:
+    """Decide on each batch, when all of its bulk and of the next one are known; gives the misses."""
+    for first in range(0, len(batches), bulk_size):
+        begin = first + bulk_size if first else 0
+        lookahead.announce(batches[begin : first + 2 * bulk_size])
+        for ids in batches[first : first + bulk_size]:
+            if not lookahead.is_next(ids):
+                raise AssertionError("another batch than was announced")
+            yield len(lookahead.step().misses)
+
+
+def measure_hits(
+    name: tuple[str, str], cell: Cell, trace: Trace, shares: Sequence[float], bulk_sizes: Sequence[int]
+) -> Iterator[Hits]:
+    """By score, share of the rows that are kept, and batches of a bulk."""
+    rows = int(trace.counts.sum())
+    for by in SCORES:
+        scores = trace.scores(by, cell)
+        for share in shares:
+            capacity = int(share * len(scores))
+            kept = highest(scores, capacity)
+            static = rows - int(trace.counts[kept].sum())
+            for bulk_size in bulk_sizes:
+                misses = sum(decisions(Lookahead(scores, capacity, kept), trace.batches, bulk_size))
+                yield Hits(*name, by, share, bulk_size, 1 - static / rows, 1 - misses / rows, misses / max(static, 1))
+
+
+def measure_bookkeeping(
+    name: tuple[str, str], trace: Trace, bulk_size: int, rounds: int, share: float = 0.1
+) -> Iterator[Bookkeeping]:
+    """Gathering all rows of the batches, and deciding on them, in turn; the first round is a discarded warm-up."""
+    rows = sum(map(len, trace.batches))
+    reader = row_reader(np.zeros((len(trace.counts), DIM), np.float32) + 1)
+    scores, capacity = trace.counts.astype(np.float64), int(share * len(trace.counts))
+    kept = highest(scores, capacity)
+    for round_ in range(rounds + 1):
+        start = time.perf_counter()
+        for ids in trace.batches:
+            reader.gather(ids)
+        gathered = time.perf_counter() - start
+        lookahead = Lookahead(scores, capacity, kept)
+        start = time.perf_counter()
+        for _ in decisions(lookahead, trace.batches, bulk_size):
+            pass
+        decided = time.perf_counter() - start
+        if round_:
+            yield Bookkeeping(*name, bulk_size, round_, 1e9 * gathered / rows, 1e9 * decided / rows, decided / gathered)
+
+
+def measure_exchange(name: str, cell: Cell, ranks: int, bulk_sizes: Sequence[int]) -> list[Exchange]:
+    """An epoch with `fetch="bulk"` on ranks as threads, each with its own part of the rows."""
+    x = np.zeros((cell.graph.num_nodes, DIM), np.float32)
+
+    def body(comm: Communicator, bulk_size: int) -> Exchange:
+        recorder = Recorder(comm)
+        source = PartitionedFeatures.of(x, ProcessGrid(recorder))
+        seen = _loader(comm, cell, bulk_size, features=source, fetch="bulk", random_seed=1)
+        forecast = _forecast(comm, cell, bulk_size, source)
+        recorder.traffic.clear()
+        for _ in seen:
+            pass
+        counts = recorder.traffic.phases["features"]
+        bulks = -(-len(seen) // bulk_size)
+        return Exchange(
+            *(name, comm.size, bulk_size, comm.rank, counts.bytes_received, counts.messages_received),
+            forecast_bytes=forecast,
+            forecast_messages=bulks * (comm.size - 1),
+            over_forecast=counts.bytes_received / max(forecast, 1),
+        )
+
+    results = []
+    for bulk_size in bulk_sizes:
+        results += run_threads(ranks, lambda comm, k=bulk_size: body(comm, k), TIMEOUT)
+    return results
+
+
+def _loader(comm: Communicator, cell: Cell, bulk_size: int, **options: Any) -> sp.BulkLoader:
+    graph, rank_bulk = ReplicatedGraph(cell.graph, comm), bulk_size * comm.size
+    return sp.BulkLoader(
+        graph, cell.seeds, cell.sampler, batch_size=cell.batch_size, bulk_size=rank_bulk, prefetch=0, **options
+    )
+
+
+def _forecast(comm: Communicator, cell: Cell, bulk_size: int, source: PartitionedFeatures) -> float:
+    """Bytes of the rows on other ranks that the bulks of an epoch need which is not the one that is run."""
+    first, rows = source.blocks.first_row, 0
+    for bulk in _loader(comm, cell, bulk_size, random_seed=2).bulks(0):
+        is_needed = np.zeros(source.num_rows, np.bool_)
+        for batch in bulk:
+            is_needed[batch.src_nodes] = True
+        is_needed[first : first + source.block_rows] = False
+        rows += int(np.count_nonzero(is_needed))
+    return float(rows * source.row_bytes)
