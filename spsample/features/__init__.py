@@ -5,6 +5,7 @@ from __future__ import annotations
 from spsample.features.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
+from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
 from spsample.features.partitioned_device import PartitionedDeviceFeatures
@@ -17,6 +18,8 @@ __all__ = [
     "CopyCost",
     "CopyPlan",
     "DeviceFeatures",
+    "DiskCounts",
+    "DiskFeatures",
     "FeatureSource",
     "FeatureStore",
     "PartitionedDeviceFeatures",
