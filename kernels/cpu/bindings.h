@@ -269,6 +269,7 @@ void bind_spgemm_select_rows(nb::module_& m);
 void bind_features(nb::module_& m);
 void bind_feature_places(nb::module_& m);
 void bind_disk_rows(nb::module_& m);
+void bind_lookahead(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);
 void bind_edge_text(nb::module_& m);

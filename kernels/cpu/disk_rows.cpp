@@ -161,6 +161,8 @@ public:
         known_.announce(std::move(pages));
     }
 
+    void forget() { known_.forget(); }
+
     template <class Index>
     void gather(const In<Index>& ids, const char* form, const std::optional<In<float>>& scale, const AnyInOut& out, const std::optional<In<int64_t>>& at) {
         const int64_t count = static_cast<int64_t>(ids.size()), dim = layout_.row_bytes / static_cast<int64_t>(type_.bytes);
@@ -402,6 +404,7 @@ void bind_disk_rows(nb::module_& m) {
              "(bytes of the file, nanoseconds when it was last written).");
     rows.def_prop_ro("direct", &DiskRows::direct, "Whether the file is read past the system's cache.");
     rows.def_prop_ro("known", &DiskRows::known, "Batches that were announced and not gathered.");
+    rows.def("forget", &DiskRows::forget, "What was announced will not come.");
     rows.def("counts", [](const DiskRows& self) {
         const DiskCounts c = self.counts();
         return std::make_tuple(c.hits, c.misses, c.reads, c.read_bytes);

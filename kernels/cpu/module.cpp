@@ -102,6 +102,7 @@ NB_MODULE(_core, m) {
     spsample::bind_features(m);
     spsample::bind_feature_places(m);
     spsample::bind_disk_rows(m);
+    spsample::bind_lookahead(m);
     spsample::bind_edge_partition(m);
     spsample::bind_edge_bucket(m);
     spsample::bind_edge_text(m);

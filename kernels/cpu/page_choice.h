@@ -31,6 +31,12 @@ public:
         kept_ += keep;
     }
 
+    // None of them will come.
+    void forget() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        drop(batches_.size());
+    }
+
     // A batch of these pages is gathered now: what was announced up to it is over. One that was not announced takes the turn of one that
     // was forgotten, where there is any.
     void reach(const PageSet& pages) {

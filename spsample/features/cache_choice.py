@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.common.arrays import as_array
-from spsample.common.checks import check_length, require_int
+from spsample.common.checks import require_int
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
 from spsample.features.cached_rows import row_bytes_of
-from spsample.features.places import place_bytes
-from spsample.store.validation import as_weights, check_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["budget_bytes", "chosen_rows", "highest", "named_scores", "scores_of"]
+__all__ = ["budget_bytes", "highest", "rows_within"]
 
 
 def budget_bytes(budget: Any) -> int:
@@ -39,29 +36,8 @@ def budget_bytes(budget: Any) -> int:
     return require_bytes("budget", budget) if isinstance(budget, str) else require_int("budget", budget, minimum=0)
 
 
-def scores_of(score: Any, num_rows: int) -> NDArray[Any]:
-    """Scores of all vertices: those given, or those of a name.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If there is not one for each vertex, or one is negative or no finite number.
-    """
-    given = named_scores(score) if isinstance(score, str) else score
-    scores = as_weights("score", as_array("score", given))
-    check_length("score", scores, num_rows, "vertex")
-    check_weights("score", scores)
-    return scores
-
-
-def named_scores(name: str) -> Any:
-    """The scores of that name; there are none yet."""
-    expected = "an array of one score per vertex: no scores are known by name"
-    raise InputError(argument="score", given=repr(name), expected=expected)
-
-
-def chosen_rows(source: FeatureSource, budget: int, scores: NDArray[Any]) -> NDArray[np.int64]:
-    """The vertices whose rows are cached, ascending.
+def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) -> int:
+    """How many rows a cache of the source keeps within a budget in bytes, the map included: so much, and for each row.
 
     Raises
     ------
@@ -69,8 +45,14 @@ def chosen_rows(source: FeatureSource, budget: int, scores: NDArray[Any]) -> NDA
         If the budget is above 0, and less than one row and the map.
     CapacityError
         If so much memory is not available.
+
+    Examples
+    --------
+    >>> from spsample.features.memory import FeatureStore
+    >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
+    50
     """
-    count = _rows_within(budget, source.num_rows, row_bytes_of(source))
+    count = _rows_and_map_within(budget, source.num_rows, row_bytes_of(source), map_bytes)
     size, free = count * row_bytes_of(source), available_memory()
     if size > free:
         raise CapacityError(
@@ -78,21 +60,22 @@ def chosen_rows(source: FeatureSource, budget: int, scores: NDArray[Any]) -> NDA
             given=f"{format_bytes(budget)}, which {format_bytes(size)} of rows would take",
             expected=f"at most the {format_bytes(free)} that are available",
         )
-    return highest(scores, count)
+    return count
 
 
-def _rows_within(budget: int, num_rows: int, row_bytes: int) -> int:
+def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:
     """How many rows fit, with the map."""
     if budget == 0:
         return 0
     if budget >= num_rows * row_bytes:
         return num_rows
-    count = (budget - place_bytes(num_rows)) // row_bytes
+    of_all, of_each = map_bytes
+    count = (budget - of_all) // (row_bytes + of_each)
     if count < 1:
         raise InputError(
             argument="budget",
             given=format_bytes(budget),
-            expected=f"0, or at least one row of {row_bytes} bytes and {place_bytes(num_rows)} bytes for the map",
+            expected=f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map",
         )
     return count
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.comm import collective
+from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
-from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes
-from spsample.errors import DataError, InputError
-from spsample.features.cache_choice import budget_bytes, chosen_rows, scores_of
-from spsample.features.cached_rows import CachedRows
+from spsample.errors import InputError
+from spsample.features.cache_choice import budget_bytes, highest, rows_within
 from spsample.features.gathering import new_rows, require_destination
+from spsample.features.known_future import looks_ahead
 from spsample.features.protocol import FeatureSource
+from spsample.features.replacement import KeptRows, replacement_named
+from spsample.features.wanted import Wanted, ranks_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.comm import Communicator
-    from spsample.features.places import Places
 
 __all__ = ["CacheCounts", "CachedFeatures"]
 
@@ -69,13 +71,23 @@ class CachedFeatures:
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
         where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
-    score : array (vertices,)
-        How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached.
+    score : str or array (vertices,), optional
+        How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
+        a score, which is computed for the batches that will be sampled.
+    replacement : str, optional
+        ``"static"`` (default): the same rows for all time. ``"lookahead"``: rows are kept by their next use, as far as
+        batches are announced, and by score beyond; a `BulkLoader` announces them. The budget counts what decides, too:
+        12 bytes a vertex and 16 a row.
+    **workload
+        With a name what `spsample.features.score` takes: ``graph``, ``seeds``, ``sampler``, ``batch_size``, and options
+        of the score. A `BulkLoader` has attributes of these names. On a graph of several ranks making the cache is
+        collective on them.
 
     Raises
     ------
     InputError, DTypeError
-        If an argument cannot be used, or the budget is above 0 and not enough for one row and the map.
+        If an argument cannot be used, or the budget is above 0 and not enough for one row and the map. Without graph,
+        seeds, sampler or batch size where the score is a name.
     CapacityError
         If the rows do not fit in the memory that is available.
 
@@ -102,19 +114,31 @@ class CachedFeatures:
     CacheCounts(hits=2, misses=1, hit_bytes=16, miss_bytes=8)
     """
 
-    def __init__(self, source: FeatureSource, budget: int | str, score: ArrayLike | str) -> None:
-        with collective(comm_of(source), call="the checks of CachedFeatures"):
+    def __init__(
+        self,
+        source: FeatureSource,
+        budget: int | str,
+        score: ArrayLike | str = "posterior",
+        *,
+        replacement: str = "static",
+        **workload: Any,
+    ) -> None:
+        ranks = ranks_of(source, workload)
+        with collective(ranks, call="the checks of CachedFeatures"):
             _require_source(source)
-            vertices = chosen_rows(source, budget_bytes(budget), scores_of(score, source.num_rows))
-        self._begin(source, CachedRows(source, vertices), _Counter())
+            wanted = Wanted.of(score, workload, source.num_rows)
+            way = replacement_named(replacement)
+            count = rows_within(source, budget_bytes(budget), way.map_bytes(source.num_rows))
+        wanted.require_same_kind(ranks)
+        self._begin(source, way.keep(source, *_chosen(wanted, count, source)), _Counter())
 
-    def _begin(self, source: FeatureSource, rows: CachedRows, counter: _Counter) -> None:
+    def _begin(self, source: FeatureSource, rows: KeptRows, counter: _Counter) -> None:
         self.source = source
         self._rows = rows
         self._counter = counter
 
     @classmethod
-    def _of(cls, source: FeatureSource, rows: CachedRows, counter: _Counter) -> CachedFeatures:
+    def _of(cls, source: FeatureSource, rows: KeptRows, counter: _Counter) -> CachedFeatures:
         made = cls.__new__(cls)
         made._begin(source, rows, counter)
         return made
@@ -129,7 +153,8 @@ class CachedFeatures:
                 given="CachedFeatures of a source on several ranks, to be pickled",
                 expected="a source of one rank; else make the cache where it is used",
             )
-        return _opened, (self.source, self._rows.places, contents_of(self._rows.reader.rows))
+        reread, recipe = self._rows.recipe()
+        return _opened, (self.source, reread, *recipe)
 
     @property
     def num_rows(self) -> int:
@@ -212,17 +237,43 @@ class CachedFeatures:
             check_ids("ids", wanted, self.num_rows)
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
             rows = new_rows(len(wanted), self.dim) if out is None else out
-            hits, places, misses = self._rows.places.find(wanted)
         except Exception:
             if is_collective:
                 self.source.gather(ids, out, at)  # it refuses them too, on all ranks
             raise
-        if len(misses) or is_collective:
-            self.source.gather(_part(wanted, misses), rows, _targets(to, misses, len(rows)))
-        if len(hits):
-            self._rows.reader.gather(places, rows, _targets(to, hits, len(rows)))
-        self._counter.add(len(hits), len(misses))
+        hits = self._rows.serve(self.source, wanted, rows, to)
+        self._counter.add(hits, len(wanted) - hits)
         return rows
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the cache, or its source, does better where it is told the next calls."""
+        return self._rows.looks_ahead or looks_ahead(self.source)
+
+    def announce(self, batches: Sequence[ArrayLike]) -> None:
+        """Append the ids of the next calls of `gather`, one array a call, to what is known. Not collective.
+
+        With ``replacement="lookahead"`` rows are kept by it. A source that looks ahead itself is told which of these
+        ids it will be asked for. Calls that were not announced are served as well, and change nothing.
+
+        Parameters
+        ----------
+        batches : sequence of int arrays
+            None: nothing more is known for now.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If one is no array of vertex ids.
+        """
+        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in batches]
+        for batch in checked:
+            check_ids("batches", batch, self.num_rows)
+        self._rows.announce(self.source, checked)
+
+    def forget(self) -> None:
+        """Forget what was announced and not yet gathered: it will not come. Not collective."""
+        self._rows.forget(self.source)
 
     def duplicate(self) -> CachedFeatures:
         """Return these features over a duplicate of the source, for another thread; rows and counts are shared.
@@ -266,27 +317,23 @@ class _Counter:
             self._hits = self._misses = 0
 
 
-def _opened(source: FeatureSource, places: Places, contents: int) -> CachedFeatures:
+def _opened(source: FeatureSource, reread: Callable[..., KeptRows], *recipe: Any) -> CachedFeatures:
     """From its recipe; rows are read again, and must be those that there were."""
-    rows = CachedRows(source, places.vertices())
-    if contents_of(rows.reader.rows) != contents:
-        raise DataError(
-            argument="source",
-            given=f"{source!r}, whose rows have changed",
-            expected="the rows that there were when the cache was pickled",
-        )
-    return CachedFeatures._of(source, rows, _Counter())
+    return CachedFeatures._of(source, reread(source, *recipe), _Counter())
 
 
-def _part(ids: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
-    return ids if len(positions) == len(ids) else ids[positions]
+def _chosen(wanted: Wanted, count: int, source: FeatureSource) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
+    """The vertices whose rows are cached, ascending, and the scores, where it is not all or none.
 
-
-def _targets(at: NDArray[np.int64] | None, positions: NDArray[np.int64], num_rows: int) -> NDArray[np.int64] | None:
-    """The rows of the result, of `num_rows`, for the ids at these positions; None where they are all, in order."""
-    if at is None:
-        return None if len(positions) == num_rows else positions
-    return _part(at, positions)
+    Scores are computed only where a rank needs them.
+    """
+    is_needed = wanted.is_needed(0 < count < source.num_rows)
+    own = LocalCommunicator() if ranks_of(None, wanted.workload).size > 1 else comm_of(source)
+    with collective(own, call="the scores of CachedFeatures"):
+        scores = wanted.scores() if is_needed else None
+        if scores is None or count in (0, source.num_rows):
+            return np.arange(count), None
+        return highest(scores, count), scores
 
 
 def _require_source(source: Any) -> None:

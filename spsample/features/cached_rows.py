@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from spsample.comm import collective
 from spsample.comm.objects import comm_of
+from spsample.common.contents import contents_of
+from spsample.errors import DataError
 from spsample.features.gathering import row_reader
-from spsample.features.places import places_of
+from spsample.features.known_future import announce, forget
+from spsample.features.places import Places, places_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +21,10 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["CachedRows", "row_bytes_of", "stored_dtype"]
+__all__ = ["CachedRows", "Targets", "part", "require_contents", "row_bytes_of", "stored_dtype", "targets"]
+
+Targets = Union["NDArray[np.int64]", None]
+"""Rows of a result for ids; None: one after the other."""
 
 _CHUNK_BYTES = 64 << 20
 """Of rows that are read at a time."""
@@ -62,6 +69,46 @@ class CachedRows:
             source.gather(part, rows[first : first + len(part)])
         self.reader = row_reader(rows)
 
+    looks_ahead = False
+    """Nothing that is known of the future changes which rows are kept."""
+
+    def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
+        """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
+
+        Collective where the source is.
+        """
+        hits, places, misses = self.places.find(ids)
+        if len(misses) or comm_of(source).size > 1:
+            source.gather(part(ids, misses), out, targets(at, misses, len(out)))
+        if len(hits):
+            self.reader.gather(places, out, targets(at, hits, len(out)))
+        return len(hits)
+
+    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
+        """Tell the source which of these vertices it will be asked for, where it wants to know."""
+        announce(source, [part(ids, self.places.find(ids).misses) for ids in batches])
+
+    def forget(self, source: FeatureSource) -> None:
+        """Tell the source that what was announced will not come."""
+        forget(source)
+
+    def recipe(self) -> tuple[Any, ...]:
+        """From what rows are read again: the places, and a digest of the rows."""
+        return CachedRows.reread, (self.places, contents_of(self.reader.rows))
+
+    @classmethod
+    def reread(cls, source: FeatureSource, places: Places, contents: int) -> CachedRows:
+        """Read rows again.
+
+        Raises
+        ------
+        DataError
+            If they have changed.
+        """
+        rows = cls(source, places.vertices())
+        require_contents(source, rows.reader.rows, contents)
+        return rows
+
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
@@ -71,6 +118,34 @@ class CachedRows:
     def nbytes(self) -> int:
         """Bytes of the rows and of the map to them."""
         return int(self.reader.rows.nbytes) + self.places.nbytes
+
+
+def require_contents(source: FeatureSource, rows: NDArray[Any], contents: int) -> None:
+    """Refuse rows that were read again and have changed.
+
+    Raises
+    ------
+    DataError
+        If their digest is another one.
+    """
+    if contents_of(rows) != contents:
+        raise DataError(
+            argument="source",
+            given=f"{source!r}, whose rows have changed",
+            expected="the rows that there were when the cache was pickled",
+        )
+
+
+def part(ids: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
+    """The ids at these positions, which are distinct and ascending."""
+    return ids if len(positions) == len(ids) else ids[positions]
+
+
+def targets(at: Targets, positions: NDArray[np.int64], num_rows: int) -> Targets:
+    """The rows of the result, of `num_rows`, for the ids at these positions; None where they are all, in order."""
+    if at is None:
+        return None if len(positions) == num_rows else positions
+    return part(at, positions)
 
 
 def stored_dtype(source: FeatureSource) -> np.dtype[Any]:

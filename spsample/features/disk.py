@@ -178,6 +178,11 @@ class DiskFeatures:
         return self.plan.nbytes
 
     @property
+    def looks_ahead(self) -> bool:
+        """Whether announcements make a difference: not where all rows or none are kept."""
+        return 0 < self.plan.frames << self.plan.shift < self.num_rows
+
+    @property
     def counts(self) -> DiskCounts:
         """What was gathered and read since the beginning, or the last `reset_counts`."""
         return DiskCounts(*self._open_rows().counts())
@@ -207,6 +212,10 @@ class DiskFeatures:
         known = [self._checked(ids) for ids in batches]
         for ids in known:
             rows.announce(ids)
+
+    def forget(self) -> None:
+        """Say that what was announced and not yet gathered will not come."""
+        self._open_rows().forget()
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.

@@ -13,10 +13,12 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_bulk_size, require_int
+from spsample.common.checks import require_bulk_size, require_choice, require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
-from spsample.loading.batch import Batch, Collate, gather_features
+from spsample.features.known_future import looks_ahead
+from spsample.loading.batch import Batch, Collate
+from spsample.loading.fetching import FETCHES, Fetch, Work, features_ahead, known_ahead
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.order import Delivered, Epochs, as_seeds
 from spsample.loading.prefetch import Pipeline, Prefetcher
@@ -99,6 +101,10 @@ class BulkLoader(Epochs):
         Decides orders and samples.
     backend
         Passed on to `bulk_sample`.
+    fetch
+        ``"batch"``: each batch fetches the rows of features that it needs. ``"bulk"``: all rows that a bulk needs are
+        fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
+        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead.
 
     Attributes
     ----------
@@ -145,6 +151,7 @@ class BulkLoader(Epochs):
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
+        fetch: str = "batch",
     ) -> None:
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
@@ -158,11 +165,13 @@ class BulkLoader(Epochs):
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
             self.collate = Collate(features, labels, self.graph)
+            self.fetch = _require_fetch(fetch, self.features)
             batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
-        self._require_same(bulk_size=bulk_size, memory_budget=memory_budget is None)
+        self._require_same(bulk_size=bulk_size, memory_budget=memory_budget is None, fetch=fetch)
+        self._looks_ahead = self._any_rank(looks_ahead(self.features))
         self.plan, self.bulk_size = plan_loader(
             self._workload, num_batches=self.num_batches, bulk_size=batches, memory_budget=memory_budget
         )
@@ -268,7 +277,8 @@ class BulkLoader(Epochs):
         sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
         features = self.features if self._duplicates is None else self._duplicates.features
         bulks = self._bulks(positions, *place, warm_up_divisor(self.prefetch), sampling)
-        sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), self.prefetch, "sampling")
+        ahead = self.prefetch + self._looks_ahead
+        sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), ahead, "sampling")
         made = self._collated(sampled, positions, collate, features, gathering)
         items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
         return sampled, items
@@ -282,19 +292,31 @@ class BulkLoader(Epochs):
         lockstep: Lockstep[Any] | None = None,
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
-        for one in bulks:
+        fetch = FETCHES[self.fetch]
+        work = Work(partial(_synchronize, lockstep), partial(self._timed, "features"))
+        for one in self._known_ahead(bulks, features, fetch):
             next_batch = one.first
-            for minibatch in self._rank_slice.minibatches(one.bulk, one.first, one.batches):
-                _synchronize(lockstep)
+            for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 start = minibatch.batch_id * self.batch_size
                 with self._timed("features"):
-                    x = gather_features(features, minibatch.src_nodes)
                     batch = collate(minibatch, positions[start : start + self.batch_size], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
             del one
         _synchronize(lockstep)
+
+    def _known_ahead(
+        self, bulks: Iterator[_RankBulk], features: FeatureSource | None, fetch: Fetch
+    ) -> Iterator[_RankBulk]:
+        """The bulks; where the features of a rank look ahead, on all ranks in the same order, each after the next."""
+        if not self._looks_ahead:
+            return bulks
+        return known_ahead(bulks, features, lambda one: fetch.calls(self._minibatches(one)))
+
+    def _minibatches(self, one: _RankBulk) -> Iterator[MiniBatch]:
+        """Minibatches that this rank has of a bulk, one for each step."""
+        return self._rank_slice.minibatches(one.bulk, one.first, one.batches)
 
     def _bulks(
         self,
@@ -340,6 +362,12 @@ class BulkLoader(Epochs):
         if self.comm.size > 1:
             require_same(self.comm, **self.collate.contents(self.seeds))
 
+    def _any_rank(self, here: bool) -> bool:
+        """Whether it is so on any rank; collective."""
+        if self.comm.size == 1 or self.features is None:
+            return here
+        return bool(self.comm.all_reduce(np.array([here], np.int64), "max", phase="set-up")[0])
+
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
         ranks = comm_of(self.features)
@@ -361,6 +389,7 @@ class BulkLoader(Epochs):
             prefetch=self.prefetch,
             feature_batches=0 if self.features is None else FEATURE_BATCHES,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
+            ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
         )
 
     @contextmanager
@@ -376,6 +405,14 @@ class _RankBulk(NamedTuple):
     bulk: BulkSample
     first: int
     batches: int
+
+
+def _require_fetch(fetch: Any, features: FeatureSource | None) -> str:
+    require_choice("fetch", fetch, tuple(FETCHES))
+    if fetch == "bulk" and getattr(features, "on_device", False):
+        given, expected = "'bulk' with features on a device", "'batch', or features in the memory of the host"
+        raise InputError(argument="fetch", given=given, expected=expected)
+    return str(fetch)
 
 
 def _synchronize(lockstep: Lockstep[Any] | None) -> None:

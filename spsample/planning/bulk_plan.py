@@ -11,6 +11,7 @@ from math import sqrt
 from spsample.common.checks import require_int
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan, largest_fitting
 from spsample.planning.bulk_counts import BulkCounts
+from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.scratch import scratch_on
 from spsample.planning.workload import Workload
 from spsample.sparse import get_num_threads
@@ -52,6 +53,8 @@ class BulkPlan(BudgetedPlan):
         Bytes that making a bulk takes beside its arrays, by its counts.
     pilot_seconds : float
         Time that the pilot batches took.
+    ahead : FeaturesAhead
+        Features beside those of batches.
     """
 
     num_batches: int
@@ -63,6 +66,7 @@ class BulkPlan(BudgetedPlan):
     id_bytes: int
     scratch: Callable[[BulkCounts], int]
     pilot_seconds: float = 0.0
+    ahead: FeaturesAhead = NOTHING_AHEAD
 
     @property
     def spread(self) -> float:
@@ -100,6 +104,20 @@ class BulkPlan(BudgetedPlan):
         require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
         return self.counts.scaled(bulk_size, self._margin(bulk_size)).result_bytes(self.id_bytes)
 
+    def known_bytes(self, bulk_size: int) -> int:
+        """Bytes for what is known of the next calls of `gather`, margin included; 0 where nothing is announced."""
+        return self.ahead.known_bytes(self._sources(bulk_size))
+
+    def fetched_bytes(self, bulk_size: int) -> int:
+        """Bytes of the rows of a bulk that are fetched at once, margin included; 0 where each batch fetches its own."""
+        return self.ahead.fetched_bytes(self._sources(bulk_size))
+
+    def _sources(self, bulk_size: int) -> int:
+        """Vertices whose features the batches of a bulk need."""
+        require_int("bulk_size", bulk_size, minimum=0, maximum=MOST_BATCHES)
+        layers = self.counts.scaled(bulk_size, 1 + self._deviation(bulk_size)).layers
+        return layers[0].sources if layers else 0
+
     def peak(self, bulk_size: int) -> int:
         """Bytes at the peak with bulks of `bulk_size` batches, beyond the graph and the features themselves.
 
@@ -112,7 +130,8 @@ class BulkPlan(BudgetedPlan):
         """Bytes while a bulk of `made` batches is made and finished ones of `held` batches in all exist."""
         result = self.result_bytes(made) + SEED_BYTES * self.batch_size * made
         result += result * held // max(made, 1)
-        return result + self.scratch_bytes(made) + self._other_bytes
+        features = self.known_bytes(made) + self.fetched_bytes(made)
+        return result + features + self.scratch_bytes(made) + self._other_bytes
 
     def _steps(self, bulk_size: int) -> list[tuple[int, int]]:
         """Batches of the bulk that is made, and of those held, for each bulk of an epoch.
@@ -163,13 +182,14 @@ def plan_of(work: Workload, counts: BulkCounts, memory_budget: int, pilot_second
         batch_size=work.batch_size,
         num_batches=work.num_batches,
         counts=counts,
-        held=0 if ahead is None else max(ahead, 1),
+        held=0 if ahead is None else max(ahead, 1) + work.ahead.known_bulks,
         warm_up=warm_up_divisor(ahead or 0),
         feature_bytes=feature_bytes_of(work.feature_batches, work.feature_bytes, counts),
         kept_bytes=work.graph.kept_nbytes,
         id_bytes=work.graph.index_dtype.itemsize,
         scratch=scratch_on(work.graph, get_num_threads()),
         pilot_seconds=pilot_seconds,
+        ahead=work.ahead,
     )
 
 

@@ -10,6 +10,7 @@ from spsample.common.units import format_bytes
 from spsample.planning.budget import MOST_BATCHES, BudgetedPlan
 from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
+from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.memory_check import default_budget
 from spsample.planning.workload import Workload
 from spsample.sampling import BulkSample
@@ -40,12 +41,18 @@ class RankPlan(BudgetedPlan):
         For features of batches that are ready.
     ranks : int
         p.
+    sources : int
+        Vertices whose features the largest pilot batch of all ranks needs, margin included.
+    ahead : FeaturesAhead
+        Features beside those of batches.
     """
 
     bytes_per_batch: int
     copies: int
     fixed_bytes: int
     ranks: int
+    sources: int = 0
+    ahead: FeaturesAhead = NOTHING_AHEAD
 
     @property
     def bulk_size(self) -> int:
@@ -54,7 +61,16 @@ class RankPlan(BudgetedPlan):
 
     def peak(self, bulk_size: int) -> int:
         """Bytes of a rank at the peak with bulks of `bulk_size` batches over all ranks."""
-        return self.fixed_bytes + self.copies * self.bytes_per_batch * -(-bulk_size // self.ranks)
+        features = self.known_bytes(bulk_size) + self.fetched_bytes(bulk_size)
+        return self.fixed_bytes + features + self.copies * self.bytes_per_batch * -(-bulk_size // self.ranks)
+
+    def known_bytes(self, bulk_size: int) -> int:
+        """Bytes of a rank for what is known of the next calls of `gather`; 0 where nothing is announced."""
+        return self.ahead.known_bytes(self.sources * -(-bulk_size // self.ranks))
+
+    def fetched_bytes(self, bulk_size: int) -> int:
+        """Bytes of a rank for rows of a bulk that are fetched at once; 0 where each batch fetches its own."""
+        return self.ahead.fetched_bytes(self.sources * -(-bulk_size // self.ranks))
 
     def most_entries(self, batches: int) -> None:
         """Nothing limits the entries of a bulk on several ranks."""
@@ -80,12 +96,12 @@ def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
     device = host.on_device() if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
     largest, sources = _largest(bulk)
-    copies = 1 + max(work.prefetch or 0, 1) + WORKING_COPIES
+    copies = 1 + max(work.prefetch or 0, 1) + work.ahead.known_bulks + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
         largest += scratch // (copies * len(bulk))  # it is there once
-    own = np.array([-budget, largest, sources * work.feature_bytes], np.int64)
-    least, largest, features = comm.all_reduce(own, "max", phase="set-up").tolist()
+    own = np.array([-budget, largest, sources * work.feature_bytes, sources], np.int64)
+    least, largest, features, sources = comm.all_reduce(own, "max", phase="set-up").tolist()
     return RankPlan(
         memory_budget=-least,
         batch_size=work.batch_size,
@@ -93,6 +109,8 @@ def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
         copies=copies,
         fixed_bytes=int(MARGIN * work.feature_batches * features),
         ranks=comm.size,
+        sources=int(MARGIN * sources),
+        ahead=work.ahead,
     )
 
 

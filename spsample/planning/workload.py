@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.planning.entry_limit import MostEntries
+from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.sampling.bulk import BulkSample
 from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
@@ -36,6 +37,8 @@ class Workload:
         Bulks that a loader samples ahead; None for a call, while which no other bulk exists.
     feature_batches, feature_bytes : int
         How many batches hold features at a time, and the bytes of a vertex's.
+    ahead : FeaturesAhead
+        Features beside those of batches, and how many more bulks are sampled for them.
     """
 
     graph: BaseGraph
@@ -48,6 +51,7 @@ class Workload:
     prefetch: int | None = None
     feature_batches: int = 0
     feature_bytes: int = 0
+    ahead: FeaturesAhead = NOTHING_AHEAD
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", min(self.batch_size, max(len(self.seeds), 1)))

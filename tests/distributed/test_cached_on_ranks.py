@@ -129,6 +129,51 @@ def test_arguments_of_one_rank_that_are_refused_on_all(budget, score, words):
     assert run_threads(2, body, TIMEOUT) == [[[1, 1]]] * 2
 
 
+@pytest.mark.parametrize("of", ["features", "graph", "both"])
+def test_scores_of_a_name(of):
+    """Computed by all ranks together where the graph is theirs, by each for itself else; some need none."""
+    n = len(DATA.x)
+
+    def body(comm):
+        x = PartitionedFeatures.of(DATA.x, ProcessGrid(comm)) if of != "graph" else FeatureStore(DATA.x)
+        graph = ReplicatedGraph(DATA.graph, comm) if of != "features" else DATA.graph
+        batches = {"graph": graph, "seeds": range(50), "sampler": GraphSAGE([3, 2]), "batch_size": 8}
+        one = CachedFeatures(x, "4KiB" if comm.rank == 1 else 0, **batches)
+        rows = one.gather(np.arange(n))
+        np.testing.assert_array_equal(rows, DATA.x)
+        return one.counts.hits
+
+    alone = CachedFeatures(
+        FeatureStore(DATA.x), "4KiB", graph=DATA.graph, seeds=range(50), sampler=GraphSAGE([3, 2]), batch_size=8
+    )
+    assert run_threads(2, body, TIMEOUT) == [0, alone.cached_rows]
+
+
+@pytest.mark.parametrize(
+    ("mine", "words"),
+    [
+        ({"budget": 3}, "budget: got 3 B"),
+        ({"score": "degree"}, "score: got 'degree'"),
+        ({"score": np.ones(11)}, "graph: got it with an array"),
+        ({"score": "inclusion"}, "score: got "),
+        ({"seeds": [10**6]}, "seeds: got 1000000"),
+        ({"batch_size": None}, "batch_size: got nothing"),
+        ({"epochs": 0}, "epochs: got 0|options: got something else on rank 1"),
+    ],
+)
+@pytest.mark.parametrize("of", ["features", "graph"])
+def test_workloads_of_one_rank_that_are_refused_on_all(mine, words, of):
+    def body(comm):
+        x = PartitionedFeatures.of(DATA.x, ProcessGrid(comm)) if of == "features" else FeatureStore(DATA.x)
+        graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
+        given = {"budget": "4KiB", "graph": graph, "seeds": range(50), "sampler": GraphSAGE([3, 2]), "batch_size": 8}
+        with pytest.raises(InputError, match=words):
+            CachedFeatures(x, **(given | mine if comm.rank == 1 else given))
+        return comm.all_reduce(np.array([1])).tolist()
+
+    assert run_threads(2, body, TIMEOUT) == [[2]] * 2
+
+
 def test_caches_over_ranks_are_not_pickled():
     def body(comm):
         with pytest.raises(InputError, match="features: got CachedFeatures of a source on several ranks"):

@@ -75,6 +75,16 @@ def fuzz_features(make, folder):
 def fuzz_cached_features(make, folder):
     store = make.either(lambda: FeatureStore(make.features(9)), 0.1)
     budget = make.either(lambda: make.choice([0, 60, "1KiB", "auto"]), 0.2)
+    if make.chance(0.5):
+        name = make.either(lambda: make.choice(["posterior", "out-degree", "replay"]), 0.1)
+        workload = make.options(
+            0.9,
+            graph=lambda: sp.Graph.from_edge_index(make.rng.integers(0, 9, (2, 20)), num_nodes=9),
+            seeds=lambda: make.rng.integers(0, 9, 4),
+            sampler=make.sound_sampler,
+            batch_size=lambda: 2,
+        )
+        CachedFeatures(store, budget, name, **workload)
     cached = CachedFeatures(store, budget, make.either(lambda: make.spoilt(make.rng.random(9)), 0.2))
     cached.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
     cached.duplicate().close()

@@ -16,7 +16,17 @@ from scipy import sparse
 import spsample as sp
 from spsample.data import planted, save_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, FeatureSource, FeatureStore, cache_choice, gathering, places
+from spsample.features import (
+    CachedFeatures,
+    FeatureSource,
+    FeatureStore,
+    cache_choice,
+    gathering,
+    places,
+    score,
+    score_names,
+    wanted,
+)
 from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
 
 DTYPES = ("float32", "float16", "float64", "int8", "bool", ">f4")
@@ -222,13 +232,96 @@ def test_budgets(text, rows):
         ((100, -np.arange(N)), InputError, "score: got -1.0 at position 1"),
         ((100, np.ones(N, complex)), DTypeError, "score: got dtype complex128"),
         ((100, None), DTypeError, "score: got None"),
-        ((100, "degree"), InputError, "score: got 'degree'; expected an array of one score per vertex"),
+        ((100, "degree"), InputError, "score: got 'degree'; expected one of 'posterior'"),
+        ((100,), InputError, "graph: got nothing; expected graph, seeds, sampler and batch_size: the score"),
     ],
 )
 def test_arguments_that_are_refused(arguments, error, words):
     with pytest.raises(error) as caught:
         CachedFeatures(FeatureStore(features()), *arguments)
     assert words in str(caught.value)
+
+
+def workload(**changes):
+    """What scores of a name are computed from."""
+    given = {"graph": GRAPH, "seeds": np.arange(0, N, 2), "sampler": sp.GraphSAGE([3, 2]), "batch_size": 8, **changes}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+GRAPH = sp.Graph.from_edge_index(np.random.default_rng(5).integers(0, N, (2, 400)), num_nodes=N)
+OPTIONS = {"replay": {"epochs": [0]}, "trace": {"trace": [[1, 2], [2]]}, "posterior": {"epochs": 2, "random_seed": 3}}
+
+
+@pytest.mark.parametrize("name", score_names())
+def test_scores_of_a_name(name):
+    options = OPTIONS.get(name, {})
+    store = FeatureStore(features())
+    mine = CachedFeatures(store, budget_of(store, 20), name, **workload(), **options)
+    its = CachedFeatures(store, budget_of(store, 20), score(name, **workload(), **options))
+    for one in (mine, its):
+        one.reset_counts()
+    ids = np.random.default_rng(0).integers(0, N, 200)
+    np.testing.assert_array_equal(mine.gather(ids), its.gather(ids))
+    assert mine.counts == its.counts
+    assert mine.cached_rows == 20
+
+
+def test_the_posterior_is_taken_where_no_score_is_said():
+    store = FeatureStore(features())
+    mine = CachedFeatures(store, budget_of(store, 9), **workload())
+    hottest = np.argsort(-score("posterior", **workload()), kind="stable")[:9]
+    mine.gather(hottest)
+    assert mine.counts[:2] == (9, 0)
+
+
+def test_what_a_loader_has_is_a_workload():
+    loader = sp.BulkLoader(**workload())
+    given = {name: getattr(loader, name) for name in ("graph", "seeds", "sampler", "batch_size")}
+    assert CachedFeatures(FeatureStore(features()), "500B", "out-degree", **given).cached_rows > 0
+
+
+@pytest.mark.parametrize("rows", [0, N])
+def test_nothing_is_scored_where_no_rows_or_all_are_kept(rows, monkeypatch):
+    monkeypatch.setattr(wanted, "score", None)
+    store = FeatureStore(features())
+    assert CachedFeatures(store, budget_of(store, rows), **workload()).cached_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"graph": None}, InputError, "graph: got nothing"),
+        ({"seeds": None}, InputError, "seeds: got nothing"),
+        ({"sampler": None}, InputError, "sampler: got nothing"),
+        ({"batch_size": None}, InputError, "batch_size: got nothing"),
+        ({"graph": 3}, DTypeError, "graph: got an object of type int"),
+        ({"graph": sp.Graph([0, 0], [])}, InputError, "graph: got one of 1 vertices; expected one of the 70 vertices"),
+        ({"seeds": [N]}, InputError, "seeds: got 70"),
+        ({"batch_size": 0}, InputError, "batch_size: got 0"),
+        ({"epochs": 0}, InputError, "epochs: got 0"),
+        ({"epoch": 1}, InputError, "epoch: got a value; expected an option of the score 'posterior'"),
+    ],
+)
+def test_workloads_that_are_refused(changes, error, words):
+    with pytest.raises(error) as caught:
+        CachedFeatures(FeatureStore(features()), 100, **workload(**changes))
+    assert words in str(caught.value)
+
+
+def test_a_workload_with_an_array_of_scores_is_refused():
+    with pytest.raises(InputError, match="seeds: got it with an array of scores"):
+        CachedFeatures(FeatureStore(features()), 100, np.ones(N), seeds=[1])
+
+
+def test_a_sampler_that_inclusion_does_not_know():
+    class Own(sp.GraphSAGE):
+        def layer(self, *arguments, **options):
+            return super().layer(*arguments, **options)
+
+    store = FeatureStore(features())
+    with pytest.raises(InputError, match="sampler: got a Own, which does not state"):
+        CachedFeatures(store, 100, **workload(sampler=Own([2])))
+    assert CachedFeatures(store, 100, "presc", **workload(sampler=Own([2]))).cached_rows == 3
 
 
 def test_sources_that_are_refused():

@@ -246,6 +246,17 @@ def test_what_was_announced_and_left_is_forgotten(tmp_path):
         assert found._rows.known == 4
 
 
+def test_forget(tmp_path):
+    with DiskFeatures(saved(tmp_path, features(10_000, 32)), "512KiB") as found:
+        assert found.looks_ahead
+        found.announce([[1], [2]])
+        found.forget()
+        assert found._rows.known == 0
+    for budget in (0, "9MiB"):
+        with DiskFeatures(tmp_path / "x.npy", budget) as found:
+            assert not found.looks_ahead
+
+
 def test_announcements_beyond_the_memory_for_them(tmp_path):
     path = saved(tmp_path, features(1000, 8))
     with DiskFeatures(path, "1MiB") as found:

@@ -1,0 +1,257 @@
+"""Rows of a feature source that are kept by their next use, as far as the next batches are known."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from spsample.comm.objects import comm_of
+from spsample.common.contents import contents_of
+from spsample.features.cached_rows import CachedRows, Targets, part, require_contents, targets
+from spsample.features.gathering import row_reader
+from spsample.features.known_future import announce, forget, looks_ahead
+from spsample.features.lookahead import Decision, Lookahead, lookahead_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.features.protocol import FeatureSource
+
+__all__ = ["LookaheadRows", "map_bytes"]
+
+_PLACE_BYTES = 8
+"""Of a place: rows on their way there, and the last call that put one there."""
+
+
+_SURELY_UNTOLD = 32
+"""Calls after which no announcement will come: first a cache may be read for another one, or to evaluate."""
+
+
+class _Call(NamedTuple):
+    """A call of `serve`: what becomes of it, its number among the announced ones (0: it is none), and when it was."""
+
+    decision: Decision
+    number: int
+    generation: int
+
+
+class _Fixed(NamedTuple):
+    """A decision that was made ahead of its call, and the ids of that call."""
+
+    ids: NDArray[Any]
+    decision: Decision
+
+
+class LookaheadRows:
+    """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
+
+    A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
+    kept, and changes nothing. Threads may call side by side: a row that is not yet in its place is not read there.
+
+    Parameters
+    ----------
+    rows : CachedRows
+        What is kept at first.
+    lookahead : Lookahead
+        Which item lies at which place of them.
+
+    Attributes
+    ----------
+    dtype, reader, row_bytes
+        As of `CachedRows`.
+    """
+
+    looks_ahead = True
+
+    def __init__(self, rows: CachedRows, lookahead: Lookahead) -> None:
+        self.dtype, self.reader, self.row_bytes = rows.dtype, rows.reader, rows.row_bytes
+        self._lookahead = lookahead
+        self._changing = Lock()
+        self._awaited = np.zeros(lookahead.capacity, np.int32)  # rows on their way to each place
+        self._filled_by = np.zeros(lookahead.capacity, np.int32)  # the last call that put one there
+        self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
+        self._generation = 0  # how often what was known was forgotten
+        self._announced: deque[NDArray[Any]] = deque()  # known and not yet fixed, where the source looks ahead
+        self._fixed: deque[_Fixed] = deque()
+        self._was_told = False
+        self._untold = 0  # calls
+
+    @classmethod
+    def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> LookaheadRows:
+        """Those of some vertices at first, ascending and distinct; collective where the source is."""
+        return cls(CachedRows(source, vertices), Lookahead(scores, len(vertices), vertices))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
+        return int(self.reader.rows.nbytes) + self._lookahead.nbytes + int(self._awaited.nbytes)
+
+    def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
+        """Append the ids of the next calls.
+
+        A source that looks ahead itself is told what will miss of all that was known before.
+        """
+        with self._changing:
+            self._was_told = True
+            self._lookahead.announce(batches)
+            told = []
+            if looks_ahead(source):
+                told = self._fix()
+                self._announced.extend(batches)
+        announce(source, told)
+
+    def forget(self, source: FeatureSource) -> None:
+        """Forget what was announced. Places whose rows are still on their way hold nothing from now on."""
+        with self._changing:
+            self._lookahead.forget(np.flatnonzero(self._awaited))
+            self._awaited[:] = self._filled_by[:] = 0
+            self._calls = self._in_flight = 0
+            self._generation += 1
+            self._announced.clear()
+            self._fixed.clear()
+        forget(source)
+
+    def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
+        """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.
+
+        Collective where the source is.
+        """
+        with self._changing:
+            call = self._begin(ids)
+            found = call.decision
+            if len(found.hits):  # before others are put there
+                self.reader.gather(found.places, out, targets(at, found.hits, len(out)))
+        rows, of_kept = out, found.kept
+        if len(found.misses) or comm_of(source).size > 1:
+            rows, of_kept = self._fetched(source, ids, found, out, at)
+        with self._changing:
+            self._keep(rows, of_kept, call)
+        return len(found.hits)
+
+    def recipe(self) -> tuple[Any, ...]:
+        """From what rows are read again: the vertices that have one, the ranks of all, and a digest of the rows."""
+        with self._changing:
+            items = np.where(self._awaited == 0, self._lookahead.items, -1)
+            places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
+            contents = contents_of(self.reader.rows[places])
+            return LookaheadRows.reread, (self._lookahead.ranks, items[places], contents)
+
+    @classmethod
+    def reread(
+        cls, source: FeatureSource, ranks: NDArray[np.int32], vertices: NDArray[np.int64], contents: int
+    ) -> LookaheadRows:
+        """Read rows again.
+
+        Raises
+        ------
+        DataError
+            If they have changed.
+        """
+        made = cls.of(source, vertices, len(ranks) - ranks)
+        require_contents(source, made.reader.rows, contents)
+        return made
+
+    # ------------------------------------------------------------------------------------ under the lock
+
+    def _begin(self, ids: NDArray[Any]) -> _Call:
+        """Decide on a call. Of places with rows on their way none is read, unless only later calls put them there."""
+        decision = self._announced_decision(ids)
+        if decision is None:
+            self._say_that_nothing_is_known()
+            hits, places, misses = self._lookahead.find(ids)
+            nothing = np.empty(0, np.int64)
+            return _Call(self._without_awaited(Decision(hits, places, misses, nothing, nothing)), 0, self._generation)
+        if self._in_flight:
+            decision = self._without_awaited(decision)
+        self._in_flight += 1
+        self._calls += 1
+        return _Call(decision, self._calls, self._generation)
+
+    def _announced_decision(self, ids: NDArray[Any]) -> Decision | None:
+        """That on the next call which was announced; None where these are not its ids."""
+        if self._fixed:
+            is_next = np.array_equal(self._fixed[0].ids, ids)
+            return self._fixed.popleft().decision if is_next else None
+        return self._step() if self._lookahead.is_next(ids) else None
+
+    def _step(self) -> Decision:
+        if self._announced:
+            self._announced.popleft()
+        decision = self._lookahead.step()
+        self._awaited[decision.kept_places] += 1
+        return decision
+
+    def _fix(self) -> list[NDArray[Any]]:
+        """Decide on all calls that were known before; gives the ids of each that will miss."""
+        told = []
+        while self._announced:
+            ids = self._announced[0]
+            decision = self._step()
+            self._fixed.append(_Fixed(ids, decision))
+            told.append(part(ids, decision.misses))
+        return told
+
+    def _without_awaited(self, decision: Decision) -> Decision:
+        """The decision with hits at places that wait for a row taken for misses."""
+        is_there = self._awaited[decision.places] == 0
+        if is_there.all():
+            return decision
+        misses = np.sort(np.concatenate([decision.misses, decision.hits[~is_there]]))
+        return decision._replace(hits=decision.hits[is_there], places=decision.places[is_there], misses=misses)
+
+    def _keep(self, rows: NDArray[Any], of_kept: NDArray[np.int64], call: _Call) -> None:
+        """Put rows into the places that they were given, unless a later call was faster, or all was forgotten."""
+        if call.generation != self._generation or not call.number:
+            return
+        places = call.decision.kept_places
+        is_newer = self._filled_by[places] < call.number
+        if not is_newer.all():
+            of_kept, places = of_kept[is_newer], places[is_newer]
+        if len(places):
+            row_reader(rows).gather(of_kept, self.reader.rows, places)
+        self._filled_by[places] = call.number
+        self._awaited[call.decision.kept_places] -= 1
+        self._in_flight -= 1
+
+    def _say_that_nothing_is_known(self) -> None:
+        self._untold += 1
+        if self._was_told or self._untold != _SURELY_UNTOLD:
+            return
+        warnings.warn(
+            "replacement='lookahead' knows no next batches: rows stay as with replacement='static'. "
+            "A BulkLoader that gathers from the cache announces them.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+    # ------------------------------------------------------------------------------------ without it
+
+    def _fetched(
+        self, source: FeatureSource, ids: NDArray[Any], found: Decision, out: NDArray[Any], at: Targets
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Write the misses to the result; gives rows as they are kept, and which of them those to keep are."""
+        wanted, to = part(ids, found.misses), targets(at, found.misses, len(out))
+        if out.dtype == self.dtype:
+            source.gather(wanted, out, to)
+            return out, found.kept if at is None else at[found.kept]
+        rows = np.empty((len(wanted), self.reader.dim), self.dtype)
+        source.gather(wanted, rows)
+        row_reader(rows).gather(np.arange(len(wanted)), out, to)
+        return rows, np.searchsorted(found.misses, found.kept)
+
+
+def map_bytes(num_rows: int) -> tuple[int, int]:
+    """Bytes for the map and for what decides: for all vertices, and beside each row that is kept.
+
+    Examples
+    --------
+    >>> map_bytes(1_000_000)
+    (12129352, 16)
+    """
+    whole = lookahead_bytes(num_rows, 0)
+    return whole, lookahead_bytes(num_rows, 1) - whole + _PLACE_BYTES

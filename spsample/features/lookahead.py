@@ -1,0 +1,223 @@
+"""Which items a cache keeps where the next batches are known: Belady's rule at the grain of batches.
+
+Items are rows of features, pages of a file, or whatever else has a number and takes a place of equal size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from spsample.common.checks import require_int
+from spsample.common.threads import compiled_core
+from spsample.errors import InputError
+from spsample.features.lookahead_reference import ReferenceLookahead
+from spsample.features.places import FoundPlaces
+from spsample.store.validation import as_id_vector, check_ids
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Decision", "Lookahead", "known_bytes", "lookahead_bytes", "ranks_of"]
+
+_MOST_ITEMS = 2**31 - 1
+_ITEM_BYTES, _PLACE_BYTES, _USE_BYTES, _OTHER_BYTES = 12, 8, 8, 320
+
+
+class Decision(NamedTuple):
+    """What becomes of a batch. Positions are those of its items in the array that was announced.
+
+    Attributes
+    ----------
+    hits : int64 array
+        Positions of the items that are held, ascending.
+    places : int64 array
+        The place of each of them. What is there has to be read before others are put there.
+    misses : int64 array
+        Positions of the other items, ascending.
+    kept : int64 array
+        Positions of the misses that are held from now on.
+    kept_places : int64 array
+        The place that each of them goes to, all distinct. What was there is no longer held.
+    """
+
+    hits: NDArray[np.int64]
+    places: NDArray[np.int64]
+    misses: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    kept_places: NDArray[np.int64]
+
+
+class Lookahead:
+    """Which items a cache of equal places holds, batch after batch, where some of the next batches are known.
+
+    After a batch those items stay whose next use comes first, of what was held and what the batch brought. Known uses
+    come before unknown ones. Where no use is known, the larger score stays. With everything known no cache has fewer
+    misses; with less known, there are at least the hits of the items of largest score, held all the time.
+
+    Parameters
+    ----------
+    scores : float array (items,)
+        How much each item is wanted where no use of it is known: finite, at least 0.
+    capacity : int
+        Number of places.
+    held : int array, optional
+        Distinct items that places 0, 1, ... hold at first; the other places are empty. Default: none.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument is out of range.
+
+    Notes
+    -----
+    A use of an item costs O(1): a link in a list by next use, or a bit in the order of scores where none is known. Of
+    equal scores the first item stays; of items that are next used in the same batch any may, always the same. One
+    thread at a time.
+
+    References
+    ----------
+    Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5 (1966).
+
+    Examples
+    --------
+    >>> lookahead = Lookahead(scores=[4, 3, 2, 1], capacity=2, held=[0, 1])
+    >>> lookahead.announce([[0, 2], [2, 3], [0, 2]])
+    >>> decision = lookahead.step()
+    >>> decision.hits.tolist(), decision.misses.tolist()
+    ([0], [1])
+    >>> decision.kept.tolist(), decision.kept_places.tolist()
+    ([1], [1])
+    >>> lookahead.items.tolist(), lookahead.known
+    ([0, 2], 2)
+    """
+
+    def __init__(self, scores: ArrayLike, capacity: int, held: ArrayLike = ()) -> None:
+        given = np.asarray(scores)
+        if len(given) > _MOST_ITEMS:
+            raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {_MOST_ITEMS}")
+        places = require_int("capacity", capacity, minimum=0, maximum=len(given))
+        at_first = as_id_vector("held", np.asarray(held, np.int64) if len(held) == 0 else held).astype(np.int64)  # type: ignore[arg-type]
+        check_ids("held", at_first, len(given))
+        if len(at_first) > places or len(np.unique(at_first)) < len(at_first):
+            expected = f"at most {places} distinct items"
+            raise InputError(argument="held", given=f"{len(at_first)} items", expected=expected)
+        core = compiled_core()
+        made = ReferenceLookahead if core is None else core.Lookahead
+        self._planner: Any = made(ranks_of(given), at_first, places)
+        self.num_items, self.capacity = len(given), places
+
+    @property
+    def known(self) -> int:
+        """Batches that are announced and not yet decided on."""
+        return int(self._planner.known)
+
+    @property
+    def items(self) -> NDArray[np.int64]:
+        """(capacity,) the item of each place; -1 where it holds none."""
+        items: NDArray[np.int64] = self._planner.items()
+        return items
+
+    @property
+    def ranks(self) -> NDArray[np.int32]:
+        """(items,) how many items are wanted more than each, where no use is known."""
+        ranks: NDArray[np.int32] = self._planner.ranks()
+        return ranks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes for items and places; see `lookahead_bytes`."""
+        return int(self._planner.nbytes)
+
+    @property
+    def known_bytes(self) -> int:
+        """Bytes for what is announced; see `known_bytes`."""
+        return int(self._planner.known_bytes)
+
+    def announce(self, batches: Sequence[ArrayLike]) -> None:
+        """Append batches to what is known.
+
+        Parameters
+        ----------
+        batches : sequence of int arrays
+            The items of each batch. An item that comes again in its batch is not kept twice.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If one is no array of items; nothing is announced then.
+        """
+        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in batches]
+        for batch in checked:
+            check_ids("batches", batch, self.num_items)
+        for batch in checked:
+            self._planner.announce(batch)
+
+    def is_next(self, ids: NDArray[Any]) -> bool:
+        """Whether the first batch that is known has these items, in this order."""
+        return bool(self._planner.is_next(ids))
+
+    def step(self) -> Decision:
+        """Decide on the first batch that is known; it is then no longer known.
+
+        Raises
+        ------
+        InputError
+            If no batch is known.
+        """
+        if self.known == 0:
+            raise InputError(argument="batches", given="a step, none announced", expected="a batch that is announced")
+        return Decision(*self._planner.step())
+
+    def find(self, ids: NDArray[Any]) -> FoundPlaces:
+        """Split items in those that are held and the others; in any order, repeats allowed. Nothing changes."""
+        return FoundPlaces(*self._planner.find(ids))
+
+    def forget(self, emptied: ArrayLike = ()) -> None:
+        """Forget all batches that are known: they will not come.
+
+        Parameters
+        ----------
+        emptied : int array, optional
+            Places that hold nothing any longer: of decisions that were not carried out. Default: none.
+        """
+        places = np.array(emptied, np.int64).reshape(-1)
+        check_ids("emptied", places, self.capacity)
+        self._planner.forget(places)
+
+
+def ranks_of(scores: NDArray[Any]) -> NDArray[np.int32]:
+    """(items,) how many items are wanted more, of equal scores the first ones.
+
+    Examples
+    --------
+    >>> ranks_of(np.array([0.5, 0.1, 0.5, 0.9])).tolist()
+    [1, 3, 2, 0]
+    """
+    ranks = np.empty(len(scores), np.int32)
+    ranks[np.argsort(-scores.astype(np.float64), kind="stable")] = np.arange(len(scores), dtype=np.int32)
+    return ranks
+
+
+def lookahead_bytes(num_items: int, capacity: int) -> int:
+    """Bytes of `Lookahead`, but for those of the batches that are known.
+
+    Examples
+    --------
+    >>> lookahead_bytes(1_000_000, 100_000)
+    12929352
+    """
+    return _ITEM_BYTES * num_items + num_items // 62 * 8 + _PLACE_BYTES * capacity + _OTHER_BYTES
+
+
+def known_bytes(uses: int) -> int:
+    """Bytes of `Lookahead` for batches of `uses` items in all, known at a time: room for a power of two of them.
+
+    Examples
+    --------
+    >>> known_bytes(1000)
+    8192
+    """
+    return _USE_BYTES * (1 << max(uses - 1, 63).bit_length())

@@ -1,0 +1,73 @@
+"""Ways in which a cache decides which rows it keeps: one for all time, or by what is known of the future."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spsample.common.checks import require_choice
+from spsample.features.cached_lookahead import LookaheadRows
+from spsample.features.cached_lookahead import map_bytes as lookahead_map_bytes
+from spsample.features.cached_rows import CachedRows
+from spsample.features.places import place_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from spsample.features.protocol import FeatureSource
+
+__all__ = ["REPLACEMENTS", "KeptRows", "Replacement", "replacement_named"]
+
+KeptRows = CachedRows | LookaheadRows
+"""Rows that a cache keeps."""
+
+
+class Replacement(NamedTuple):
+    """One of these ways.
+
+    Attributes
+    ----------
+    name : str
+    map_bytes : function
+        From the number of vertices to the bytes of the map to rows: in all, and beside each row.
+    rows_of : function
+        From a source, vertices, ascending and distinct, and the scores of all vertices to the rows that are kept.
+    """
+
+    name: str
+    map_bytes: Callable[[int], tuple[int, int]]
+    rows_of: Callable[[FeatureSource, NDArray[np.int64], NDArray[Any]], KeptRows]
+
+    def keep(self, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any] | None) -> KeptRows:
+        """The rows of these vertices, at first; collective where the source is.
+
+        Where all rows are kept, or none, there is nothing to replace, and no scores are needed.
+        """
+        return CachedRows(source, vertices) if scores is None else self.rows_of(source, vertices, scores)
+
+
+REPLACEMENTS = {
+    way.name: way
+    for way in (
+        Replacement("static", lambda n: (place_bytes(n), 0), lambda source, vertices, _: CachedRows(source, vertices)),
+        Replacement("lookahead", lookahead_map_bytes, LookaheadRows.of),
+    )
+}
+
+
+def replacement_named(name: Any) -> Replacement:
+    """The way of that name.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If there is none.
+
+    Examples
+    --------
+    >>> replacement_named("static").map_bytes(1_000_000)
+    (250000, 0)
+    """
+    require_choice("replacement", name, tuple(REPLACEMENTS))
+    return REPLACEMENTS[name]

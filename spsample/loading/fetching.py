@@ -1,0 +1,159 @@
+"""How the features of batches are fetched: for each batch, or once for all batches of a bulk; and who is told ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from spsample.backends import backend_for
+from spsample.features.cached_rows import row_bytes_of, stored_dtype
+from spsample.features.gathering import row_reader
+from spsample.features.known_future import announce, forget
+from spsample.features.places import places_of
+from spsample.loading.batch import gather_features
+from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.features import FeatureSource
+    from spsample.sampling import MiniBatch
+
+__all__ = ["FETCHES", "Fetch", "Work", "features_ahead", "known_ahead"]
+
+_ID_BYTES, _USE_BYTES = 8, 8
+
+T = TypeVar("T")
+
+
+class Work(NamedTuple):
+    """What is done around the gather of rows.
+
+    Attributes
+    ----------
+    begins : function
+        Called before each, where ranks gather together: waits for the other ranks.
+    timed : function
+        Gives a context manager that counts its time.
+    """
+
+    begins: Callable[[], None]
+    timed: Callable[[], AbstractContextManager[None]]
+
+
+class Fetch(Protocol):
+    """A way to fetch features."""
+
+    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
+        """The ids of the calls of `gather` that the minibatches of a bulk take, on the host."""
+        ...
+
+    def rows(
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+    ) -> Iterator[tuple[MiniBatch, Any]]:
+        """Each minibatch of a bulk with the features of its sources; None without features."""
+        ...
+
+
+class PerBatch:
+    """Each batch fetches the rows that it needs."""
+
+    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
+        """The source vertices of each."""
+        return [_on_host(minibatch.src_nodes) for minibatch in minibatches]
+
+    def rows(
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+    ) -> Iterator[tuple[MiniBatch, Any]]:
+        """Gather when a batch is asked for."""
+        for minibatch in minibatches:
+            work.begins()
+            with work.timed():
+                x = gather_features(features, minibatch.src_nodes)
+            yield minibatch, x
+            del minibatch, x
+
+
+class PerBulk:
+    """All rows that a bulk needs are fetched once, in the order of the vertices; its batches are read from them."""
+
+    def calls(self, minibatches: Iterable[MiniBatch]) -> list[NDArray[Any]]:
+        """The vertices that any of them needs, ascending."""
+        return [_union([_on_host(minibatch.src_nodes) for minibatch in minibatches])]
+
+    def rows(
+        self, features: FeatureSource | None, minibatches: Iterable[MiniBatch], work: Work
+    ) -> Iterator[tuple[MiniBatch, Any]]:
+        """Gather when the first batch is asked for."""
+        batches = list(minibatches)
+        work.begins()
+        with work.timed():
+            read = _nothing if features is None else _fetched(features, self.calls(batches)[0])
+        for minibatch in batches:
+            with work.timed():
+                x = read(_on_host(minibatch.src_nodes))
+            yield minibatch, x
+            del x
+
+
+FETCHES: dict[str, Fetch] = {"batch": PerBatch(), "bulk": PerBulk()}
+
+
+def known_ahead(bulks: Iterator[T], features: Any, calls_of: Callable[[T], list[NDArray[Any]]]) -> Iterator[T]:
+    """The bulks, each once the features know the calls of `gather` for it and for the next one.
+
+    What they still know when the iterator ends, or is left, they forget.
+    """
+    forget(features)
+    try:
+        current = next(bulks, None)
+        if current is not None:
+            announce(features, calls_of(current))
+        while current is not None:
+            following = next(bulks, None)
+            announce(features, [] if following is None else calls_of(following))
+            yield current
+            current = following
+            del following
+    finally:
+        forget(features)
+
+
+def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:
+    """What that takes, for the plan of a loader: ids and next uses, in room for a power of two, and rows of a bulk."""
+    if features is None:
+        return NOTHING_AHEAD
+    by_bulk = fetch == "bulk"
+    return FeaturesAhead(
+        known_bulks=int(looks_ahead),
+        use_bytes=2 * _USE_BYTES + by_bulk * _ID_BYTES,
+        row_bytes=by_bulk * (row_bytes_of(features) + _ID_BYTES),
+        num_vertices=features.num_rows,
+    )
+
+
+def _nothing(ids: NDArray[Any]) -> None:
+    """The features of vertices where there are none."""
+
+
+def _fetched(features: FeatureSource, vertices: NDArray[np.int64]) -> Callable[[NDArray[Any]], Any]:
+    """Fetch rows, and give what reads those of some of the vertices."""
+    rows = np.empty((len(vertices), features.dim), stored_dtype(features))
+    features.gather(vertices, rows)
+    reader, places = row_reader(rows), places_of(vertices, features.num_rows)
+    return lambda ids: reader.gather(places.find(ids).places)
+
+
+def _union(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
+    """The distinct ids, ascending. Bytes: one for each id up to the largest."""
+    is_there = np.zeros(max((int(ids.max()) + 1 for ids in parts if len(ids)), default=0), np.bool_)
+    for ids in parts:
+        is_there[ids] = True
+    return np.flatnonzero(is_there)
+
+
+def _on_host(vertices: Any) -> NDArray[Any]:
+    return vertices if isinstance(vertices, np.ndarray) else backend_for(vertices).on_host(vertices)

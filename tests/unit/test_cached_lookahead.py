@@ -1,0 +1,319 @@
+"""Caches that look ahead give the rows of their source to the bit, whatever they were told."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spsample.errors import DataError, DTypeError, InputError
+from spsample.features import CachedFeatures, FeatureStore
+from spsample.features.cached_lookahead import map_bytes
+from spsample.features.known_future import looks_ahead
+from spsample.features.lookahead import Lookahead
+
+N, DIM = 40, 3
+DTYPES = ("float32", "float16", "float64", "int8", "int64", ">f4")
+
+pytestmark = pytest.mark.filterwarnings("ignore:replacement='lookahead' knows no next batches")
+
+
+def features(dtype):
+    return (np.random.default_rng(0).standard_normal((N, DIM)) * 20).astype(dtype)
+
+
+def budget_of(source, rows):
+    """Bytes for exactly so many rows, and what decides."""
+    of_all, of_each = map_bytes(source.num_rows)
+    dtype = np.dtype(getattr(source, "stored_dtype", np.float32))
+    return of_all + rows * (source.dim * dtype.itemsize + of_each)
+
+
+def ahead_of(source, rows, score):
+    return CachedFeatures(source, budget_of(source, rows), score, replacement="lookahead")
+
+
+class Watched:
+    """A source that looks ahead, and knows whether what it was told came."""
+
+    def __init__(self, x):
+        self.store = FeatureStore(x)
+        self.num_rows, self.dim = self.store.shape
+        self.known = []
+        self.surprises = self.calls = 0
+
+    def gather(self, ids, out=None, at=None):
+        self.calls += 1
+        if self.known and np.array_equal(self.known[0], ids):
+            self.known.pop(0)
+        else:
+            self.surprises += 1
+        return self.store.gather(ids, out, at)
+
+    def announce(self, batches):
+        self.known.extend(batches)
+
+    def forget(self):
+        self.known = []
+
+
+@pytest.fixture
+def x():
+    """Rows of 1 KiB."""
+    return np.random.default_rng(0).standard_normal((N, 256)).astype(np.float32)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    dtype=st.sampled_from(DTYPES),
+    layers=st.lists(st.tuples(st.booleans(), st.integers(1, N - 1)), min_size=1, max_size=3),
+    bulk=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equal_to_the_source_to_the_bit(dtype, layers, bulk, seed):
+    """Announced calls, others between them, some that never come, and what is forgotten."""
+    rng = np.random.default_rng(seed)
+    x = np.repeat(features(dtype), 40, axis=1)  # rows that are long beside the map
+    store = one = FeatureStore(x)
+    for looks, rows in layers:
+        way = "lookahead" if looks else "static"
+        one = CachedFeatures(one, rows * x.shape[1] * x.itemsize + 2000, rng.random(N), replacement=way)
+    expected = store.gather(np.arange(N))
+    batches = [rng.choice(N, rng.integers(0, N), replace=rng.random() < 0.2) for _ in range(4 * bulk)]
+    bulks = [batches[i : i + bulk] for i in range(0, len(batches), bulk)]
+    one.announce(bulks[0])
+    for number, now in enumerate(bulks):
+        one.announce(bulks[number + 1] if number + 1 < len(bulks) else [])
+        for ids in now:
+            if rng.random() < 0.2:
+                continue
+            if rng.random() < 0.2:
+                other = rng.integers(0, N, 5)
+                np.testing.assert_array_equal(one.gather(other), expected[other])
+            if rng.random() < 0.1:
+                one.forget()
+            as_kept = rng.random() < 0.3 and x.dtype.isnative
+            out, at = np.zeros((N + 60, x.shape[1]), x.dtype if as_kept else np.float32), rng.permutation(N + 60)
+            at = at[: len(ids)]
+            assert one.gather(ids, out, at) is out
+            np.testing.assert_array_equal(out[at], (x if as_kept else expected)[ids])
+            np.testing.assert_array_equal(one.gather(np.arange(N)), expected)
+
+
+def test_it_hits_what_the_rule_says(x):
+    rng = np.random.default_rng(1)
+    scores = rng.random(N)
+    batches = [np.sort(rng.choice(N, 12, replace=False)) for _ in range(30)]
+    one = ahead_of(FeatureStore(x), 8, scores)
+    rule = Lookahead(scores, 8, np.sort(np.argsort(-scores)[:8]))
+    static = CachedFeatures(FeatureStore(x), 8 * x[0].nbytes + 16, scores)
+    assert one.cached_rows == static.cached_rows == 8
+    expected = 0
+    for begin in range(0, 30, 5):
+        batches_told = batches[: begin + 10] if begin == 0 else batches[begin + 5 : begin + 10]
+        one.announce(batches_told)
+        rule.announce(batches_told)
+        for ids in batches[begin : begin + 5]:
+            one.gather(ids)
+            static.gather(ids)
+            assert one.counts.hits >= static.counts.hits
+            expected += len(rule.step().hits)
+            assert one.counts.hits == expected
+
+
+def test_calls_that_were_not_announced_change_nothing(x):
+    one = ahead_of(FeatureStore(x), 5, np.arange(N)[::-1])
+    one.announce([np.arange(20, 30)])
+    for _ in range(3):
+        one.gather(np.arange(5))
+        one.gather(np.arange(30, 40))
+    assert one.counts.hits == 15
+    assert one.counts.misses == 30
+
+
+def test_without_announcements_it_is_static_and_says_so_once(x):
+    one = ahead_of(FeatureStore(x), 5, np.arange(N)[::-1])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for calls in range(1, 100):
+            one.gather(np.arange(10))
+            assert len(said) == (calls >= 32)
+    assert "knows no next batches" in str(said[0].message)
+    assert one.counts.hits == 99 * 5
+
+
+def test_all_rows_or_none_need_no_lookahead(x):
+    store = FeatureStore(x)
+    for budget in (0, x.nbytes):
+        one = CachedFeatures(store, budget, np.ones(N), replacement="lookahead")
+        assert not one.looks_ahead
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(one.gather([3]), x[[3]])
+
+
+def test_the_budget_counts_what_decides(x):
+    of_all, of_each = map_bytes(N)
+    row = x[0].nbytes + of_each
+    for rows in (1, 7, 30):
+        one = CachedFeatures(FeatureStore(x), of_all + rows * row + row - 1, np.ones(N), replacement="lookahead")
+        assert one.cached_rows == rows
+        assert one.nbytes <= of_all + rows * row
+    with pytest.raises(InputError, match="budget"):
+        CachedFeatures(FeatureStore(x), of_all + row - 1, np.ones(N), replacement="lookahead")
+
+
+@pytest.mark.parametrize("way", ["ahead", 1, None])
+def test_other_ways_of_replacement_are_refused(x, way):
+    with pytest.raises((InputError, DTypeError), match="replacement"):
+        CachedFeatures(FeatureStore(x), 0, np.ones(N), replacement=way)
+
+
+def test_bad_announcements_are_refused(x):
+    one = ahead_of(FeatureStore(x), 5, np.ones(N))
+    for batches in ([[N]], [[-1]], [[0.5]], [[[0]]]):
+        with pytest.raises((InputError, DTypeError), match="batches"):
+            one.announce(batches)
+
+
+@pytest.mark.parametrize("way", ["static", "lookahead"])
+def test_a_source_that_looks_ahead_is_told_what_misses(x, way):
+    rng = np.random.default_rng(3)
+    source = Watched(x)
+    one = CachedFeatures(source, budget_of(source, 6), rng.random(N), replacement=way)
+    assert looks_ahead(one)
+    source.surprises = 0
+    batches = [rng.choice(N, 15, replace=False) for _ in range(12)]
+    one.announce(batches[:4])
+    for begin in (0, 4, 8):
+        one.announce(batches[begin + 4 : begin + 8])  # in the end nothing: no more is known
+        for ids in batches[begin : begin + 4]:
+            np.testing.assert_array_equal(one.gather(ids), x[ids])
+    assert source.surprises == 0
+    assert source.known == []
+
+
+def test_decisions_made_ahead_are_those_made_in_time(x):
+    rng = np.random.default_rng(4)
+    scores = rng.random(N)
+    batches = [rng.choice(N, 15, replace=False) for _ in range(12)]
+    counts = []
+    for source in (FeatureStore(x), Watched(x)):
+        one = ahead_of(source, 6, scores)
+        one.announce(batches[:4])
+        for begin in (0, 4, 8):
+            one.announce(batches[begin + 4 : begin + 8])
+            for ids in batches[begin : begin + 4]:
+                one.gather(ids)
+        counts.append(one.counts)
+    assert counts[0] == counts[1]
+
+
+def test_rows_that_were_decided_on_and_never_came_are_not_given(x):
+    source = Watched(x)
+    one = ahead_of(source, 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6)])
+    one.announce([])  # fixes both: rows 0 to 5 are to be kept
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+    one.forget()
+    assert source.known == []
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+    one.announce([np.arange(10)])
+    np.testing.assert_array_equal(one.gather(np.arange(10)), x[:10])
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+
+
+def test_a_call_that_failed_leaves_no_wrong_row(x):
+    class Failing(Watched):
+        fails = False
+
+        def gather(self, ids, out=None, at=None):
+            if self.fails:
+                raise OSError
+            return super().gather(ids, out, at)
+
+    source = Failing(x)
+    one = ahead_of(source, 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6), np.arange(8)])
+    source.fails = True
+    with pytest.raises(OSError):
+        one.gather(np.arange(6))
+    source.fails = False
+    for ids in (np.arange(6), np.arange(8), np.arange(N)):
+        np.testing.assert_array_equal(one.gather(ids), x[ids])
+    one.forget()
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+
+
+def test_a_later_call_may_be_faster(x):
+    """Two announced calls at a time: the slow one must not put back a row that the fast one replaced."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(FeatureStore):
+        def gather(self, ids, out=None, at=None):
+            if threading.current_thread().name.startswith("slow"):
+                entered.set()
+                assert go_on.wait(10)
+            return super().gather(ids, out, at)
+
+    one = ahead_of(Slow(x), 2, np.arange(N))
+    one.announce([[0, 1], [2, 3], [0, 1, 2, 3], [0, 1, 2, 3]])
+    with ThreadPoolExecutor(1, thread_name_prefix="slow") as pool:
+        slow = pool.submit(one.gather, [0, 1])
+        assert entered.wait(10)
+        np.testing.assert_array_equal(one.gather([2, 3]), x[[2, 3]])
+        np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+        go_on.set()
+        np.testing.assert_array_equal(slow.result(), x[[0, 1]])
+    for _ in range(2):
+        np.testing.assert_array_equal(one.gather([0, 1, 2, 3]), x[:4])
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+
+
+def test_many_threads_get_the_rows_of_the_source(x):
+    rng = np.random.default_rng(5)
+    one = ahead_of(FeatureStore(x), 10, rng.random(N))
+    batches = [rng.choice(N, 20, replace=False) for _ in range(200)]
+    one.announce(batches[:120])
+
+    def check(ids):
+        return np.array_equal(one.gather(ids), x[ids])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(check, batches[:100]))
+        one.forget()
+        assert all(pool.map(check, batches))
+    np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+
+
+def test_pickled_as_a_recipe(x):
+    one = ahead_of(FeatureStore(x), 6, np.arange(N))
+    one.announce([np.arange(10), np.arange(4), np.arange(4)])
+    one.gather(np.arange(10))
+    again = pickle.loads(pickle.dumps(one))
+    assert again.looks_ahead
+    assert again.cached_rows == 6
+    for ids in (np.arange(4), np.arange(N)):
+        again.reset_counts()
+        np.testing.assert_array_equal(again.gather(ids), x[ids])
+    assert again.counts.hits == 6
+    again.announce([[39], [39]])
+    again.gather([39])
+    again.reset_counts()
+    again.gather([39])
+    assert again.counts.hits == 1
+
+
+def test_a_recipe_of_rows_that_changed_is_refused(x):
+    class Changing(FeatureStore):
+        def __reduce__(self):
+            return FeatureStore, (x + 1,)
+
+    with pytest.raises(DataError, match="source"):
+        pickle.loads(pickle.dumps(ahead_of(Changing(x), 6, np.arange(N))))
