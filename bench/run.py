@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from disk_features import disk_features
 
 from bulk_size import bulk_size
 from cold_store import cold_store
@@ -31,6 +32,7 @@ app.command()(copies)
 app.command()(locality)
 app.command()(scores)
 app.command()(lookahead)
+app.command()(disk_features)
 
 
 @app.command()
@@ -46,6 +48,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     locality(graph=["rmat:10,8"], dataset="planted:300", epochs=1, train_epochs=1, seeds=1, rounds=1, out=out)
     scores(graph=["rmat:10,8"], rounds=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
+    disk_features(graph=["rmat:12,8"], row_bytes=[512], share=0.9, rounds=1, epochs=1, group=False, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from spsample.comm import init
     from spsample.data import Dataset, load_dataset
     from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
-    from spsample.features import CachedFeatures, DeviceFeatures, FeatureStore
+    from spsample.features import CachedFeatures, DeviceFeatures, DiskFeatures, FeatureStore
     from spsample.loading import BulkLoader, load_bulk
     from spsample.store.device_graph import DeviceGraph
 
@@ -46,6 +46,7 @@ _LAZY = {
     "Dataset": "spsample.data",
     "DeviceFeatures": "spsample.features",
     "DeviceGraph": "spsample.store.device_graph",
+    "DiskFeatures": "spsample.features",
     "FeatureStore": "spsample.features",
     "PartitionedGraph": "spsample.distributed",
     "ProcessGrid": "spsample.distributed",
@@ -74,6 +75,7 @@ __all__ = [
     "Dataset",
     "DeviceFeatures",
     "DeviceGraph",
+    "DiskFeatures",
     "FastGCN",
     "FeatureStore",
     "Graph",

@@ -268,6 +268,7 @@ void bind_spgemm(nb::module_& m);
 void bind_spgemm_select_rows(nb::module_& m);
 void bind_features(nb::module_& m);
 void bind_feature_places(nb::module_& m);
+void bind_disk_rows(nb::module_& m);
 void bind_lookahead(nb::module_& m);
 void bind_feature_column_sums(nb::module_& m);
 void bind_edge_partition(nb::module_& m);

@@ -203,28 +203,13 @@ private:
     }
 };
 
-// What reads `x`, and the type it gives: "number" (to float), "stored" (as it is), or one of the other forms of spsample.features.formats.
-std::pair<DecodeRow, ElementType> decoder_of(const std::string& form, const AnyIn& x, int64_t dim, const std::optional<In<float>>& scale) {
-    constexpr ElementType kFloat = ElementType::of<float>();
-    if (form == "number") return {number_decoder(x.type()), kFloat};
-    if (form == "stored") return {copier(x.type()), x.type()};
-    if (form == "bfloat16") {
-        require(x.is<uint16_t>(), "x", "must be uint16 for bfloat16");
-        return {row_decoders().bfloat16, kFloat};
-    }
-    require(form == "int8", "form", "must be 'number', 'stored', 'bfloat16' or 'int8'");
-    require(x.is<int8_t>(), "x", "must be int8 for int8");
-    require(scale && static_cast<int64_t>(scale->size()) == dim, "scale", "needs one element per column");
-    return {row_decoders().int8, kFloat};
-}
-
 template <class Index>
 nb::object gather_features(
     const AnyIn& x, std::pair<int64_t, int64_t> shape, const In<Index>& ids, const char* form, const std::optional<In<float>>& scale,
     const std::optional<AnyInOut>& out, const std::optional<In<int64_t>>& at) {
     const auto [num_rows, dim] = shape;
     require(num_rows >= 0 && dim >= 0 && checked_product(num_rows, dim) == static_cast<int64_t>(x.size()), "shape", "must be that of `x`");
-    const auto [decode, type] = decoder_of(form, x, dim, scale);
+    const auto [decode, type] = row_decoder(form, x.type(), dim, scale ? scale->size() : 0);
     const DenseRows rows{
         static_cast<const char*>(x.data()), dim * static_cast<int64_t>(x.type().bytes), num_rows, dim, decode, scale ? scale->data() : nullptr};
     return Destination{type, out, at}.take(rows, ids);
@@ -267,6 +252,20 @@ const RowDecoders& row_decoders() {
     if (&instruction_set() == &kAvx512 || &instruction_set() == &kAvx2) return kDecodersAvx2;
 #endif
     return kPortable;
+}
+
+std::pair<DecodeRow, ElementType> row_decoder(const std::string& form, ElementType stored, int64_t dim, size_t scales) {
+    constexpr ElementType kFloat = ElementType::of<float>();
+    if (form == "number") return {number_decoder(stored), kFloat};
+    if (form == "stored") return {copier(stored), stored};
+    if (form == "bfloat16") {
+        require(stored == ElementType::of<uint16_t>(), "x", "must be uint16 for bfloat16");
+        return {row_decoders().bfloat16, kFloat};
+    }
+    require(form == "int8", "form", "must be 'number', 'stored', 'bfloat16' or 'int8'");
+    require(stored == ElementType::of<int8_t>(), "x", "must be int8 for int8");
+    require(static_cast<int64_t>(scales) == dim, "scale", "needs one element per column");
+    return {row_decoders().int8, kFloat};
 }
 
 void bind_features(nb::module_& m) {

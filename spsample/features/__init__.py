@@ -6,6 +6,7 @@ from spsample.features.aggregated import aggregate_features, aggregated_dim
 from spsample.features.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
+from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
 from spsample.features.partitioned import PartitionedFeatures
@@ -21,6 +22,8 @@ __all__ = [
     "CopyCost",
     "CopyPlan",
     "DeviceFeatures",
+    "DiskCounts",
+    "DiskFeatures",
     "DrawShift",
     "FeatureSource",
     "FeatureStore",

@@ -16,7 +16,7 @@ from spsample.store.validation import as_id_vector, check_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RowReader", "new_rows", "require_destination", "row_reader"]
+__all__ = ["RowReader", "core_form", "new_rows", "require_destination", "row_reader"]
 
 
 class RowReader:
@@ -101,7 +101,7 @@ class _DenseReader(RowReader):
 
     def __init__(self, rows: Any, form: RowFormat) -> None:
         super().__init__(rows, form)
-        self._kind, self._scale = _core_form(form)
+        self._kind, self._scale = core_form(form)
 
     def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
         if self.rows.dtype != self.form.dtype:
@@ -194,7 +194,7 @@ def row_reader(rows: Any, form: RowFormat | None = None) -> RowReader:
 _LARGEST_NUMBER = 8
 
 
-def _core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
+def core_form(form: RowFormat) -> tuple[str, NDArray[np.float32] | None]:
     """What the core calls a form, and the scale that it needs."""
     if isinstance(form, Int8):
         return "int8", form.scale

@@ -18,7 +18,7 @@ from spsample.sparse.probability import Weighting
 from spsample.store.checksums import record_path, recorded_sha256, require_recorded
 from spsample.store.folder import is_partial, system_errors
 from spsample.store.layout import LARGEST_META, MAP_ARRAYS, META_FILE, ArraySpec, array_file, check_layout, parse_meta
-from spsample.store.mapping import ACCESS, FileIdentity, check_file, open_map
+from spsample.store.mapping import ACCESS, FileIdentity, check_file, locate, open_map
 from spsample.store.row_order import RowOrder
 
 __all__ = ["MappedStore", "read_meta"]
@@ -170,6 +170,17 @@ class MappedStore:
         if rows is not None and not 0 <= rows[0] <= rows[1] <= spec.shape[0]:
             raise InputError(argument="rows", given=str(rows), expected=f"rows within 0 and {spec.shape[0]}")
         return open_map(self.path / array_file(name), spec, access, self._files.get(name), rows)
+
+    def place(self, name: str) -> tuple[Path, int]:
+        """Return the file of an array that the store has, and at which byte the array begins; C order, no gaps.
+
+        Raises
+        ------
+        DataError
+            As `array`.
+        """
+        path = self.path / array_file(name)
+        return path, locate(path, self._specs[name], self._files.get(name))
 
     def _check_ends(self) -> None:
         """Check the first and the last row start: the only contents that are read on opening."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "open_map", "release_pages", "shorten_map"]
+__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "locate", "open_map", "release_pages", "shorten_map"]
 
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
@@ -102,6 +102,13 @@ def check_file(path: Path, spec: ArraySpec) -> FileIdentity:
         return FileIdentity.of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
+
+
+def locate(path: Path, spec: ArraySpec, identity: FileIdentity | None = None) -> int:
+    """At which byte of an ``.npy`` file its contents begin, after the checks of `open_map`. Reads no contents."""
+    descriptor, begin = _open(path, spec, identity)
+    os.close(descriptor)
+    return begin
 
 
 def open_map(

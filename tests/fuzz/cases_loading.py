@@ -9,7 +9,7 @@ import numpy as np
 from case import Case
 
 import spsample as sp
-from spsample.features import CachedFeatures, FeatureStore, register_score, score, score_names
+from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, register_score, score, score_names
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
 
 
@@ -90,6 +90,21 @@ def fuzz_cached_features(make, folder):
     cached.duplicate().close()
 
 
+def fuzz_disk_features(make, folder):
+    x = make.features(9)
+    np.save(folder / "x.npy", make.either(lambda: x, 0.1) if isinstance(x, np.ndarray) else np.ones((9, 2)))
+    path = make.choice([folder / "x.npy", make.path(folder)])
+    options = make.options(
+        name=lambda: make.choice(["x", "no"]),
+        page_rows=lambda: make.choice([1, 3, 4, 10**400]),
+        direct=lambda: make.chance(0.5),
+    )
+    made = DiskFeatures(path, make.either(lambda: make.choice([0, 1, 10**6, "1MiB", 10**400]), 0.1), **options)
+    made.announce(make.either(lambda: [make.spoilt(make.rng.integers(0, 9, 5))], 0.1))
+    made.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
+    made.close()
+
+
 def fuzz_features_open(make, folder):
     make.sound_graph().save(folder / "store", overwrite=True)
     path = make.choice([make.path(folder), folder / "store"])
@@ -147,6 +162,7 @@ CASES = {
     "pyg_loader": Case(fuzz_pyg, (PygLoader,)),
     "features": Case(fuzz_features, (FeatureStore,)),
     "cached_features": Case(fuzz_cached_features, (CachedFeatures,)),
+    "disk_features": Case(fuzz_disk_features, (DiskFeatures,)),
     "features_open": Case(fuzz_features_open, ()),
     "scores": Case(fuzz_scores, (score, score_names), 2),
     "register_score": Case(fuzz_register_score, (register_score,)),

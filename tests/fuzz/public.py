@@ -45,6 +45,7 @@ MADE_BY_THE_LIBRARY = {
     "ColumnSample",
     "Compaction",
     "CopyCost",
+    "DiskCounts",
     "Entries",
     "EpochRecord",
     "GatheredRows",

@@ -1,0 +1,112 @@
+"""Where the rows of an array lie in its file: that of a store, or an ``.npy`` file by itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spsample.common.checks import require_path
+from spsample.errors import DataError, InputError
+from spsample.store import GraphStore
+
+__all__ = ["ArrayFile", "array_file_of"]
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class ArrayFile(NamedTuple):
+    """Rows of numbers in a file, one after the other.
+
+    Attributes
+    ----------
+    path : str
+    begin : int
+        The byte at which the first row begins.
+    dtype : numpy.dtype
+    shape : (int, int)
+        Numbers of rows, and of numbers in a row.
+    written : (int, int)
+        Bytes of the file, and when it was last written, in nanoseconds.
+    """
+
+    path: str
+    begin: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, int]
+    written: tuple[int, int]
+
+
+def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
+    """The file of a dense array: array `name` of the store in the folder `path`, or the ``.npy`` file `path`.
+
+    Only headers are read. An array of one dimension has rows of one number.
+
+    Raises
+    ------
+    InputError
+        If the store has no features of that name, or they are sparse; or the array is not of real numbers in one or
+        two dimensions, or has no rows or no columns.
+    DataError
+        If there is no such file, or it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> np.save(f"{folder.name}/x.npy", np.ones((3, 2), np.float16))
+    >>> file = array_file_of(f"{folder.name}/x.npy")
+    >>> file.begin, file.dtype, file.shape
+    (128, dtype('float16'), (3, 2))
+    >>> folder.cleanup()
+    """
+    given = Path(os.path.abspath(require_path("path", path)))
+    return _of_npy(given) if given.suffix == ".npy" and not given.is_dir() else _of_store(given, name)
+
+
+def _of_store(path: Path, name: str) -> ArrayFile:
+    """The features of a store."""
+
+    def take(store: GraphStore) -> ArrayFile:
+        if name in store.feature_names and name not in store:
+            expected = "dense features, or FeatureStore.open(path), which maps sparse ones"
+            raise InputError(argument="name", given=f"{name!r}, whose rows are sparse", expected=expected)
+        rows = store.features(name)
+        file, begin = store.place(name)
+        return _checked(file, begin, rows.dtype, rows.shape)
+
+    return GraphStore.read(path, take)
+
+
+def _of_npy(path: Path) -> ArrayFile:
+    """The array of an ``.npy`` file."""
+    try:
+        with path.open("rb") as file:
+            read_header = _HEADERS[np.lib.format.read_magic(file)]
+            shape, is_fortran, dtype = read_header(file)
+            begin = file.tell()
+    except OSError as error:
+        raise DataError(argument=str(path), given=error.strerror or str(error), expected="an .npy file") from error
+    except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
+        raise DataError(argument=str(path), given=f"a damaged header ({error})", expected="an .npy file") from error
+    if is_fortran and len(shape) > 1:
+        raise InputError(argument="path", given="an array in Fortran order", expected="rows that lie one by one")
+    made = _checked(path, begin, dtype, shape)
+    size = begin + made.shape[0] * made.shape[1] * dtype.itemsize
+    if made.written[0] < size:
+        given = f"{made.written[0]} bytes"
+        raise DataError(argument=str(path), given=given, expected=f"{size} bytes for its dtype and shape")
+    return made
+
+
+def _checked(path: Path, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ArrayFile:
+    if dtype.kind not in "fiub" or dtype.itemsize > 8 or not dtype.isnative:
+        expected = "real numbers of at most 8 bytes, in the byte order of this machine"
+        raise InputError(argument="path", given=f"numbers of {dtype.str}", expected=expected)
+    if len(shape) not in (1, 2) or 0 in shape:
+        raise InputError(argument="path", given=f"shape {shape}", expected="rows of at least one number")
+    status = path.stat()
+    rows = (shape[0], shape[1] if len(shape) == 2 else 1)
+    return ArrayFile(str(path), begin, dtype, rows, (status.st_size, status.st_mtime_ns))

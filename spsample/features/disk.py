@@ -1,0 +1,329 @@
+"""`DiskFeatures`: rows that stay on a disk, but for those that are wanted soonest."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from spsample.common.checks import require_int, require_type
+from spsample.common.threads import compiled_core
+from spsample.common.units import format_bytes
+from spsample.errors import BackendError, DataError, InputError
+from spsample.features.array_files import ArrayFile, array_file_of
+from spsample.features.cache_choice import budget_bytes
+from spsample.features.disk_plan import DiskPlan, disk_plan
+from spsample.features.formats import AsStored, RowFormat
+from spsample.features.gathering import core_form, new_rows, require_destination
+from spsample.store.validation import as_id_vector, check_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["DiskCounts", "DiskFeatures"]
+
+_LARGEST_PAGE = 1 << 20
+
+
+class DiskCounts(NamedTuple):
+    """What `DiskFeatures` has gathered, and what it has read for that.
+
+    Attributes
+    ----------
+    hits, misses : int
+        Rows from memory and from the disk, repeats counted.
+    reads, read_bytes : int
+        Reads of the file, and their bytes, in whole blocks of 4 KiB.
+
+    Examples
+    --------
+    >>> DiskCounts(hits=3, misses=1, reads=1, read_bytes=4096).hit_share
+    0.75
+    """
+
+    hits: int
+    misses: int
+    reads: int
+    read_bytes: int
+
+    @property
+    def hit_share(self) -> float:
+        """Hits of all rows; 0 where there are none."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+
+class DiskFeatures:
+    """Feature rows in a file on a disk, of which a budget of memory holds those that are wanted soonest.
+
+    Use it where features are larger than memory. `gather` finds which rows are not in memory and reads them in the
+    order of the file, 32 reads at a time, past the system's cache of pages: beside the budget no memory is taken. What
+    is read and wanted again soon is kept in place of what is wanted later. What a batch will want is known where the
+    loader announces it (`announce`); beyond that, and without, rows that were wanted most often stay.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder of a store, or an ``.npy`` file in C order.
+    budget : int or str
+        Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
+        of reads. 0: nothing is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
+        bytes for each of its ids while it runs.
+    name : str, optional
+        As of `FeatureStore.open`; of an ``.npy`` file no matter.
+    form : RowFormat, optional
+        What the stored numbers stand for (`spsample.features.formats`). By default for themselves.
+    page_rows : int, optional
+        Rows that are kept or dropped together, a power of two. By default as many as fit in 512 bytes, at least one.
+    direct : bool, optional
+        Whether to read past the system's cache of pages where the file system can (``O_DIRECT``). Where it cannot, and
+        with False, what was read is dropped from that cache after each read.
+
+    Attributes
+    ----------
+    file : ArrayFile
+        Where the rows lie.
+    plan : DiskPlan
+        What the budget is spent on.
+    direct : bool
+        Whether the file is read past the system's cache of pages.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used, the features are sparse or empty, or the budget is above 0 and too small.
+    DataError
+        If there is no such store or file, or it is damaged.
+    CapacityError
+        If so much memory is not available.
+    BackendError
+        If the compiled core is missing.
+
+    Notes
+    -----
+    Threads may gather side by side; one does so at a time, with the threads of its call. Features are pickled as their
+    recipe: path, budget and options; what was kept is read anew. A file that was written to since it was opened is
+    refused by the next `gather`, and by whoever opens a recipe.
+
+    References
+    ----------
+    Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966. Park et al.,
+    "Ginex: SSD-enabled billion-scale graph neural network training on a single machine via provably optimal in-memory
+    caching", VLDB 2022.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> np.save(f"{folder.name}/x.npy", np.arange(200_000, dtype=np.float32).reshape(-1, 4))
+    >>> with DiskFeatures(f"{folder.name}/x.npy", budget="256KiB") as features:
+    ...     features.announce([[3, 40_000], [40_000, 0]])
+    ...     first, second = features.gather([3, 40_000]), features.gather([40_000, 0])
+    ...     print(second[0], features.counts.hits)  # the row of vertex 0 came with that of vertex 3
+    [160000. 160001. 160002. 160003.] 2
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        budget: int | str,
+        *,
+        name: str = "x",
+        form: RowFormat | None = None,
+        page_rows: int | None = None,
+        direct: bool = True,
+    ) -> None:
+        size = budget_bytes(budget)
+        _require_page_rows(page_rows)
+        require_type("direct", direct, bool, "True or False")
+        self.file = array_file_of(path, name)
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.stored_dtype.itemsize, page_rows)
+        _require_form(self.file, form)
+        self._form = core_form(AsStored(self.stored_dtype) if form is None else form)
+        self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
+        self._rows: Any = _opened_rows(self.file, self.plan, direct)
+        self.direct: bool = self._rows.direct
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle features as their recipe, so that worker processes open the file themselves."""
+        self._open_rows()
+        return _of_recipe, (*self._recipe, self.file.written)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vertices."""
+        return self.file.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Number of features per vertex."""
+        return self.file.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of vertices and of features per vertex."""
+        return self.file.shape
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """That of the numbers in the file; rows go to an ``out`` of it as they are."""
+        return self.file.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that are taken at most; within the budget, but where that is 0."""
+        return self.plan.nbytes
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether announcements make a difference: not where all rows or none are kept."""
+        return 0 < self.plan.frames << self.plan.shift < self.num_rows
+
+    @property
+    def counts(self) -> DiskCounts:
+        """What was gathered and read since the beginning, or the last `reset_counts`."""
+        return DiskCounts(*self._open_rows().counts())
+
+    def reset_counts(self) -> None:
+        """Count from 0 again."""
+        self._open_rows().reset_counts()
+
+    def contents(self) -> None:
+        """Return None: the rows are not read for a number that tells them from others."""
+
+    def announce(self, batches: Iterable[ArrayLike]) -> None:
+        """Say what the next calls of `gather` will ask for, beyond what was said before.
+
+        Parameters
+        ----------
+        batches : iterable of integer arrays
+            The ids of each call, in order. A call that asks for other rows is answered, too; one that is announced
+            and does not come is forgotten when a later one does.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If ids are no integers in one dimension, or out of range.
+        """
+        rows = self._open_rows()
+        known = [self._checked(ids) for ids in batches]
+        for ids in known:
+            rows.announce(ids)
+
+    def forget(self) -> None:
+        """Say that what was announced and not yet gathered will not come."""
+        self._open_rows().forget()
+
+    def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the features of the vertices ``ids``, repeats allowed.
+
+        Parameters
+        ----------
+        ids
+            Vertex ids, integers, one dimension.
+        out : array (places, dim), optional
+            Where rows go: float32, or of the dtype of the features, whose numbers are then not converted; in C order.
+        at : integers (len(ids),), optional
+            The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
+
+        Returns
+        -------
+        ndarray
+            ``out``, or a new array: float32, C order, shape ``(len(ids), dim)``.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; or after `close`.
+        DataError
+            If the file cannot be read, was cut or written to since it was opened. What is in ``out`` then is undefined.
+        """
+        rows = self._open_rows()
+        wanted = self._checked(ids)
+        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
+        made = new_rows(len(wanted), self.dim) if out is None else out
+        form, scale = self._form
+        if made.dtype == self.stored_dtype and made.dtype != np.float32:
+            form, scale = "stored", None
+        if len(wanted):
+            try:
+                rows.gather(wanted, form, scale, made.reshape(-1), places)
+            except OSError as error:
+                raise _unreadable(self.file, error) from error
+        return made
+
+    def close(self) -> None:
+        """Free the memory and close the file; the last call."""
+        self._rows = None
+
+    def __enter__(self) -> DiskFeatures:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        kept = f"{format_bytes(self.nbytes)} of memory for {self.plan.frames << self.plan.shift:,} rows"
+        how = "O_DIRECT" if self.direct else "by the system's cache of pages, dropped after each read"
+        return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.stored_dtype}, {kept}, {how})"
+
+    def _checked(self, ids: ArrayLike) -> NDArray[Any]:
+        wanted = np.ascontiguousarray(as_id_vector("ids", ids))
+        check_ids("ids", wanted, self.num_rows)
+        return wanted
+
+    def _open_rows(self) -> Any:
+        rows = self._rows
+        if rows is None:
+            raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
+        return rows
+
+
+def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: tuple[int, int]) -> DiskFeatures:
+    features = DiskFeatures(path, budget, **options)
+    if features.file.written != written:
+        raise _unreadable(features.file, OSError(0, "it was written to since the features were pickled"))
+    return features
+
+
+def _opened_rows(file: ArrayFile, plan: DiskPlan, direct: bool) -> Any:
+    """The core's reader of the file."""
+    core = compiled_core()
+    if core is None:
+        raise BackendError(
+            "DiskFeatures needs the compiled core, which is missing: build spsample with a C++ compiler."
+        )
+    row_bytes = file.shape[1] * file.dtype.itemsize
+    layout = (file.begin, file.shape[0], row_bytes, plan.shift)
+    limits = (plan.frames, plan.readers, plan.buffer_blocks, plan.known_batches)
+    try:
+        rows = core.DiskRows(file.path, direct, layout, f"{file.dtype.kind}{file.dtype.itemsize}", limits, file.written)
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    return rows
+
+
+def _unreadable(file: ArrayFile, error: OSError) -> DataError:
+    hint = "Open the features again if the file was changed on purpose."
+    given = error.strerror or str(error)
+    return DataError(argument=file.path, given=given, expected="the file that was opened, whole", hint=hint)
+
+
+def _require_page_rows(page_rows: int | None) -> None:
+    if page_rows is None:
+        return
+    count = require_int("page_rows", page_rows, minimum=1, maximum=_LARGEST_PAGE)
+    if count & (count - 1):
+        raise InputError(argument="page_rows", given=str(count), expected="a power of two")
+
+
+def _require_form(file: ArrayFile, form: RowFormat | None) -> None:
+    """Refuse a form of other numbers than those of the file."""
+    if form is None:
+        return
+    require_type("form", form, RowFormat, "a RowFormat")
+    if form.dtype != file.dtype:
+        raise InputError(argument="form", given=f"{form.name}, kept as {form.dtype}", expected=f"one of {file.dtype}")
