@@ -104,7 +104,7 @@ def measured(name: str, data: Dataset, parts: int, hops: int, methods: list[str]
             seconds[method].append(time.perf_counter() - start)
     results = []
     for method in methods:
-        taken, base = seconds[method][1:], seconds.get(METIS, seconds[method])[1:]
+        taken, base = (one[1:] or one for one in (seconds[method], seconds.get(METIS, seconds[method])))
         quality = partition_quality(graph, made[method], parts, seeds=train, hops=hops)
         figures = quality._asdict()
         del figures["empty"]
