@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spsample as sp
+from spsample.data import Dataset
 from spsample.data.philox import PhiloxStream
 from spsample.data.rmat import rmat_pairs
 
@@ -56,9 +57,14 @@ def _arrays(spec: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
 
 def dataset_graph(spec: str) -> sp.Graph:
     """The graph of a data set, or of an .npz file of that name among the real graphs (SPSAMPLE_DATA)."""
+    return named_dataset(spec).graph
+
+
+def named_dataset(spec: str) -> Dataset:
+    """A data set, or an .npz file of that name among the real graphs."""
     folder = Path(os.environ.get("SPSAMPLE_DATA", "../shared/data"))
     files = (folder / f"{prefix}{spec}.npz" for prefix in ("", "topo_"))
-    return sp.load_dataset(next((str(file) for file in files if file.is_file()), spec)).graph
+    return sp.load_dataset(next((str(file) for file in files if file.is_file()), spec))
 
 
 def rmat_arrays(scale: int, edge_factor: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -14,6 +14,7 @@ from copies import copies
 from features import features
 from locality import locality
 from lookahead import lookahead
+from partitions import partitions
 from planning import planning
 from prefetch import prefetch
 from sampling import sampling
@@ -33,6 +34,7 @@ app.command()(locality)
 app.command()(scores)
 app.command()(lookahead)
 app.command()(disk_features)
+app.command()(partitions)
 
 
 @app.command()
@@ -49,6 +51,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     scores(graph=["rmat:10,8"], rounds=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     disk_features(graph=["rmat:12,8"], row_bytes=[512], share=0.9, rounds=1, epochs=1, group=False, out=out)
+    partitions(graph=["rmat:10,8"], parts=2, hops=[2], rounds=1, ranks=2, steps=1, batch_size=16, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

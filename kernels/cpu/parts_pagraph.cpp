@@ -17,7 +17,7 @@ constexpr int64_t kMostVertices = int64_t{1} << 42;  // products of three number
 // A set of vertices, a bit each.
 class VertexSet {
 public:
-    explicit VertexSet(int64_t num_vertices) : words_(static_cast<size_t>((num_vertices + 63) / 64), 0) {}
+    explicit VertexSet(int64_t num_vertices) : num_vertices_(num_vertices), words_(static_cast<size_t>((num_vertices + 63) / 64), 0) {}
 
     // Whether it was new.
     bool add(uint64_t vertex) {
@@ -31,30 +31,62 @@ public:
     // Takes the vertex out, and those that share its word: for a set that is emptied vertex by vertex.
     void clear_word_of(uint64_t vertex) { words_[vertex / 64] = 0; }
 
+    // body(vertex) of every vertex that is not in the set, ascending.
+    template <class Body>
+    void for_each_outside(Body&& body) const {
+        for (size_t w = 0; w < words_.size(); ++w)
+            for (uint64_t outside = ~words_[w]; outside; outside &= outside - 1) {
+                const int64_t vertex = static_cast<int64_t>(w) * 64 + __builtin_ctzll(outside);
+                if (vertex < num_vertices_) body(vertex);
+            }
+    }
+
 private:
+    int64_t num_vertices_;
     std::vector<uint64_t> words_;
 };
 
-// Finds the vertices that lead to a vertex by at most `hops` edges, itself among them.
+// The rows of A turned round: for each vertex the rows that have it as a column.
+template <class Index>
+class Targets {
+public:
+    explicit Targets(const CsrView<Index>& A) : begins_(static_cast<size_t>(A.num_rows) + 1, 0), rows_(static_cast<size_t>(A.num_entries)) {
+        for (int64_t i = 0; i < A.num_entries; ++i) ++begins_[static_cast<size_t>(A.indices[i]) + 1];
+        for (size_t v = 1; v < begins_.size(); ++v) begins_[v] += begins_[v - 1];
+        std::vector<int64_t> next(begins_.begin(), begins_.end() - 1);
+        for (int64_t row = 0; row < A.num_rows; ++row)
+            for (int64_t i = A.indptr[row]; i < A.indptr[row + 1]; ++i) rows_[static_cast<size_t>(next[static_cast<size_t>(A.indices[i])]++)] = static_cast<Index>(row);
+    }
+    const Index* begin(int64_t vertex) const { return rows_.data() + begins_[static_cast<size_t>(vertex)]; }
+    const Index* end(int64_t vertex) const { return rows_.data() + begins_[static_cast<size_t>(vertex) + 1]; }
+    int64_t count(int64_t vertex) const { return end(vertex) - begin(vertex); }
+
+private:
+    std::vector<int64_t> begins_;
+    std::vector<Index> rows_;
+};
+
+// Finds the vertices that lead to a vertex by at most `hops` edges, itself among them. A hop is taken forwards or backwards, whichever looks at
+// fewer entries at most (Beamer, Asanovic and Patterson, "Direction-optimizing breadth-first search", SC 2012).
 template <class Index>
 class InNeighbourhood {
 public:
-    InNeighbourhood(const CsrView<Index>& A, int64_t hops) : A_(A), hops_(hops), seen_(A.num_rows), sources_(A.num_rows) {
-        for (int64_t i = 0; i < A.num_entries; ++i) num_sources_ += sources_.add(static_cast<uint64_t>(A.indices[i]));
-    }
+    InNeighbourhood(const CsrView<Index>& A, int64_t hops) : A_(A), hops_(hops), targets_(A), seen_(A.num_rows) {}
 
-    // The set is the next call's to overwrite. O(entries of the rows of all but the last hop), less where it holds every source before that.
+    // The set is the next call's to overwrite.
     const std::vector<Index>& of(Index vertex) {
         found_.clear();
+        row_entries_ = 0;
+        outside_entries_ = A_.num_entries;
         add(vertex);
-        const size_t all = static_cast<size_t>(num_sources_ + !sources_.has(static_cast<uint64_t>(vertex)));
         size_t next = 0;
-        for (int64_t hop = 0; hop < hops_ && next < found_.size(); ++hop) {
-            for (const size_t end = found_.size(); next < end && found_.size() < all; ++next) {
-                const int64_t row = found_[next];
-                for (int64_t i = A_.indptr[row]; i < A_.indptr[row + 1]; ++i) add(A_.indices[i]);
-            }
-            if (found_.size() == all) break;
+        for (int64_t hop = 0; hop < hops_ && next < found_.size() && outside_entries_ > 0; ++hop) {
+            const size_t end = found_.size();
+            const bool is_cheaper_backwards = outside_entries_ < row_entries_;
+            row_entries_ = 0;
+            if (is_cheaper_backwards) add_those_that_lead_in();
+            else for (size_t i = next; i < end; ++i) add_row(found_[i]);
+            next = end;
         }
         for (const Index one : found_) seen_.clear_word_of(static_cast<uint64_t>(one));
         return found_;
@@ -62,13 +94,30 @@ public:
 
 private:
     void add(Index vertex) {
-        if (seen_.add(static_cast<uint64_t>(vertex))) found_.push_back(vertex);
+        if (!seen_.add(static_cast<uint64_t>(vertex))) return;
+        found_.push_back(vertex);
+        row_entries_ += A_.indptr[vertex + 1] - A_.indptr[vertex];
+        outside_entries_ -= targets_.count(vertex);
+    }
+    void add_row(int64_t row) {
+        for (int64_t i = A_.indptr[row]; i < A_.indptr[row + 1]; ++i) add(A_.indices[i]);
+    }
+    // Every vertex outside that is in a row of one within.
+    void add_those_that_lead_in() {
+        leading_in_.clear();
+        seen_.for_each_outside([&](int64_t vertex) {
+            const auto is_seen = [&](Index row) { return seen_.has(static_cast<uint64_t>(row)); };
+            if (std::any_of(targets_.begin(vertex), targets_.end(vertex), is_seen)) leading_in_.push_back(static_cast<Index>(vertex));
+        });
+        for (const Index vertex : leading_in_) add(vertex);
     }
 
     CsrView<Index> A_;
-    int64_t hops_, num_sources_ = 0;
-    VertexSet seen_, sources_;  // sources: vertices with an entry in any row
-    std::vector<Index> found_;
+    int64_t hops_;
+    Targets<Index> targets_;
+    VertexSet seen_;
+    int64_t row_entries_ = 0, outside_entries_ = 0;  // of the rows of the last hop; of vertices that are not found
+    std::vector<Index> found_, leading_in_;
 };
 
 struct Part {
@@ -140,7 +189,7 @@ private:
 };
 
 // train: distinct rows of A, in the order in which they are put; at least as many as parts. Gives the part of each vertex. One thread.
-// O(sum of the entries that in-neighbourhoods take, + vertices * parts); a bit for each vertex and part.
+// O(sum of the entries that in-neighbourhoods take, + vertices * parts). Memory: A's rows once more, and a bit for each vertex and part.
 template <class Index>
 nb::object pagraph_parts(const In<int64_t>& indptr, const In<Index>& indices, const In<int64_t>& train, int64_t num_parts, int64_t hops) {
     const CsrView<Index> A = csr_view(indptr, indices);

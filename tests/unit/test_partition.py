@@ -134,7 +134,14 @@ def test_every_vertex_has_a_part(method, num_parts):
     if method in ("pagraph", "ranges", "random"):
         assert counts.max() - counts.min() <= 1
     if method == "metis-seeds":
-        assert counts.max() <= 1.02 * counts.mean()
+        assert counts.max() <= 1.005 * counts.mean() + 2
+
+
+def test_metis_on_seeds_finds_communities_too():
+    pytest.importorskip("pymetis")
+    graph, clique = communities()
+    parts = partition_vertices(graph, GROUPS, "metis-seeds", seeds=np.arange(graph.num_nodes))
+    assert len(np.unique(np.stack([parts, clique]), axis=1).T) == GROUPS
 
 
 def test_pagraph_depends_on_the_set_of_seeds_alone():
