@@ -23,6 +23,7 @@ from spsample.cli.launch import launch
 from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.ranks import reports_error
+from spsample.cli.reorder import reorder
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.screen import print_message
@@ -116,6 +117,7 @@ app.command()(doctor)
 app.command()(sample)
 app.command()(plan)
 app.command()(partition)
+app.command()(reorder)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 
