@@ -13,6 +13,7 @@ from copies import copies
 from features import features
 from planning import planning
 from prefetch import prefetch
+from reorder import reorder
 from sampling import sampling
 from traffic import traffic
 
@@ -25,6 +26,7 @@ app.command()(traffic)
 app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
+app.command()(reorder)
 
 
 @app.command()
@@ -37,6 +39,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
+    reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 
