@@ -17,6 +17,7 @@ from lookahead import lookahead
 from partitions import partitions
 from planning import planning
 from prefetch import prefetch
+from reorder import reorder
 from sampling import sampling
 from scores import scores
 from traffic import traffic
@@ -35,6 +36,7 @@ app.command()(scores)
 app.command()(lookahead)
 app.command()(disk_features)
 app.command()(partitions)
+app.command()(reorder)
 
 
 @app.command()
@@ -52,6 +54,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     disk_features(graph=["rmat:12,8"], row_bytes=[512], share=0.9, rounds=1, epochs=1, group=False, out=out)
     partitions(graph=["rmat:10,8"], parts=2, hops=[2], rounds=1, ranks=2, steps=1, batch_size=16, out=out)
+    reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -25,6 +25,7 @@ from spsample.cli.partition import partition
 from spsample.cli.plan import plan
 from spsample.cli.precompute import precompute
 from spsample.cli.ranks import reports_error
+from spsample.cli.reorder import reorder
 from spsample.cli.resuming import STOPPED
 from spsample.cli.sample import sample
 from spsample.cli.screen import print_message
@@ -120,6 +121,7 @@ app.command()(plan)
 app.command("cache-report")(cache_report)
 app.command()(partition)
 app.command()(precompute)
+app.command()(reorder)
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 
 

@@ -19,6 +19,8 @@ from spsample.store.validation import check_ids
 __all__ = ["dataset_of", "is_store", "load_store"]
 
 _OWN_FACTS = ("num_nodes", "num_edges", "weighting", "name", "metric", "num_classes", "x_shape", "node_features")
+_REORDERED = ("reordered", "relabelled")
+"""Facts about a store, and not about what is in it."""
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -71,7 +73,11 @@ def dataset_of(store: GraphStore, split: int = 0) -> Dataset:
         metric="roc_auc" if str(meta.get("metric", "")).upper() in ("ROC AUC", "ROC_AUC") else _metric(meta),
         split=split,
         num_splits=number,
-        meta={key: value for key, value in meta.items() if key not in ("format", "version", "arrays", *_OWN_FACTS)},
+        meta={
+            key: value
+            for key, value in meta.items()
+            if key not in ("format", "version", "arrays", *_OWN_FACTS, *_REORDERED)
+        },
         **parts,
     )
 

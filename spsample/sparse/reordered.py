@@ -55,6 +55,7 @@ class ReorderedOperand(LocalOperand):
         self.vertex_indptr = vertex_indptr
 
     def frontier(self, Q: StackedSelector) -> LocalFrontier:
+        """Return the rows that Q selects, which names them by vertex."""
         return LocalFrontier(self, Q._replace(vertices=self.row_of_vertex.take(Q.vertices)))
 
     def edge_ids_at(self, positions: Int64Array) -> Int64Array:

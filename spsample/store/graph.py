@@ -311,7 +311,7 @@ class Graph(BaseGraph):
         return graph
 
     def __getattr__(self, name: str) -> Any:
-        """Fill an empty slot: entries by vertex, of a store whose rows were moved, are read into memory on first use."""
+        """Fill an empty slot: entries by vertex of a store whose rows were moved, read into memory on first use."""
         if name == "_contents":
             self._contents = Contents({array: getattr(self, f"_{array}") for array in _ARRAYS})
         elif name in ("_indices", "_data", "_edge_ids") and self._reordered is not None:

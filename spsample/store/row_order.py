@@ -162,7 +162,7 @@ class ReorderedRows:
         return wanted
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        made = self.stored[self.rows]
+        made: NDArray[Any] = self.stored[self.rows]
         return made if dtype is None else made.astype(dtype, copy=False)
 
     def __repr__(self) -> str:

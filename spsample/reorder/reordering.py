@@ -1,0 +1,375 @@
+"""`reorder` and `restore`: from a store to one with its rows in another order, and back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.common.checks import require_path
+from spsample.common.memory import available_memory
+from spsample.common.units import format_bytes, require_bytes
+from spsample.errors import CapacityError, DataError, InputError
+from spsample.features.copies.order import hottest
+from spsample.features.scores.registry import require_scores
+from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of
+from spsample.reorder.new_numbers import Renumbering
+from spsample.reorder.row_moves import ArrayFile, Runs, copy_array, move_rows, move_runs
+from spsample.store import GraphStore, StoreWriter
+from spsample.store.folder import system_errors
+from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
+
+__all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore"]
+
+Progress = Callable[[str, int, "int | None"], None]
+"""Told of the phase, what of it is done, and its whole (None where that is not known)."""
+
+MEMORY_BUDGET = 512 * 2**20
+"""Bytes of a window of rows, where none are given."""
+
+_META_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Reordering:
+    """What was written: the store, its sizes, whether its vertices have new numbers, bytes and seconds."""
+
+    path: str
+    num_nodes: int
+    num_edges: int
+    relabelled: bool
+    nbytes: int
+    seconds: float
+
+
+def reorder(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    scores: Any,
+    *,
+    relabel: bool = False,
+    name: str = "given",
+    memory_budget: int | str = MEMORY_BUDGET,
+    progress: Progress | None = None,
+) -> Reordering:
+    """Write a store with the rows of A and of dense features in the order of scores, highest first.
+
+    Vertices keep their numbers: a map leads from a vertex to its row, and minibatches are the same, bit for bit. With
+    `relabel` vertices are numbered in the order of scores instead. That is another graph, which needs no map, and its
+    minibatches are others; labels, splits and names go along.
+
+    Parameters
+    ----------
+    path : path-like
+        A store. One whose rows were moved before is taken as the graph that it is.
+    out : path-like
+        The store to make, which must not exist.
+    scores : array-like (n,)
+        Finite numbers of at least 0, such as `spsample.features.score` gives; of equal ones the lower vertex is first.
+    relabel : bool, optional
+        Number vertices anew.
+    name : str, optional
+        What the store shall say about where the scores are from.
+    memory_budget : int or str, optional
+        Bytes, or text such as "512MiB", of what is in memory at a time, besides some 50 bytes for each vertex.
+    progress : callable, optional
+        Called with (phase, bytes done, all bytes).
+
+    Returns
+    -------
+    Reordering
+
+    Raises
+    ------
+    InputError, DTypeError
+        If the scores cannot be used, or `out` exists, or is the store itself.
+    CapacityError
+        If the disk has not the room; it says how many bytes are needed and free.
+    DataError
+        If the store cannot be read, or the other not be written. Nothing is left behind.
+
+    Notes
+    -----
+    Min, Wu, Hidayetoglu, Xiong, Song, Hwu, "Graph neural network training and data tiering", KDD 2022, algorithm 2. One
+    sort of n scores, and every row is read and written once. Where an array has more bytes than half of the memory that
+    is available, a page of small rows is read once for each window that has one of them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import spsample as sp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> sp.Graph([0, 2, 3, 3], [1, 2, 0]).save(f"{folder.name}/g")
+    >>> _ = reorder(f"{folder.name}/g", f"{folder.name}/by_score", [1, 5, 3])
+    >>> store = sp.store.GraphStore.open(f"{folder.name}/by_score")
+    >>> store.row_of_vertex().tolist(), store.array("indices").tolist(), store.graph().indices.tolist()
+    ([2, 0, 1], [0, 1, 2], [1, 2, 0])
+    >>> folder.cleanup()
+    """
+    source, target = check_paths(path, out)
+    store = GraphStore.open(source)
+    order = hottest(require_scores("scores", scores, store.meta["num_nodes"]), store.meta["num_nodes"])
+    task = _renumbered(store, order, name) if relabel else _moved(store, order, name)
+    return _Run(task, target, require_bytes("memory_budget", memory_budget), progress).go()
+
+
+def restore(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    memory_budget: int | str = MEMORY_BUDGET,
+    progress: Progress | None = None,
+) -> Reordering:
+    """Write the store that another one was made of by `reorder`: its files are equal, byte for byte.
+
+    Where rows were moved and vertices numbered anew, the rows are moved back; call it again for the numbers.
+
+    Parameters
+    ----------
+    path, out, memory_budget, progress
+        As of `reorder`.
+
+    Returns
+    -------
+    Reordering
+
+    Raises
+    ------
+    InputError, CapacityError, DataError
+        As `reorder`; also if the store was not made by it, or what comes out is not the graph that it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import spsample as sp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> sp.Graph([0, 2, 3, 3], [1, 2, 0]).save(f"{folder.name}/g")
+    >>> _ = reorder(f"{folder.name}/g", f"{folder.name}/new", [1, 5, 3], relabel=True)
+    >>> _ = restore(f"{folder.name}/new", f"{folder.name}/back")
+    >>> one, other = (Path(folder.name, store, "indices.npy").read_bytes() for store in ("g", "back"))
+    >>> one == other
+    True
+    >>> folder.cleanup()
+    """
+    source, target = check_paths(path, out)
+    store = GraphStore.open(source)
+    if store.is_reordered:
+        task = _Task(store, np.arange(store.meta["num_nodes"]), None, {}, {}, ("reordered",), wants_edge_ids=True)
+        digest = store.digest
+    elif PERMUTATION in store and isinstance(store.meta.get("relabelled"), dict):
+        number, facts = np.asarray(store.array(PERMUTATION)), store.meta["relabelled"]
+        left_out = ("relabelled", PERMUTATION)
+        task = _Task(store, inverse(number), number, {}, {}, left_out, wants_edge_ids=bool(facts.get("edge_ids")))
+        digest = str(facts.get("digest"))
+    else:
+        raise InputError(argument="path", given=f"{source}, as it was made", expected="a store made by reorder")
+    done = _Run(task, target, require_bytes("memory_budget", memory_budget), progress).go()
+    if GraphStore.open(target).digest != digest:
+        shutil.rmtree(target)
+        expected = "the graph of which the store says that it was made"
+        raise DataError(argument=str(source), given="another graph", expected=expected, hint="The store is damaged.")
+    return done
+
+
+def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
+    """Return both paths, if a store may be made at `out` of the one at `path`.
+
+    Raises
+    ------
+    InputError
+        If `out` is the store itself, or within it, or exists.
+    """
+    source, target = require_path("path", path), require_path("out", out)
+    if os.path.realpath(source) == os.path.realpath(target):
+        raise InputError(argument="out", given=f"{target}, the store itself", expected="a path that does not exist")
+    if os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(argument="out", given=f"{target}, which exists", expected="a path that does not exist")
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
+        raise InputError(argument="out", given=f"{target}, within the store", expected="a path outside of it")
+    return source, target
+
+
+class _Task(NamedTuple):
+    """What is to be written.
+
+    Attributes
+    ----------
+    store : GraphStore
+    order : int64 array (n,)
+        The vertex, by its number in the store, of each row of the result.
+    number : int array (n,) or None
+        The new number of each vertex; None: they keep theirs.
+    arrays : dict of array
+        Added to those of the store.
+    facts : dict
+        Added to those of the store.
+    left_out : tuple of str
+        Arrays and facts of the store that are not.
+    wants_edge_ids : bool
+        Whether edge ids are written that only count entries in the store.
+    """
+
+    store: GraphStore
+    order: NDArray[np.int64]
+    number: NDArray[Any] | None
+    arrays: dict[str, NDArray[Any]]
+    facts: dict[str, Any]
+    left_out: tuple[str, ...]
+    wants_edge_ids: bool
+
+
+def _moved(store: GraphStore, order: NDArray[np.int64], name: str) -> _Task:
+    """Rows behind a map."""
+    kind = store.specs["indices"].dtype
+    indptr = store.array("vertex_indptr" if store.is_reordered else "indptr")
+    arrays = dict(zip(MAP_ARRAYS, (inverse(order, kind), order.astype(kind), indptr), strict=True))
+    facts = {"reordered": {"score": name, "digest": store.digest}}
+    return _Task(store, order, None, arrays, facts, ("reordered",), wants_edge_ids=True)
+
+
+def _renumbered(store: GraphStore, order: NDArray[np.int64], name: str) -> _Task:
+    """Vertices with new numbers; where they have been given some before, it is the first ones that are remembered."""
+    kind = store.specs["indices"].dtype
+    arrays, facts = {}, {}
+    if PERMUTATION not in store:
+        arrays[PERMUTATION] = order.astype(kind)
+        facts["relabelled"] = {"score": name, "digest": store.digest, "edge_ids": "edge_ids" in store}
+    return _Task(store, order, inverse(order, kind), arrays, facts, ("reordered",), wants_edge_ids=True)
+
+
+class _Run:
+    """One task, step by step."""
+
+    def __init__(self, task: _Task, out: Path, budget: int, progress: Progress | None) -> None:
+        self.task, self.out, self.budget = task, out, budget
+        self.kinds = kinds_of(task.store, relabel=task.number is not None)
+        self._report = progress or _silent
+        self._done = 0
+        self._sizes = self._planned()
+        self._total = sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for dtype, shape in self._sizes.values())
+
+    def go(self) -> Reordering:
+        """Do it."""
+        started = time.perf_counter()
+        self._check_room()
+        with StoreWriter(self.out) as writer, ExitStack() as stack:
+            self._writer, self._files = writer, stack
+            arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
+            with system_errors(self.out, f"room for {format_bytes(self._total)} on the disk"):
+                files = {name: self._file(name, array) for name, array in arrays.items()}
+                self._write_graph(files)
+                self._write_others(files)
+            writer.set(**self._facts())
+            self._report("checksums", 0, None)
+        return Reordering(
+            str(self.out),
+            self.task.store.meta["num_nodes"],
+            self.task.store.meta["num_edges"],
+            self.task.number is not None,
+            self._total,
+            time.perf_counter() - started,
+        )
+
+    # ------------------------------------------------------------------------------------------------- before work
+
+    def _planned(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Dtype and shape of every array, in the order of the store."""
+        task = self.task
+        dropped = {*task.left_out, *MAP_ARRAYS} | (set() if task.wants_edge_ids else {"edge_ids"})
+        sizes = {name: (one.dtype, one.shape) for name, one in task.store.specs.items() if name not in dropped}
+        if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
+            sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
+        return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
+
+    def _check_room(self) -> None:
+        folder = Path(os.path.realpath(self.out)).parent
+        while not folder.exists():
+            folder = folder.parent
+        free, needed = shutil.disk_usage(folder).free, self._total + _META_BYTES
+        if needed > free:
+            raise CapacityError(
+                argument="out",
+                given=f"a disk with {format_bytes(free)} free ({free} bytes)",
+                expected=f"the {format_bytes(needed)} of the store ({needed} bytes)",
+                hint="Free space or choose another disk; nothing was written.",
+            )
+
+    def _facts(self) -> dict[str, Any]:
+        left_out = {*OWN_KEYS, *self.task.left_out}
+        kept = {key: value for key, value in self.task.store.meta.items() if key not in left_out}
+        return kept | self.task.facts
+
+    # ---------------------------------------------------------------------------------------------------- the work
+
+    def _file(self, name: str, array: Any) -> ArrayFile:
+        return self._files.enter_context(ArrayFile(self._writer.folder / array_file(name), array, self._wrote))
+
+    def _wrote(self, count: int) -> None:
+        self._done += count
+        self._report("moving", self._done, self._total)
+
+    def _open(self, name: str) -> tuple[NDArray[Any], bool]:
+        """An array of the store, and whether the system is told to read all of it ahead, for it has the memory."""
+        is_cached = self.task.store.specs[name].nbytes <= available_memory() // 2
+        return self.task.store.array(name, "willneed" if is_cached else "normal"), is_cached
+
+    def _source_rows(self) -> NDArray[np.int64]:
+        """Where the rows lie in the store that are to follow one another."""
+        rows = self.task.store.row_of_vertex()
+        return self.task.order if rows is None else np.asarray(rows)[self.task.order].astype(np.int64)
+
+    def _write_graph(self, files: dict[str, ArrayFile]) -> None:
+        store, number = self.task.store, self.task.number
+        runs = Runs.of(np.asarray(store.array("indptr")), self._source_rows())
+        files["indptr"].write(runs.pointers)
+        entries = {name: self._open(name)[0] for name in ENTRIES if name in store and name in files}
+        change = None
+        if number is not None:
+            first_ids = None
+            if "edge_ids" in files and "edge_ids" not in store:
+                first_ids = store.array("vertex_indptr" if store.is_reordered else "indptr")[self.task.order]
+            change = Renumbering(number, runs.pointers, first_ids)
+        written = {name: file for name, file in files.items() if name in ENTRIES}
+        move_runs(runs, entries, written, self.budget, change)
+
+    def _write_others(self, files: dict[str, ArrayFile]) -> None:
+        task, kinds = self.task, self.kinds
+        for name in (one for one in kinds.rows if one in files):
+            self._write_rows(name, files[name])
+        self._write_runs(kinds, files)
+        for name in kinds.ids:
+            ids = np.asarray(task.store.array(name))
+            files[name].write(np.asarray(task.number)[ids].astype(ids.dtype))
+        for name in kinds.masks:
+            for mask in task.store.array(name):
+                files[name].write(mask[task.order])
+        for name in kinds.kept:
+            copy_array(task.store.array(name), files[name], self.budget)
+        for name, array in task.arrays.items():
+            files[name].write(array)
+
+    def _write_rows(self, name: str, file: ArrayFile) -> None:
+        source, is_cached = self._open(name)
+        moved_before = self.task.store.is_reordered and name in kinds_of(self.task.store, relabel=False).rows
+        places = self._source_rows() if moved_before else self.task.order
+        move_rows(source.reshape(len(source), -1), places, file, self.budget, is_cached=is_cached)
+
+    def _write_runs(self, kinds: Kinds, files: dict[str, ArrayFile]) -> None:
+        for pointers in dict.fromkeys(kinds.runs.values()):
+            names = [name for name, own in kinds.runs.items() if own == pointers]
+            runs = Runs.of(np.asarray(self.task.store.array(pointers), np.int64), self.task.order)
+            files[pointers].write(runs.pointers.astype(self.task.store.specs[pointers].dtype))
+            arrays = {name: self.task.store.array(name) for name in names}
+            move_runs(runs, arrays, {name: files[name] for name in names}, self.budget)
+
+
+def _silent(phase: str, done: int, whole: int | None) -> None:
+    """Show nothing."""

@@ -1,0 +1,203 @@
+"""Rows of arrays on disk in another order, moved in windows of bounded memory.
+
+As in Data Tiering (Min et al., KDD 2022, algorithm 2), prefix sums of the lengths tell where each row
+goes, and then every row can be moved by itself. A window is a range of the result. Its rows are read by all threads
+into memory and written to the file in one piece, so that the disk sees long writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.common.threads import compiled_core
+from spsample.features.gathering import row_reader
+from spsample.store.mapping import release_pages
+
+__all__ = ["ArrayFile", "Runs", "copy_array", "move_rows", "move_runs", "whole_rows"]
+
+Wrote = Callable[[int], None]
+"""Told how many bytes were written."""
+
+
+class ArrayFile:
+    """The file of an array that a writer has made, written from the beginning to the end.
+
+    Parameters
+    ----------
+    path : Path
+    array : memory map
+        As `spsample.store.StoreWriter.create` returns it.
+    wrote : callable
+        Told of each piece.
+    """
+
+    def __init__(self, path: Path, array: Any, wrote: Wrote) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._end = int(getattr(array, "offset", 0))
+        self._wrote = wrote
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._descriptor)
+
+    def write(self, values: NDArray[Any]) -> None:
+        """Write what comes next, in C order.
+
+        Raises
+        ------
+        OSError
+            If the disk is full, or fails.
+        """
+        view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._descriptor, view[done:], self._end + done)
+        self._end += done
+        self._wrote(done)
+
+
+class Runs(NamedTuple):
+    """Rows of several lengths: row i of `source` goes where the prefix sums of the lengths of `places` say.
+
+    Attributes
+    ----------
+    source : int64 array (rows + 1,)
+        Where each row begins.
+    places : int64 array (rows,)
+        The row of the source that each row of the result is.
+    pointers : int64 array (rows + 1,)
+        Where each row of the result begins.
+    """
+
+    source: NDArray[np.int64]
+    places: NDArray[np.int64]
+    pointers: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, source: NDArray[np.int64], places: NDArray[np.int64]) -> Runs:
+        """Find where rows go: the prefix sums of their lengths.
+
+        Examples
+        --------
+        >>> Runs.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).pointers.tolist()
+        [0, 3, 5, 5]
+        """
+        pointers = np.zeros(len(places) + 1, np.int64)
+        np.cumsum(np.diff(source)[places], out=pointers[1:])
+        return cls(source, places, pointers)
+
+    def windows(self, entries: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows of the result with at most that many entries and rows, or of one row.
+
+        Examples
+        --------
+        >>> list(Runs.of(np.array([0, 2, 2, 5]), np.array([2, 0, 1])).windows(4))
+        [(0, 1), (1, 3)]
+        """
+        first, rows = 0, len(self.places)
+        while first < rows:
+            limit = int(self.pointers[first]) + entries
+            end = int(np.searchsorted(self.pointers, limit, side="right")) - 1
+            end = min(max(end, first + 1), first + entries, rows)
+            yield first, end
+            first = end
+
+
+def move_rows(source: Any, places: NDArray[np.int64], file: ArrayFile, budget: int, *, is_cached: bool) -> None:
+    """Write row ``places[i]`` of an array, for each i.
+
+    Parameters
+    ----------
+    source : array (rows, numbers)
+        Memory map.
+    places : int64 array (rows,)
+    file : ArrayFile
+    budget : int
+        Bytes of a window.
+    is_cached : bool
+        Whether the system has, or will have, all of the source in memory. If not, the rows of a window are read in the
+        order of the file.
+    """
+    step = max(1, budget // max(1, source[:1].nbytes))
+    reader, dim = row_reader(np.asarray(source)), int(source.shape[1])
+    buffer = np.empty((min(step, len(places)), dim), source.dtype)
+    for first in range(0, len(places), step):
+        wanted = places[first : first + step]
+        at = None
+        if not is_cached:
+            at = np.argsort(wanted, kind="stable")
+            wanted = wanted[at]
+        file.write(reader.gather(wanted, out=buffer[: len(wanted)], at=at))
+        release_pages(source)
+
+
+def move_runs(
+    runs: Runs,
+    arrays: dict[str, NDArray[Any]],
+    files: dict[str, ArrayFile],
+    budget: int,
+    change: Callable[[int, int, dict[str, NDArray[Any]]], dict[str, NDArray[Any]]] | None = None,
+) -> None:
+    """Write rows of several lengths of arrays of entries, window by window.
+
+    Parameters
+    ----------
+    runs : Runs
+    arrays : dict of array (entries,)
+        Memory maps.
+    files : dict of ArrayFile
+        Those that are written.
+    budget : int
+        Bytes of all that a window holds, twice.
+    change : callable, optional
+        Called with the first row of a window, the one after its last, and its arrays; returns what is written.
+    """
+    width = 2 * sum(array.itemsize for array in arrays.values()) + (0 if change is None else _CHANGE_BYTES)
+    for first, end in runs.windows(max(1, budget // max(1, width))):
+        rows = runs.places[first:end]
+        window = {name: whole_rows(runs.source, array, rows) for name, array in arrays.items()}
+        if change is not None:
+            window = change(first, end, window)
+        for name, file in files.items():
+            file.write(window[name])
+        for array in arrays.values():
+            release_pages(array)
+
+
+_CHANGE_BYTES = 64
+"""What sorting takes for each entry."""
+_WORDS = {4: np.int32, 8: np.int64}
+
+
+def whole_rows(pointers: NDArray[np.int64], values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the entries of rows, one row after the other: by all threads where the compiled core is there.
+
+    Examples
+    --------
+    >>> whole_rows(np.array([0, 2, 2, 5]), np.array([5, 6, 7, 8, 9]), np.array([2, 0])).tolist()
+    [7, 8, 9, 5, 6]
+    """
+    core, word = compiled_core(), _WORDS.get(values.itemsize)
+    if core is not None and word is not None:
+        taken: NDArray[Any] = core.select_rows(pointers, np.asarray(values).view(word), None, 0, rows)[1]
+        return taken.view(values.dtype)
+    starts, lengths = pointers[rows], pointers[rows + 1] - pointers[rows]
+    begins = np.cumsum(lengths) - lengths
+    picked: NDArray[Any] = values[np.repeat(starts - begins, lengths) + np.arange(int(lengths.sum()))]
+    return picked
+
+
+def copy_array(source: NDArray[Any], file: ArrayFile, budget: int) -> None:
+    """Write an array as it is, piece by piece."""
+    step = max(1, budget // max(1, source[:1].nbytes))
+    for first in range(0, len(source), step):
+        file.write(source[first : first + step])
+        release_pages(source)
