@@ -14,7 +14,8 @@ from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
 from spsample.common.units import format_bytes
 from spsample.errors import DataError, InputError
-from spsample.features.cache_choice import budget_bytes, highest, rows_within
+from spsample.features.auto_budget import left_beside_batches
+from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
 from spsample.features.cached_rows import CachedRows
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.protocol import FeatureSource
@@ -70,7 +71,8 @@ class CachedFeatures:
         gathering are collective then. Ranks may have other budgets and scores.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
-        where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
+        where all rows are cached). 0: no row, the source alone. More than all rows: all of them. ``"auto"``: what is
+        left beside a trial batch, and 192 batches like it; that needs the workload, too.
     score : str or array (vertices,), optional
         How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
         a score, which is computed for the batches that will be sampled.
@@ -116,9 +118,11 @@ class CachedFeatures:
         ranks = ranks_of(source, workload)
         with collective(ranks, call="the checks of CachedFeatures"):
             _require_source(source)
-            wanted = Wanted.of(score, workload, source.num_rows)
-            count = rows_within(source, budget_bytes(budget))
-        wanted.require_same_kind(ranks)
+            wanted = Wanted.of(score, workload, source.num_rows, budget=budget)
+            count = None if is_auto(budget) else rows_within(source, budget_bytes(budget))
+        wanted.require_same_kind(ranks, budget)
+        if count is None:
+            count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks))
         self._begin(source, CachedRows(source, _chosen(wanted, count, source)), _Counter())
 
     def _begin(self, source: FeatureSource, rows: CachedRows, counter: _Counter) -> None:

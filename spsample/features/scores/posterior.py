@@ -86,8 +86,9 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     group = np.minimum(np.arange(len(order)) // size, max(len(order) // size - 1, 0))
     level, seen = probabilities[order], counts[order]
     expected = batches * level
-    sums = [np.bincount(group, weights) for weights in (seen, expected, expected * (1.0 - level))]
-    level = np.minimum(level * _factors(*sums, np.zeros(len(sums[0]), np.int64))[group], 1.0)
+    sums = [np.bincount(group, some).astype(np.float64) for some in (seen, expected, expected * (1.0 - level))]
+    together = np.zeros(len(sums[0]), np.int64)
+    level = np.minimum(level * _factors(sums[0], sums[1], sums[2], together)[group], 1.0)
     expected = batches * level
     level = level * _factors(seen, expected, expected * (1.0 - level), group)
     scores: FloatArray = counts / max(float(batches), 1.0)
