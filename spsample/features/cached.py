@@ -52,6 +52,16 @@ class CacheCounts(NamedTuple):
     hit_bytes: int
     miss_bytes: int
 
+    def as_dict(self) -> dict[str, int]:
+        """Return plain Python values, ready for JSON.
+
+        Examples
+        --------
+        >>> CacheCounts(3, 1, 24, 8).as_dict()
+        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
+        """
+        return {name: int(value) for name, value in self._asdict().items()}
+
     @property
     def hit_share(self) -> float:
         """Hits of all rows; 0 where there are none."""
@@ -321,5 +331,5 @@ def _require_source(source: Any) -> None:
             argument="source",
             given=f"{type(source).__name__}, whose rows are on a device",
             expected="a source in the memory of the host",
-            hint="DeviceFeatures(x, hot=..., ranking=score) keeps the rows that are wanted most on the device.",
+            hint="DeviceFeatures(x, hot, ranking='posterior', ...) keeps the rows that are wanted most on the device.",
         )
