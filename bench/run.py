@@ -9,6 +9,7 @@ import typer
 from disk_features import disk_features
 
 from bulk_size import bulk_size
+from cache_hits import cache_hits
 from cold_store import cold_store
 from copies import copies
 from features import features
@@ -37,6 +38,7 @@ app.command()(lookahead)
 app.command()(disk_features)
 app.command()(partitions)
 app.command()(reorder)
+app.command()(cache_hits)
 
 
 @app.command()
@@ -55,6 +57,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     disk_features(graph=["rmat:12,8"], row_bytes=[512], share=0.9, rounds=1, epochs=1, group=False, out=out)
     partitions(graph=["rmat:10,8"], parts=2, hops=[2], rounds=1, ranks=2, steps=1, batch_size=16, out=out)
     reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
+    cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -14,7 +14,8 @@ from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
-from spsample.features.cache_choice import budget_bytes, highest, rows_within
+from spsample.features.auto_budget import left_beside_batches
+from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import looks_ahead
 from spsample.features.protocol import FeatureSource
@@ -51,6 +52,16 @@ class CacheCounts(NamedTuple):
     hit_bytes: int
     miss_bytes: int
 
+    def as_dict(self) -> dict[str, int]:
+        """Return plain Python values, ready for JSON.
+
+        Examples
+        --------
+        >>> CacheCounts(3, 1, 24, 8).as_dict()
+        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
+        """
+        return {name: int(value) for name, value in self._asdict().items()}
+
     @property
     def hit_share(self) -> float:
         """Hits of all rows; 0 where there are none."""
@@ -70,7 +81,8 @@ class CachedFeatures:
         gathering are collective then. Ranks may have other budgets and scores.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
-        where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
+        where all rows are cached). 0: no row, the source alone. More than all rows: all of them. ``"auto"``: what is
+        left beside a trial batch, and 192 batches like it; that needs the workload, too.
     score : str or array (vertices,), optional
         How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
         a score, which is computed for the batches that will be sampled.
@@ -126,10 +138,13 @@ class CachedFeatures:
         ranks = ranks_of(source, workload)
         with collective(ranks, call="the checks of CachedFeatures"):
             _require_source(source)
-            wanted = Wanted.of(score, workload, source.num_rows)
+            wanted = Wanted.of(score, workload, source.num_rows, budget=budget)
             way = replacement_named(replacement)
-            count = rows_within(source, budget_bytes(budget), way.map_bytes(source.num_rows))
-        wanted.require_same_kind(ranks)
+            map_bytes = way.map_bytes(source.num_rows)
+            count = None if is_auto(budget) else rows_within(source, budget_bytes(budget), map_bytes)
+        wanted.require_same_kind(ranks, budget)
+        if count is None:
+            count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks), map_bytes)
         self._begin(source, way.keep(source, *_chosen(wanted, count, source)), _Counter())
 
     def _begin(self, source: FeatureSource, rows: KeptRows, counter: _Counter) -> None:
@@ -348,5 +363,5 @@ def _require_source(source: Any) -> None:
             argument="source",
             given=f"{type(source).__name__}, whose rows are on a device",
             expected="a source in the memory of the host",
-            hint="DeviceFeatures(x, hot=..., ranking=score) keeps the rows that are wanted most on the device.",
+            hint="DeviceFeatures(x, hot, ranking='posterior', ...) keeps the rows that are wanted most on the device.",
         )

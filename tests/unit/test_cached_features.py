@@ -20,6 +20,7 @@ from spsample.features import (
     CachedFeatures,
     FeatureSource,
     FeatureStore,
+    auto_budget,
     cache_choice,
     gathering,
     places,
@@ -225,7 +226,12 @@ def test_budgets(text, rows):
         ((-1, np.ones(N)), InputError, "budget: got -1"),
         ((True, np.ones(N)), DTypeError, "budget: got True"),
         ((1.5, np.ones(N)), DTypeError, "budget: got 1.5"),
-        (("auto", np.ones(N)), InputError, "budget: got 'auto'"),
+        (
+            ("auto", np.ones(N)),
+            InputError,
+            "graph: got nothing; expected graph, seeds, sampler and batch_size: the budget",
+        ),
+        (("automatic", np.ones(N)), InputError, "budget: got 'automatic'"),
         ((100, np.ones(N - 1)), InputError, "score: got length 69; expected length 70, one per vertex"),
         ((100, np.ones((N, 1))), InputError, "score: got shape (70, 1)"),
         ((100, np.full(N, np.nan)), InputError, "score: got nan at position 0"),
@@ -306,6 +312,25 @@ def test_workloads_that_are_refused(changes, error, words):
     with pytest.raises(error) as caught:
         CachedFeatures(FeatureStore(features()), 100, **workload(**changes))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("free", "rows"), [(1 << 40, N), (1 << 10, 0), (None, 40)])
+def test_the_budget_that_a_trial_batch_leaves(free, rows, monkeypatch):
+    """Available memory less an eighth, 192 batches like the trial and features of 4."""
+    store = FeatureStore(features())
+    bulk = auto_budget._trial(GRAPH, np.arange(0, N, 2), sp.GraphSAGE([3, 2]), 8)
+    arrays = sum(getattr(one, name).nbytes for one in bulk.layers for name in ("src", "indptr", "indices"))
+    needed = 192 * arrays + 4 * store.gather(bulk[0].src_nodes).nbytes
+    at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
+    for module in (auto_budget, cache_choice):
+        monkeypatch.setattr(module, "available_memory", lambda: at_hand)
+    for scores in ((), (np.arange(N),)):
+        assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
+
+
+def test_an_option_of_a_score_with_an_array_is_refused():
+    with pytest.raises(InputError, match="epochs: got it with an array of scores"):
+        CachedFeatures(FeatureStore(features()), "auto", np.ones(N), epochs=1, **workload())
 
 
 def test_a_workload_with_an_array_of_scores_is_refused():
