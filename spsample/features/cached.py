@@ -17,7 +17,7 @@ from spsample.features.cache_choice import budget_bytes, chosen_rows, scores_of
 from spsample.features.cached_rows import CachedRows
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.protocol import FeatureSource
-from spsample.store.validation import as_id_vector, check_ids
+from spsample.store.validation import as_id_vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -209,19 +209,16 @@ class CachedFeatures:
         is_collective = self.comm.size > 1
         try:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
-            check_ids("ids", wanted, self.num_rows)
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
             rows = new_rows(len(wanted), self.dim) if out is None else out
-            hits, places, misses = self._rows.places.find(wanted)
+            misses = self._rows.gather(wanted, rows, to)
         except Exception:
             if is_collective:
                 self.source.gather(ids, out, at)  # it refuses them too, on all ranks
             raise
         if len(misses) or is_collective:
             self.source.gather(_part(wanted, misses), rows, _targets(to, misses, len(rows)))
-        if len(hits):
-            self._rows.reader.gather(places, rows, _targets(to, hits, len(rows)))
-        self._counter.add(len(hits), len(misses))
+        self._counter.add(len(wanted) - len(misses), len(misses))
         return rows
 
     def duplicate(self) -> CachedFeatures:

@@ -62,6 +62,16 @@ class CachedRows:
             source.gather(part, rows[first : first + len(part)])
         self.reader = row_reader(rows)
 
+    def gather(self, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Read the rows of those ids that are kept to their places in `out`; give the positions of the others.
+
+        Raises
+        ------
+        InputError
+            If an id is out of range.
+        """
+        return self.places.gather(self.reader, ids, out, at)
+
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
