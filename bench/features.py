@@ -1,7 +1,11 @@
 """Gathering feature rows: spsample, NumPy and torch, beside what the memory of the machine gives.
 
 Each size of row is read from a table far beyond the caches, at random places. All sides of a case take turns, round
-after round; the first round is a discarded warm-up. The limit reads as many random rows whole, and writes nothing.
+after round; the first round is a discarded warm-up. Each call has ids of its own, so that no side finds rows in a cache
+to which the one before has brought them. The limit reads as many random rows whole, and writes nothing.
+
+Of float32 there are cached features, too, which keep a random half of the rows: with ids of which none, half and all
+hit.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,12 +31,17 @@ from figures import pyplot
 from limits import Memory, NoCompilerError
 from machine_facts import machine_facts
 from spsample import _core
+from spsample.features import CachedFeatures, FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8, RowFormat
 from spsample.features.gathering import row_reader
+from spsample.features.places import place_bytes
 
 FORMS = ("float32", "float16", "bfloat16", "int8")
 BASELINE = "spsample"
-Call = Callable[[], object]
+Ids = NDArray[np.int64]
+Call = Callable[[Ids], object]
+_BETWEEN = 1 << 29
+"""Bytes that are read before the same ids are gathered again: more than the caches hold."""
 
 
 @dataclass(frozen=True)
@@ -72,30 +83,52 @@ class Case:
         dim = row_bytes // self._format.dtype.itemsize
         self.count = min(sizes.result // (4 * dim), 1 << 20)
         self._x = np.ones((sizes.table // row_bytes, dim), self._format.dtype)
-        self._ids = rng.integers(0, len(self._x), self.count)
-        self._memory = memory
+        self._ids = _Turns(rng, np.arange(len(self._x)), self)
+        self._rng, self._memory = rng, memory
 
     def sides(self) -> dict[str, Call]:
         """What takes turns. Those "as stored" do not convert to float32."""
-        reader, ids, dim = row_reader(self._x, self._format), self._ids, self._x.shape[1]
+        reader, dim = row_reader(self._x, self._format), self._x.shape[1]
         wide, stored = np.zeros((self.count, dim), np.float32), np.zeros((self.count, dim), self._x.dtype)
         sides: dict[str, Call] = {
-            BASELINE: lambda: reader.gather(ids),
-            "spsample, out": lambda: reader.gather(ids, out=wide),
-            "np.take" if self.form == "float32" else "np.take, as stored": lambda: np.take(self._x, ids, axis=0),
+            BASELINE: reader.gather,
+            "spsample, out": lambda ids: reader.gather(ids, out=wide),
+            "np.take" if self.form == "float32" else "np.take, as stored": lambda ids: np.take(self._x, ids, axis=0),
         }
         if self.form != "float32":
-            sides["spsample, out, as stored"] = lambda: reader.gather(ids, out=stored)
-        sides |= _torch_sides(self._x, ids, self.form)
+            sides["spsample, out, as stored"] = lambda ids: reader.gather(ids, out=stored)
+        sides |= _torch_sides(self._x, self.count, self.form)
         if self._memory is not None and self.row_bytes % 8 == 0:
-            sides["limit: random rows read"] = lambda: self._memory.read_random_rows(self.row_bytes, self.count)
+            sides["limit: random rows read"] = lambda _: self._memory.read_random_rows(self.row_bytes, self.count)
         return sides
+
+    def calls(self) -> dict[str, Callable[[], object]]:
+        """The sides with their ids."""
+        calls = {name: partial(self._turn, side, self._ids) for name, side in self.sides().items()}
+        return calls | (self._cached_calls() if self.form == "float32" else {})
+
+    def _cached_calls(self) -> dict[str, Callable[[], object]]:
+        num_rows = len(self._x)
+        is_kept = self._rng.random(num_rows) < 0.5
+        room = int(is_kept.sum()) * self.row_bytes + place_bytes(num_rows)
+        cached = CachedFeatures(FeatureStore(self._x), room, is_kept)
+        ids = {
+            "all hit": np.flatnonzero(is_kept),
+            "half hit": np.arange(num_rows),
+            "none hit": np.flatnonzero(~is_kept),
+        }
+        turns = {name: _Turns(self._rng, some, self) for name, some in ids.items()}
+        return {f"cached, {name}": partial(self._turn, cached.gather, some) for name, some in turns.items()}
+
+    @staticmethod
+    def _turn(side: Call, ids: _Turns) -> object:
+        return side(next(ids))
 
     def measure(self, sizes: Sizes) -> list[Result]:
         """All sides in turn, round after round."""
-        sides = self.sides()
-        rounds = [{name: _seconds(call) for name, call in sides.items()} for _ in range(sizes.rounds + 1)][1:]
-        return [self._result(name, rounds) for name in sides]
+        calls = self.calls()
+        rounds = [{name: _seconds(call) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][1:]
+        return [self._result(name, rounds) for name in calls]
 
     def _result(self, side: str, rounds: list[dict[str, float]]) -> Result:
         seconds = statistics.median(one[side] for one in rounds)
@@ -115,37 +148,48 @@ class Case:
         )
 
 
+class _Turns:
+    """Random ids of some rows: other ones in each call, until more has been read than the caches hold."""
+
+    def __init__(self, rng: np.random.Generator, rows: Ids, case: Case) -> None:
+        count = min(2 + _BETWEEN // (case.count * case.row_bytes), 16)
+        self._ids = cycle([rng.choice(rows, case.count) for _ in range(count)])
+
+    def __next__(self) -> Ids:
+        return next(self._ids)
+
+
 def _format(form: str, row_bytes: int) -> RowFormat:
     if form == "int8":
         return Int8(np.full(row_bytes, 127.0))
     return BFloat16() if form == "bfloat16" else Float(form)
 
 
-def _torch_sides(x: NDArray[Any], ids: NDArray[np.int64], form: str) -> dict[str, Call]:
+def _torch_sides(x: NDArray[Any], count: int, form: str) -> dict[str, Call]:
     """`index_select` into new memory, into the same memory each time, and with the conversion to float32 after it."""
     try:
         import torch
     except ImportError:
         return {}
     torch.set_num_threads(_core.get_num_threads())
-    rows, places = torch.from_numpy(x), torch.from_numpy(ids)
+    rows = torch.from_numpy(x)
     rows = rows.view(torch.bfloat16) if form == "bfloat16" else rows
-    stored = torch.empty((len(ids), x.shape[1]), dtype=rows.dtype)
+    stored = torch.empty((count, x.shape[1]), dtype=rows.dtype)
     wide = torch.empty(stored.shape)
 
-    def converted() -> None:
-        torch.index_select(rows, 0, places, out=stored)
+    def converted(ids: Ids) -> None:
+        torch.index_select(rows, 0, torch.from_numpy(ids), out=stored)
         wide.copy_(stored)
 
     kind = "" if form == "float32" else ", as stored"
     sides: dict[str, Call] = {
-        f"index_select{kind}": lambda: torch.index_select(rows, 0, places),
-        f"index_select, out{kind}": lambda: torch.index_select(rows, 0, places, out=stored),
+        f"index_select{kind}": lambda ids: torch.index_select(rows, 0, torch.from_numpy(ids)),
+        f"index_select, out{kind}": lambda ids: torch.index_select(rows, 0, torch.from_numpy(ids), out=stored),
     }
     return sides if form == "float32" else {**sides, "index_select, out, then float32": converted}
 
 
-def _seconds(call: Call) -> float:
+def _seconds(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -14,7 +14,7 @@ namespace {
 
 void copy(void* to, const void* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
 
-constexpr RunFunctions kPortable{copy, copy};
+constexpr RunFunctions kPortable{copy, copy, copy};
 
 }  // namespace
 

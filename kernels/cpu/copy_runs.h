@@ -19,6 +19,9 @@ struct RunFunctions {
     // The same for what is not read again soon: whole lines of long runs go past the caches. Others may read what was written
     // after fence_streams().
     CopyRun stream;
+
+    // The same of runs of any length: whole lines of short ones, too.
+    CopyRun stream_lines;
 };
 
 // Those of the instruction set in use.

@@ -17,11 +17,10 @@ constexpr int64_t kLine = 64;
 
 void copy(void* to, const void* from, int64_t bytes) { std::memcpy(to, from, static_cast<size_t>(bytes)); }
 
-SPSAMPLE_AVX2 void stream(void* to, const void* from, int64_t bytes) {
-    if (bytes < kStreamedRun) return copy(to, from, bytes);
+SPSAMPLE_AVX2 void stream_lines(void* to, const void* from, int64_t bytes) {
     char* out = static_cast<char*>(to);
     const char* in = static_cast<const char*>(from);
-    const int64_t before = -reinterpret_cast<intptr_t>(out) & (kLine - 1);  // the first whole line
+    const int64_t before = std::min(-reinterpret_cast<intptr_t>(out) & (kLine - 1), bytes);  // the first whole line
     copy(out, in, before);
     in += before, out += before, bytes -= before;
     for (; bytes >= kLine; bytes -= kLine, in += kLine, out += kLine) {
@@ -33,9 +32,11 @@ SPSAMPLE_AVX2 void stream(void* to, const void* from, int64_t bytes) {
     copy(out, in, bytes);
 }
 
+void stream(void* to, const void* from, int64_t bytes) { bytes < kStreamedRun ? copy(to, from, bytes) : stream_lines(to, from, bytes); }
+
 }  // namespace
 
-const RunFunctions kRunsAvx2{copy, stream};
+const RunFunctions kRunsAvx2{copy, stream, stream_lines};
 
 }  // namespace spsample
 

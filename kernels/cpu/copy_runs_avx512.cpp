@@ -1,6 +1,8 @@
 // copy_runs.h in AVX-512, a cache line at a time (lanes_avx512.h says how such a file is compiled).
 #include "copy_runs.h"
 
+#include <algorithm>
+
 #include "simd.h"
 
 #if SPSAMPLE_X86
@@ -25,11 +27,10 @@ SPSAMPLE_AVX512 void copy(void* to, const void* from, int64_t bytes) {
     copy_part(out, in, bytes);
 }
 
-SPSAMPLE_AVX512 void stream(void* to, const void* from, int64_t bytes) {
-    if (bytes < kStreamedRun) return copy(to, from, bytes);
+SPSAMPLE_AVX512 void stream_lines(void* to, const void* from, int64_t bytes) {
     char* out = static_cast<char*>(to);
     const char* in = static_cast<const char*>(from);
-    const int64_t before = -reinterpret_cast<intptr_t>(out) & (kLine - 1);  // the first whole line
+    const int64_t before = std::min(-reinterpret_cast<intptr_t>(out) & (kLine - 1), bytes);  // the first whole line
     copy_part(out, in, before);
     in += before, out += before, bytes -= before;
     for (; bytes >= kLine; bytes -= kLine, in += kLine, out += kLine) {
@@ -38,9 +39,11 @@ SPSAMPLE_AVX512 void stream(void* to, const void* from, int64_t bytes) {
     copy_part(out, in, bytes);
 }
 
+void stream(void* to, const void* from, int64_t bytes) { bytes < kStreamedRun ? copy(to, from, bytes) : stream_lines(to, from, bytes); }
+
 }  // namespace
 
-const RunFunctions kRunsAvx512{copy, stream};
+const RunFunctions kRunsAvx512{copy, stream, stream_lines};
 
 }  // namespace spsample
 

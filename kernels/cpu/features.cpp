@@ -1,27 +1,18 @@
 // Rows of features by vertex id, as float: out[at[i]] = x[ids[i]], of dense x and of CSR.
 //
-// Random rows are read as fast as the memory gives them: those that come next are asked for ahead, and a large result is put together
-// in the first-level cache, a piece at a time, and written past the caches, which saves reading the lines that are written.
-#include "features_decoders.h"
+// features_moving.h moves them.
+#include "features_moving.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "bindings.h"
-#include "copy_runs.h"
+#include "features_decoders.h"
 #include "simd.h"
 #include "spsample/features.h"
 
 namespace spsample {
 namespace {
-
-constexpr int64_t kLine = 64;
-constexpr int64_t kChunkBytes = 1 << 17;   // of the result, for a thread at a time
-constexpr int64_t kPieceBytes = 1 << 13;   // of the result, put together in the first-level cache
-constexpr int64_t kLongestPiece = 1 << 14; // a longer row is written in place
-constexpr int64_t kRowsAhead = 16;
-constexpr int64_t kBytesAhead = 1 << 12;
 
 template <class Stored, class Decode>
 void decode_each(const void* row, int64_t dim, Decode decode, void* out) {
@@ -74,24 +65,6 @@ DecodeRow copier(ElementType type) {
     }
 }
 
-void prefetch(const void* memory, int64_t bytes) {
-    const char* const first = static_cast<const char*>(memory);
-    for (int64_t b = 0; b < bytes; b += kLine) SPSAMPLE_PREFETCH(first + b);
-    if (bytes > 0) SPSAMPLE_PREFETCH(first + bytes - 1);
-}
-
-struct DenseRows {
-    const char* x;
-    int64_t row_bytes;
-    int64_t num_rows, dim;
-    DecodeRow decode;
-    const float* scale;
-
-    int64_t ahead() const { return std::clamp<int64_t>(kBytesAhead / std::max<int64_t>(row_bytes, 1), 2, kRowsAhead); }
-    void fetch(int64_t row) const { prefetch(x + row * row_bytes, std::min(row_bytes, kBytesAhead)); }
-    void read(int64_t row, char* out) const { decode(x + row * row_bytes, dim, scale, out); }
-};
-
 // CSR; numbers of one place are added.
 template <class Index, class Stored>
 struct SparseRows {
@@ -100,11 +73,11 @@ struct SparseRows {
     const Stored* data;
     int64_t num_rows, dim;
 
-    static int64_t ahead() { return kRowsAhead; }
+    static int64_t ahead() { return DenseRows::kRowsAhead; }
     void fetch(int64_t row) const {
         const int64_t first = indptr[row], count = indptr[row + 1] - first;
-        prefetch(indices + first, std::min<int64_t>(count * sizeof(Index), kBytesAhead));
-        prefetch(data + first, std::min<int64_t>(count * sizeof(Stored), kBytesAhead));
+        prefetch_bytes(indices + first, std::min<int64_t>(count * sizeof(Index), DenseRows::kBytesAhead));
+        prefetch_bytes(data + first, std::min<int64_t>(count * sizeof(Stored), DenseRows::kBytesAhead));
     }
     void read(int64_t row, char* out) const {
         float* const to = reinterpret_cast<float*>(out);
@@ -115,59 +88,7 @@ struct SparseRows {
             to[column] += static_cast<float>(data[e]);
         }
     }
-};
-
-// Rows ids[i] for i in [0, count), each of `bytes` bytes when it is written.
-template <class Rows, class Index>
-class Gather {
-public:
-    Gather(const Rows& rows, const Index* ids, int64_t count, int64_t bytes) : rows_(rows), ids_(ids), count_(count), bytes_(bytes) {}
-
-    // One after the other.
-    void to(char* out) const {
-        if (checked_product(count_, bytes_) < kStreamedAll || bytes_ > kLongestPiece) {
-            parallel_chunks(count_, chunk(), [&](int64_t begin, int64_t end) { read(begin, end, out + begin * bytes_); });
-            return;
-        }
-        const size_t piece = static_cast<size_t>(std::max(kPieceBytes / bytes_, int64_t{1}) * bytes_);
-        parallel_chunks(
-            count_, chunk(), [&] { return Buffer<char>(static_cast<int64_t>(piece)); },
-            [&](Buffer<char>& scratch, int64_t begin, int64_t end) { stream(begin, end, out, scratch); });
-    }
-
-    // Row i at places[i], which are distinct.
-    void to(char* out, const int64_t* places) const {
-        parallel_chunks(count_, chunk(), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) read(i, i + 1, out + places[i] * bytes_);
-        });
-    }
-
-private:
-    int64_t chunk() const { return std::max<int64_t>(kChunkBytes / std::max<int64_t>(bytes_, 1), 1); }
-
-    void read(int64_t begin, int64_t end, char* out) const {
-        const int64_t ahead = rows_.ahead();
-        for (int64_t i = begin; i < end; ++i, out += bytes_) {
-            rows_.fetch(ids_[std::min(i + ahead, count_ - 1)]);
-            rows_.read(ids_[i], out);
-        }
-    }
-
-    // By way of a piece in the first-level cache.
-    void stream(int64_t begin, int64_t end, char* out, Buffer<char>& piece) const {
-        const CopyRun copy = run_functions().stream;
-        const int64_t at_once = piece.size() / bytes_;
-        for (int64_t i = begin; i < end; i += at_once) {
-            const int64_t stop = std::min(end, i + at_once);
-            read(i, stop, piece.data());
-            copy(out + i * bytes_, piece.data(), (stop - i) * bytes_);
-        }
-        fence_streams();
-    }
-
-    const Rows& rows_;
-    const Index* const ids_;
-    const int64_t count_, bytes_;
+    static const char* as_written(int64_t) { return nullptr; }
 };
 
 // Where rows go: to a new array, or to rows of the caller's, all of them or those `at`.
@@ -179,27 +100,17 @@ struct Destination {
     template <class Rows, class Index>
     nb::object take(const Rows& rows, const In<Index>& ids) const {
         const int64_t count = static_cast<int64_t>(ids.size()), bytes = checked_product(rows.dim, static_cast<int64_t>(type.bytes));
-        require_fitting(count, rows.dim);
+        require(out || !at, "at", "needs `out`");
+        if (out) require_destination(type, rows.dim, count, *out, at);
         Buffer<char> made;
         {
             nb::gil_scoped_release release;
             if (!all_below(ids.data(), count, rows.num_rows)) throw std::out_of_range("ids: outside the rows");
             if (!out) made = Buffer<char>(checked_product(count, bytes));
-            const Gather<Rows, Index> gather(rows, ids.data(), count, bytes);
             char* const to = out ? static_cast<char*>(out->data()) : made.data();
-            at ? gather.to(to, at->data()) : gather.to(to);
+            move_rows(rows, ids.data(), count, bytes, to, at ? at->data() : nullptr);
         }
         return out ? nb::none() : to_numpy(std::move(made), type, {count, rows.dim});
-    }
-
-private:
-    void require_fitting(int64_t count, int64_t dim) const {
-        if (!out) return require(!at, "at", "needs `out`");
-        require(out->type() == type, "out", "has another type");
-        const int64_t size = static_cast<int64_t>(out->size());
-        if (!at) return require(size == checked_product(count, dim), "out", "needs one row per id");
-        require(static_cast<int64_t>(at->size()) == count, "at", "needs one place per id");
-        require(dim == 0 || all_below(at->data(), count, size / dim), "at", "a place is outside `out`");
     }
 };
 
@@ -207,11 +118,7 @@ template <class Index>
 nb::object gather_features(
     const AnyIn& x, std::pair<int64_t, int64_t> shape, const In<Index>& ids, const char* form, const std::optional<In<float>>& scale,
     const std::optional<AnyInOut>& out, const std::optional<In<int64_t>>& at) {
-    const auto [num_rows, dim] = shape;
-    require(num_rows >= 0 && dim >= 0 && checked_product(num_rows, dim) == static_cast<int64_t>(x.size()), "shape", "must be that of `x`");
-    const auto [decode, type] = row_decoder(form, x.type(), dim, scale ? scale->size() : 0);
-    const DenseRows rows{
-        static_cast<const char*>(x.data()), dim * static_cast<int64_t>(x.type().bytes), num_rows, dim, decode, scale ? scale->data() : nullptr};
+    const auto [rows, type] = dense_rows(x, shape, form, scale);
     return Destination{type, out, at}.take(rows, ids);
 }
 
@@ -245,7 +152,40 @@ void bind_sparse_for(nb::module_& m) {
           "Rows `ids` of a CSR matrix of `dim` columns as float32, dense; numbers of one place are added.");
 }
 
+// What reads `x`, and the type it gives: "number" (to float), "stored" (as it is), or one of the other forms of spsample.features.formats.
+std::pair<DecodeRow, ElementType> decoder_of(const std::string& form, const AnyIn& x, int64_t dim, const std::optional<In<float>>& scale) {
+    constexpr ElementType kFloat = ElementType::of<float>();
+    if (form == "number") return {number_decoder(x.type()), kFloat};
+    if (form == "stored") return {copier(x.type()), x.type()};
+    if (form == "bfloat16") {
+        require(x.is<uint16_t>(), "x", "must be uint16 for bfloat16");
+        return {row_decoders().bfloat16, kFloat};
+    }
+    require(form == "int8", "form", "must be 'number', 'stored', 'bfloat16' or 'int8'");
+    require(x.is<int8_t>(), "x", "must be int8 for int8");
+    require(scale && static_cast<int64_t>(scale->size()) == dim, "scale", "needs one element per column");
+    return {row_decoders().int8, kFloat};
+}
+
 }  // namespace
+
+std::pair<DenseRows, ElementType> dense_rows(
+    const AnyIn& x, std::pair<int64_t, int64_t> shape, const char* form, const std::optional<In<float>>& scale) {
+    const auto [num_rows, dim] = shape;
+    require(num_rows >= 0 && dim >= 0 && checked_product(num_rows, dim) == static_cast<int64_t>(x.size()), "shape", "must be that of `x`");
+    const auto [decode, type] = decoder_of(form, x, dim, scale);
+    const int64_t row_bytes = dim * static_cast<int64_t>(x.type().bytes);
+    const bool is_copied = type == x.type();
+    return {{static_cast<const char*>(x.data()), row_bytes, num_rows, dim, decode, scale ? scale->data() : nullptr, is_copied}, type};
+}
+
+void require_destination(ElementType type, int64_t dim, int64_t count, const AnyInOut& out, const std::optional<In<int64_t>>& at) {
+    require(out.type() == type, "out", "has another type");
+    const int64_t size = static_cast<int64_t>(out.size());
+    if (!at) return require(size == checked_product(count, dim), "out", "needs one row per id");
+    require(static_cast<int64_t>(at->size()) == count, "at", "needs one place per id");
+    require(dim == 0 || all_below(at->data(), count, size / dim), "at", "a place is outside `out`");
+}
 
 const RowDecoders& row_decoders() {
 #if SPSAMPLE_X86

@@ -254,9 +254,10 @@ class CachedFeatures:
         is_collective = self.comm.size > 1
         try:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
-            check_ids("ids", wanted, self.num_rows)
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
             rows = new_rows(len(wanted), self.dim) if out is None else out
+            if is_collective or self._rows.looks_ahead:  # else rows are checked as they are read
+                check_ids("ids", wanted, self.num_rows)
         except Exception:
             if is_collective:
                 self.source.gather(ids, out, at)  # it refuses them too, on all ranks

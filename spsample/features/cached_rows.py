@@ -77,12 +77,10 @@ class CachedRows:
 
         Collective where the source is.
         """
-        hits, places, misses = self.places.find(ids)
+        misses = self.places.gather(self.reader, ids, out, at)
         if len(misses) or comm_of(source).size > 1:
             source.gather(part(ids, misses), out, targets(at, misses, len(out)))
-        if len(hits):
-            self.reader.gather(places, out, targets(at, hits, len(out)))
-        return len(hits)
+        return len(ids) - len(misses)
 
     def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
         """Tell the source which of these vertices it will be asked for, where it wants to know."""

@@ -16,6 +16,8 @@ from spsample.store.validation import as_id_vector, check_ids
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from spsample.features.places import RowPlaces
+
 __all__ = ["RowReader", "core_form", "new_rows", "require_destination", "row_reader"]
 
 
@@ -73,6 +75,31 @@ class RowReader:
             check_ids("ids", wanted, self.num_rows)
             raise
 
+    def gather_kept(
+        self, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Rows of those vertices `ids` that have one here, to `out`, at its rows `at`; both are checked.
+
+        Parameters
+        ----------
+        places : RowPlaces
+            Which vertices have a row, and which it is.
+
+        Returns
+        -------
+        int64 array
+            Positions of the other ids, ascending; their rows of `out` are left as they are.
+
+        Raises
+        ------
+        InputError
+            If an id is out of range.
+        """
+        check_ids("ids", ids, places.num_rows)
+        found = places.find(ids)
+        self.gather(found.places, out, found.hits if at is None else at[found.hits])
+        return found.misses
+
     def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
         """Rows `ids`, which are in range, dense and in the form in which they are kept, as they are sent to ranks."""
         rows = dense_rows(self.rows, ids)
@@ -108,8 +135,27 @@ class _DenseReader(RowReader):
             return super().as_kept(ids)
         return self._gathered(ids, "stored", None, None)
 
-    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+    def gather_kept(
+        self, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        x, (kind, scale) = np.asarray(self.rows), self._form_in(out)
+        read = compiled_core().gather_kept_features
+        try:
+            misses: NDArray[np.int64] = read(
+                x.reshape(-1), x.shape, places.words, places.num_rows, ids, kind, scale, out.reshape(-1), at
+            )
+        except IndexError:  # the core's, as above
+            check_ids("ids", ids, places.num_rows)
+            raise
+        return misses
+
+    def _form_in(self, out: Any) -> tuple[str, NDArray[np.float32] | None]:
+        """What the core calls the form in which numbers go to `out`, and the scale that it needs."""
         kind = "stored" if out is not None and _as_stored(out, self.rows) else self._kind
+        return kind, self._scale if kind == "int8" else None
+
+    def _read(self, ids: NDArray[Any], out: Any, at: NDArray[np.int64] | None) -> NDArray[Any]:
+        kind, _ = self._form_in(out)
         made = self._gathered(ids, kind, None if out is None else out.reshape(-1), at)
         return made if out is None else out
 

@@ -35,6 +35,20 @@ class FoundPlaces(NamedTuple):
     misses: NDArray[np.int64]
 
 
+class KeptReader(Protocol):
+    """What reads the rows that are kept: `spsample.features.gathering.RowReader`."""
+
+    def gather(self, ids: Any, out: Any = None, at: Any = None) -> NDArray[Any]:
+        """Rows by their place."""
+        ...
+
+    def gather_kept(
+        self, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Rows by their vertices; give the positions of those that have none."""
+        ...
+
+
 class Places(Protocol):
     """From vertices to places."""
 
@@ -45,6 +59,12 @@ class Places(Protocol):
 
     def find(self, ids: NDArray[Any]) -> FoundPlaces:
         """Split ids, which are in range; in any order, repeats allowed."""
+        ...
+
+    def gather(
+        self, reader: KeptReader, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Read the rows that ids have to their places in `out`; give the positions of the ids that have none."""
         ...
 
     def vertices(self) -> NDArray[np.int64]:
@@ -67,6 +87,12 @@ class NoPlace:
         """All ids miss."""
         nothing = np.empty(0, np.int64)
         return FoundPlaces(nothing, nothing, np.arange(len(ids)))
+
+    def gather(
+        self, reader: KeptReader, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """No row."""
+        return np.arange(len(ids))
 
     def vertices(self) -> NDArray[np.int64]:
         """None."""
@@ -91,6 +117,13 @@ class EveryPlace:
         """All ids hit."""
         return FoundPlaces(np.arange(len(ids)), ids, np.empty(0, np.int64))
 
+    def gather(
+        self, reader: KeptReader, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """All rows."""
+        reader.gather(ids, out, at)
+        return np.empty(0, np.int64)
+
     def vertices(self) -> NDArray[np.int64]:
         """All of them."""
         return np.arange(self._num_rows)
@@ -110,6 +143,12 @@ class RowPlaces:
     num_rows : int
         Number of all vertices.
 
+    Attributes
+    ----------
+    words : uint64 array
+        One for 32 vertices.
+    num_rows : int
+
     Examples
     --------
     >>> places = RowPlaces(np.array([3, 40, 41]), 100)
@@ -121,27 +160,36 @@ class RowPlaces:
     """
 
     def __init__(self, vertices: NDArray[np.int64], num_rows: int) -> None:
-        self._words = np.zeros(-(-num_rows // _VERTICES), np.uint64)
+        self.num_rows = num_rows
+        self.words = np.zeros(-(-num_rows // _VERTICES), np.uint64)
         first = np.flatnonzero(np.diff(vertices // _VERTICES, prepend=-1))  # of each word, where it has any
         if len(vertices):
             bits = np.uint64(1) << (vertices % _VERTICES).astype(np.uint64)
-            self._words[vertices[first] // _VERTICES] = np.bitwise_or.reduceat(bits, first)
-        before = np.searchsorted(vertices, np.arange(len(self._words)) * _VERTICES)
-        self._words |= before.astype(np.uint64) << np.uint64(_VERTICES)
+            self.words[vertices[first] // _VERTICES] = np.bitwise_or.reduceat(bits, first)
+        before = np.searchsorted(vertices, np.arange(len(self.words)) * _VERTICES)
+        self.words |= before.astype(np.uint64) << np.uint64(_VERTICES)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return int(self._words.nbytes)
+        return int(self.words.nbytes)
 
     def find(self, ids: NDArray[Any]) -> FoundPlaces:
         """Split ids, which are in range; in any order, repeats allowed."""
         core = compiled_core()
-        return find_places(self._words, ids) if core is None else FoundPlaces(*core.find_places(self._words, ids))
+        if core is None:
+            return find_places(self.words, ids)
+        return FoundPlaces(*core.find_places(self.words, self.num_rows, ids))
+
+    def gather(
+        self, reader: KeptReader, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Read the rows that ids have, in one pass over the ids where the compiled core can."""
+        return reader.gather_kept(self, ids, out, at)
 
     def vertices(self) -> NDArray[np.int64]:
         """The vertices that have a place, ascending."""
-        kept = (self._words & np.uint64(2**_VERTICES - 1)).astype("<u4")
+        kept = (self.words & np.uint64(2**_VERTICES - 1)).astype("<u4")
         return np.flatnonzero(np.unpackbits(kept.view(np.uint8), bitorder="little"))
 
 

@@ -129,7 +129,7 @@ def test_places(n, share, count, seed):
     table = np.full(n, -1)
     table[kept] = np.arange(len(kept))
     places, ids = RowPlaces(kept, n), rng.integers(0, n, count)
-    for found in (places.find(ids), places.find(ids.astype(np.int32)), find_places(places._words, ids)):
+    for found in (places.find(ids), places.find(ids.astype(np.int32)), find_places(places.words, ids)):
         np.testing.assert_array_equal(found.hits, np.flatnonzero(table[ids] >= 0))
         np.testing.assert_array_equal(found.places, table[ids][found.hits])
         np.testing.assert_array_equal(found.misses, np.flatnonzero(table[ids] < 0))
@@ -143,7 +143,7 @@ def test_places_of_many_ids():
     rng = np.random.default_rng(0)
     kept = np.flatnonzero(rng.random(100_000) < 0.3)
     places, ids = RowPlaces(kept, 100_000), rng.integers(0, 100_000, 70_001)
-    for mine, its in zip(places.find(ids), find_places(places._words, ids), strict=True):
+    for mine, its in zip(places.find(ids), find_places(places.words, ids), strict=True):
         np.testing.assert_array_equal(mine, its)
     assert EveryPlace(4).vertices().tolist() == [0, 1, 2, 3]
 
@@ -153,7 +153,7 @@ def test_places_of_many_ids():
 def test_the_core_reads_no_word_that_is_not_there(ids):
     core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
     with pytest.raises(IndexError, match="ids: outside the vertices"):
-        core.find_places(np.zeros(2, np.uint64), np.array(ids, np.int64))
+        core.find_places(np.zeros(2, np.uint64), 64, np.array(ids, np.int64))
 
 
 def test_without_the_compiled_core(monkeypatch):

@@ -16,6 +16,7 @@ from spsample.errors import DTypeError, InputError
 from spsample.features import FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import RowReader, require_destination, row_reader
+from spsample.features.places import RowPlaces
 
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
@@ -204,3 +205,64 @@ def test_copies_and_pickles():
     store = FeatureStore(sparse.csr_array(np.eye(3)))
     for other in (copy.copy(store), copy.deepcopy(store), pickle.loads(pickle.dumps(store))):
         assert other.gather([2]).tolist() == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dim", [16, 100, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rows_at_places_of_a_result_larger_than_the_caches(name, dim, dtype):
+    """They are written past the caches, a row at a time, from any place of a line on."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((300, dim)).astype(dtype)
+    count = 9_000_000 // (4 * dim)
+    ids, at = rng.integers(0, 300, count), rng.permutation(count + 5)[:count]
+    for first, out_type in ((0, np.float32), (1, np.float32), (1, dtype)):
+        out = np.full((count + 5) * dim + first, -1, out_type)[first:].reshape(-1, dim)
+        expected = out.copy()
+        expected[at] = x[ids]
+        with instruction_set(name):
+            np.testing.assert_array_equal(row_reader(x).gather(ids, out, at), expected)
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0], ids=["no-hit", "mixed", "all-hit"])
+@pytest.mark.parametrize("dim", [0, 3, 100])
+@pytest.mark.parametrize("ids_of", [np.int32, np.int64])
+def test_rows_that_are_kept(name, share, dim, ids_of):
+    """Small and large results, in order and at places; the rows of other ids are left as they are."""
+    rng = np.random.default_rng(3)
+    kept = np.flatnonzero(rng.random(5000) < 0.5)
+    others = np.setdiff1d(np.arange(5000), kept)
+    places, rows = RowPlaces(kept, 5000), rng.standard_normal((len(kept), dim)).astype(np.float16)
+    x = np.zeros((5000, dim), np.float16)
+    x[kept] = rows
+    for count in (0, 1, 300, 25_000) if dim == 100 else (0, 1, 300):
+        ids = np.where(rng.random(count) < share, rng.choice(kept, count), rng.choice(others, count)).astype(ids_of)
+        for at in (None, rng.permutation(count + 3)[:count]):
+            for dtype in (np.float32, np.float16):
+                out = np.full((count if at is None else count + 3, dim), 7, dtype)
+                expected, hits = out.copy(), np.flatnonzero(np.isin(ids, kept))
+                expected[hits if at is None else at[hits]] = x[ids[hits]]
+                with instruction_set(name):
+                    misses = row_reader(rows).gather_kept(places, ids, out, at)
+                np.testing.assert_array_equal(misses, np.setdiff1d(np.arange(count), hits))
+                np.testing.assert_array_equal(out, expected)
+                by_numpy = RowReader(rows, row_reader(rows).form).gather_kept(places, ids, out, at)
+                np.testing.assert_array_equal(by_numpy, misses)
+                np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("reader", [RowReader, row_reader])
+@pytest.mark.parametrize("bad", [-1, 40, 2**40])
+def test_rows_that_are_kept_of_ids_out_of_range(reader, bad):
+    rows, places = np.ones((2, 3), np.float32), RowPlaces(np.array([1, 39]), 40)
+    with pytest.raises(InputError, match=f"ids: got {bad} at position 1"):
+        reader(rows, Float("float32")).gather_kept(places, np.array([1, bad]), np.zeros((2, 3), np.float32), None)
+
+
+def test_words_of_other_rows_are_refused():
+    rows, out, ids = np.ones((3, 2), np.float32), np.zeros((1, 2), np.float32), np.array([1])
+    with pytest.raises(ValueError, match="words: must have a bit for each row"):
+        row_reader(rows).gather_kept(RowPlaces(np.array([1, 39]), 40), ids, out, None)
+    with pytest.raises(ValueError, match="words: needs one element for 32 vertices"):
+        core.find_places(np.zeros(2, np.uint64), 65, ids)
