@@ -66,8 +66,9 @@ class Trainer:
         self.blocks = BlockMaker(data.graph, sampler)
         self.labels = as_tensor(np.asarray(data.y))
         features = FeatureStore(data.x)
+        order = seed if data.graph.is_distributed else seed * comm.size + comm.rank  # else parts would go in step by id
         self.loader = sp.BulkLoader(
-            data.graph, data.train_idx, sampler, batch_size=batch_size, features=features, random_seed=seed
+            data.graph, data.train_idx, sampler, batch_size=batch_size, features=features, random_seed=order
         )
         torch.manual_seed(seed)  # the same first weights on every rank
         self.model = build_model(features.dim, data.num_classes, len(preset.fanouts), preset.model)

@@ -280,3 +280,18 @@ def test_what_the_command_refuses(words, told, tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert told in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("name", ["tolokers", "musae_facebook", "topo_cnr2000"])
+def test_pagraph_on_real_graphs(name, data_dir):
+    data = sp.load_dataset(str(data_dir / f"{name}.npz"))
+    with_neighbours = np.flatnonzero(data.graph.in_degrees())
+    train = data.train_idx if len(data.train_idx) else with_neighbours[::10]
+    found = {}
+    for method in ("pagraph", "random"):
+        parts = partition_vertices(data.graph, 4, method, seeds=train, hops=2)
+        found[method] = partition_quality(data.graph, parts, 4, seeds=train, hops=2)
+    assert found["pagraph"].train_balance < 1.001
+    assert found["pagraph"].largest < 1.01
+    assert found["pagraph"].replication < found["random"].replication
