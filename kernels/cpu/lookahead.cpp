@@ -16,7 +16,7 @@
 namespace spsample {
 namespace {
 
-// Of an item of the batch: its next batch, or itself where no use is known; the smaller, the more wanted. And its place, or its position in the batch.
+// Of an item of the batch: its next batch, or where no use is known itself or its rank; and its place, or its position in the batch.
 struct Ranked {
     int32_t rank;
     int32_t where;
@@ -28,22 +28,21 @@ class Lookahead {
 public:
     // ranks (items): 0 for the largest score, then 1, ... held (up to num_places): what places 0, 1, ... hold, distinct.
     Lookahead(const In<int32_t>& ranks, const In<int64_t>& held, int64_t num_places)
-        : rank_of_(ranks.data(), ranks.data() + ranks.size()), future_(num_items()), places_(num_items(), num_places) {
+        : future_(static_cast<int64_t>(ranks.size())), places_(checked(ranks), num_items(), num_places) {
         require(num_items() <= INT32_MAX && num_places <= num_items(), "num_places", "more than items");
-        require(in_range(ranks.data(), num_items(), num_items()), "ranks", "out of range");
         require(static_cast<int64_t>(held.size()) <= num_places, "held", "more than places");
         require(in_range(held.data(), static_cast<int64_t>(held.size()), num_items()), "held", "an item is out of range");
         for (size_t i = 0; i < held.size(); ++i) {
-            const int32_t item = rank_of_[static_cast<size_t>(held.data()[i])];
+            const int32_t item = static_cast<int32_t>(held.data()[i]);
             require(places_.place_of(item) == PlacesByUse::kNone, "held", "an item comes twice");
             places_.put(item, places_.take_free());
             places_.set_unknown(item);
         }
     }
 
-    int64_t num_items() const { return static_cast<int64_t>(rank_of_.size()); }
+    int64_t num_items() const { return future_.num_items(); }
     int32_t known() const { return future_.num_batches(); }
-    int64_t nbytes() const { return static_cast<int64_t>(rank_of_.size() * sizeof(int32_t)) + future_.item_bytes() + places_.nbytes(); }
+    int64_t nbytes() const { return future_.item_bytes() + places_.nbytes(); }
     int64_t known_bytes() const { return future_.use_bytes(); }
 
     template <class Index>
@@ -52,8 +51,8 @@ public:
         const int64_t size = static_cast<int64_t>(ids.size());
         require(in_range(ids.data(), size, num_items()), "batches", "an item is out of range");
         future_.reserve(size);
-        new_.resize(static_cast<size_t>(size));
-        const int64_t count = future_.announce(ids.data(), size, rank_of_.data(), new_.data());
+        grow(new_, size);
+        const int64_t count = future_.announce(ids.data(), size, new_.data());
         const int32_t first = future_.first_batch(), batch = first + known() - 1;
         places_.begin_batch(first, known());
         for (int64_t i = 0; i < count; ++i) {
@@ -70,9 +69,8 @@ public:
         if (known() == 0 || ids.size() != future_.front().size) return false;
         nb::gil_scoped_release release;
         const auto [first, size] = future_.front();
-        if (!in_range(ids.data(), static_cast<int64_t>(ids.size()), num_items())) return false;
-        int32_t differences = 0;
-        for (uint32_t i = 0; i < size; ++i) differences |= rank_of_[static_cast<size_t>(ids.data()[i])] ^ future_.use(first + i).item;
+        int64_t differences = 0;
+        for (uint32_t i = 0; i < size; ++i) differences |= static_cast<int64_t>(ids.data()[i]) ^ future_.use(first + i).item;
         return differences == 0;
     }
 
@@ -105,7 +103,7 @@ public:
             nb::gil_scoped_release release;
             if (!in_range(ids.data(), size, num_items())) throw std::out_of_range("ids: outside the items");
             for (int64_t i = 0; i < size; ++i) {
-                const int32_t place = places_.place_of(rank_of_[static_cast<size_t>(ids.data()[i])]);
+                const int32_t place = places_.place_of(static_cast<int32_t>(ids.data()[i]));
                 hits[num_hits] = misses[i - num_hits] = i;
                 hit_places[num_hits] = place;
                 num_hits += place != PlacesByUse::kNone;
@@ -127,30 +125,33 @@ public:
     // (items) the rank of each item.
     nb::object ranks() const {
         Buffer<int32_t> ranks(num_items());
-        std::copy(rank_of_.begin(), rank_of_.end(), ranks.data());
+        for (int64_t id = 0; id < num_items(); ++id) ranks[id] = places_.rank_of(static_cast<int32_t>(id));
         return to_numpy(std::move(ranks));
     }
 
-    // (places) the item of each place; -1 where it holds none. O(items).
+    // (places) the item of each place; -1 where it holds none.
     nb::object items() const {
         Buffer<int64_t> items(places_.num_places());
-        std::fill_n(items.data(), items.size(), -1);
-        for (int64_t id = 0; id < num_items(); ++id) {
-            const int32_t place = places_.place_of(rank_of_[static_cast<size_t>(id)]);
-            if (place != PlacesByUse::kNone) items[place] = id;
-        }
+        for (int64_t p = 0; p < items.size(); ++p) items[p] = places_.item_at(p);
         return to_numpy(std::move(items));
     }
 
 private:
-    enum Group : size_t { kMissKnown, kMissUnknown, kHitKnown, kHitUnknown, kGroups };
+    enum : size_t { kMissKnown, kMissUnknown, kHitKnown, kHitUnknown, kGroups };
+    struct Group {
+        Ranked *first = nullptr, *last = nullptr;
+        Ranked* begin() const { return first; }
+        Ranked* end() const { return last; }
+    };
 
     // Goes through the first batch: what is held gets its next use, what is not becomes a candidate. Gives the number of hits.
     int64_t split(int64_t* hits, int64_t* hit_places, int64_t* misses) {
         const auto [first, size] = future_.front();
-        for (auto& group : groups_) group.resize(size);
         std::array<Ranked*, kGroups> ends;
-        for (size_t g = 0; g < kGroups; ++g) ends[g] = groups_[g].data();
+        for (size_t g = 0; g < kGroups; ++g) {
+            grow(memory_[g], size);
+            ends[g] = memory_[g].data();
+        }
         const int32_t batch = future_.first_batch();
         int64_t num_hits = 0;
         for (uint32_t i = 0; i < size; ++i) {
@@ -165,7 +166,7 @@ private:
             *end = {is_unknown ? item : next, is_hit ? place : static_cast<int32_t>(i)};
             end += next != batch;  // an item that comes again is dealt with then
         }
-        for (size_t g = 0; g < kGroups; ++g) groups_[g].resize(static_cast<size_t>(ends[g] - groups_[g].data()));
+        for (size_t g = 0; g < kGroups; ++g) groups_[g] = {memory_[g].data(), ends[g]};
         for (const auto& [next, place] : groups_[kHitKnown]) places_.add_to_batch(place, next);
         for (const auto& [item, place] : groups_[kHitUnknown]) places_.set_unknown(item);
         return num_hits;
@@ -181,16 +182,14 @@ private:
             kept[count] = position;
             kept_places[count++] = place;
         };
-        sort_by_use();
-        for (const auto& [next, position] : groups_[kMissKnown]) {
+        for (const auto& [next, position] : sorted_by_use()) {
             const int32_t place = place_before(next);
             if (place == PlacesByUse::kNone) break;
             put(position, future_.use(first + static_cast<uint32_t>(position)).item, place);
             places_.add_to_batch(place, next);
         }
-        sort_by_score();
-        for (const auto& [item, position] : groups_[kMissUnknown]) {
-            const int32_t place = place_above(item);
+        for (const auto& [rank, position] : sorted_by_score()) {
+            const int32_t place = place_above(rank), item = future_.use(first + static_cast<uint32_t>(position)).item;
             if (place == PlacesByUse::kNone) break;
             put(position, item, place);
             places_.set_unknown(item);
@@ -207,36 +206,54 @@ private:
     }
 
     // The same for an item of which no use is known.
-    int32_t place_above(int32_t item) {
+    int32_t place_above(int32_t rank) {
         if (places_.has_free()) return places_.take_free();
         const int32_t worst = places_.worst();
-        return worst > item ? places_.take_unknown(worst) : PlacesByUse::kNone;
+        return worst > rank ? places_.take_unknown(worst) : PlacesByUse::kNone;
     }
 
-    // Counted, not compared: there are few batches. Equal ones keep their order.
-    void sort_by_use() {
-        std::vector<Ranked>& all = groups_[kMissKnown];
+    // Misses with a known next use. Counted, not compared: there are few batches. Equal ones keep their order.
+    Group sorted_by_use() {
+        const Group all = groups_[kMissKnown];
         const int32_t first = future_.first_batch();
         starts_.assign(static_cast<size_t>(known()) + 1, 0);
         for (const Ranked& one : all) ++starts_[static_cast<size_t>(one.rank - first) + 1];
         for (size_t b = 1; b < starts_.size(); ++b) starts_[b] += starts_[b - 1];
-        sorted_.resize(all.size());
+        grow(sorted_, all.last - all.first);
         for (const Ranked& one : all) sorted_[static_cast<size_t>(starts_[static_cast<size_t>(one.rank - first)]++)] = one;
-        all.swap(sorted_);
+        return {sorted_.data(), sorted_.data() + (all.last - all.first)};
     }
 
-    // Only those are sorted that may stay.
-    void sort_by_score() {
-        std::vector<Ranked>& all = groups_[kMissUnknown];
+    // Misses without one, by rank. Only those that may stay.
+    Group sorted_by_score() {
+        Group all = groups_[kMissUnknown];
         const int32_t worst = places_.has_free() ? INT32_MAX : places_.worst();
-        all.erase(std::remove_if(all.begin(), all.end(), [&](const Ranked& one) { return one.rank >= worst; }), all.end());
-        std::sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.rank < b.rank; });
+        if (worst == PlacesByUse::kNone) return {};
+        Ranked* end = all.first;
+        for (const auto& [item, position] : all) {
+            *end = {places_.rank_of(item), position};
+            end += end->rank < worst;
+        }
+        std::sort(all.first, end, [](const Ranked& a, const Ranked& b) { return a.rank < b.rank; });
+        return {all.first, end};
     }
 
-    std::vector<int32_t> rank_of_;  // items are known by rank within: those that are wanted often lie together
+    static const int32_t* checked(const In<int32_t>& ranks) {
+        const int64_t count = static_cast<int64_t>(ranks.size());
+        require(in_range(ranks.data(), count, count), "ranks", "out of range");
+        return ranks.data();
+    }
+
+    // Makes room, and never less: what is there is overwritten.
+    template <class T>
+    static void grow(std::vector<T>& memory, int64_t size) {
+        if (memory.size() < static_cast<size_t>(size)) memory.resize(static_cast<size_t>(size));
+    }
+
     KnownFuture future_;
     PlacesByUse places_;
-    std::array<std::vector<Ranked>, kGroups> groups_;  // of the batch that is decided on
+    std::array<Group, kGroups> groups_;  // of the batch that is decided on
+    std::array<std::vector<Ranked>, kGroups> memory_;
     std::vector<Ranked> sorted_;
     std::vector<int32_t> new_;
     std::vector<int64_t> starts_;

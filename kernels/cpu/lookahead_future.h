@@ -50,10 +50,10 @@ public:
         if (until_renewed_ < batch_size) renew();
     }
 
-    // Appends a batch that there is room for: the items item_of[id]. Puts those of which no use was known, each once, into `first_uses`,
+    // Appends a batch that there is room for; its items are in range. Puts those of which no use was known, each once, into `first_uses`,
     // which has room for the batch, and gives their number.
     template <class Index>
-    int64_t announce(const Index* ids, int64_t size, const int32_t* item_of, int32_t* first_uses) {
+    int64_t announce(const Index* ids, int64_t size, int32_t* first_uses) {
         if (batches_.empty()) first_batch_ = 0;
         const int32_t batch = first_batch_ + num_batches();
         const uint32_t begin = begin_, first = end_;
@@ -63,7 +63,7 @@ public:
         Use nothing{};
         int64_t found = 0;
         for (int64_t i = 0; i < size; ++i) {
-            const int32_t item = item_of[static_cast<size_t>(ids[i])];
+            const int32_t item = static_cast<int32_t>(ids[i]);
             const uint32_t number = first + static_cast<uint32_t>(i), last = last_uses[item];
             const bool is_known = last - begin < number - begin;
             first_uses[found] = item;

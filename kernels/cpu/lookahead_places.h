@@ -1,7 +1,5 @@
 // Places of a cache by the next use of what they hold: a list for each known batch, and a set of bits in the order of the scores for all of which
 // no use is known. What is worth least is found without a pass over places, and nothing is sorted.
-//
-// Items are numbers in the order of their scores, the largest first.
 #pragma once
 
 #include <algorithm>
@@ -63,21 +61,26 @@ class PlacesByUse {
 public:
     static constexpr int32_t kNone = -1;
 
-    PlacesByUse(int64_t num_items, int64_t num_places)
-        : place_of_(static_cast<size_t>(num_items), kNone),
+    // ranks (items): 0 for the largest score, then 1, ...
+    PlacesByUse(const int32_t* ranks, int64_t num_items, int64_t num_places)
+        : rank_of_(ranks, ranks + num_items),
+          item_of_rank_(static_cast<size_t>(num_items)),
+          place_of_(static_cast<size_t>(num_items), kNone),
           item_(static_cast<size_t>(num_places), kNone),
           below_(static_cast<size_t>(num_places)),
           unknown_(static_cast<size_t>(num_items)),
           heads_(64, kNone) {
+        for (int64_t i = 0; i < num_items; ++i) item_of_rank_[static_cast<size_t>(ranks[i])] = static_cast<int32_t>(i);
         for (int64_t p = num_places; p-- > 0;) put_free(static_cast<int32_t>(p));
     }
 
     int64_t num_places() const { return static_cast<int64_t>(item_.size()); }
     int32_t place_of(int32_t item) const { return place_of_[static_cast<size_t>(item)]; }
+    int32_t rank_of(int32_t item) const { return rank_of_[static_cast<size_t>(item)]; }
     int32_t item_at(int64_t place) const { return item_[static_cast<size_t>(place)]; }
     void prefetch(int32_t item) const { __builtin_prefetch(&place_of_[static_cast<size_t>(item)]); }
     int64_t nbytes() const {
-        const size_t numbers = place_of_.size() + item_.size() + below_.size() + heads_.size();
+        const size_t numbers = 3 * place_of_.size() + item_.size() + below_.size() + heads_.size();
         return static_cast<int64_t>(numbers * sizeof(int32_t)) + unknown_.nbytes();
     }
 
@@ -100,10 +103,10 @@ public:
     }
 
     // Whether no use of a held item is known.
-    void set_unknown(int32_t item) { unknown_.insert(static_cast<size_t>(item)); }
-    void set_known(int32_t item) { unknown_.erase(static_cast<size_t>(item)); }
+    void set_unknown(int32_t item) { unknown_.insert(static_cast<size_t>(rank_of(item))); }
+    void set_known(int32_t item) { unknown_.erase(static_cast<size_t>(rank_of(item))); }
 
-    // The held item of unknown use that scores least; kNone where there is none.
+    // The rank of the held item of unknown use that scores least; kNone where there is none.
     int32_t worst() const { return unknown_.largest(); }
 
     bool has_free() const { return free_ != kNone; }
@@ -115,10 +118,10 @@ public:
         return place;
     }
 
-    // Empties the place of an item of unknown use.
-    int32_t take_unknown(int32_t item) {
-        set_known(item);
-        return emptied(place_of(item));
+    // Empties the place of the item of this rank, whose use is unknown.
+    int32_t take_unknown(int32_t rank) {
+        unknown_.erase(static_cast<size_t>(rank));
+        return emptied(place_of(item_of_rank_[static_cast<size_t>(rank)]));
     }
 
     // Empties a place whose item's next use is later than `batch`, the latest that there is from `first` on; kNone where there is none.
@@ -141,7 +144,7 @@ public:
 
     // Empties a place whose item's use is unknown, and keeps it for later.
     void free(int32_t place) {
-        if (item_at(place) != kNone) put_free(take_unknown(item_at(place)));
+        if (item_at(place) != kNone) put_free(take_unknown(rank_of(item_at(place))));
     }
 
 private:
@@ -156,6 +159,8 @@ private:
         return place;
     }
 
+    const std::vector<int32_t> rank_of_;  // of each item
+    std::vector<int32_t> item_of_rank_;
     std::vector<int32_t> place_of_;  // of each item
     std::vector<int32_t> item_;      // of each place
     std::vector<int32_t> below_;     // of each place, the next one in its list

@@ -89,7 +89,7 @@ class CachedFeatures:
     replacement : str, optional
         ``"static"`` (default): the same rows for all time. ``"lookahead"``: rows are kept by their next use, as far as
         batches are announced, and by score beyond; a `BulkLoader` announces them. The budget counts what decides, too:
-        12 bytes a vertex and 16 a row.
+        16 bytes a vertex and 16 a row.
     **workload
         With a name what `spsample.features.score` takes: ``graph``, ``seeds``, ``sampler``, ``batch_size``, and options
         of the score. A `BulkLoader` has attributes of these names. On a graph of several ranks making the cache is

@@ -251,7 +251,7 @@ def map_bytes(num_rows: int) -> tuple[int, int]:
     Examples
     --------
     >>> map_bytes(1_000_000)
-    (12129352, 16)
+    (16129352, 16)
     """
     whole = lookahead_bytes(num_rows, 0)
     return whole, lookahead_bytes(num_rows, 1) - whole + _PLACE_BYTES

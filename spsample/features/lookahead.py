@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Decision", "Lookahead", "known_bytes", "lookahead_bytes", "ranks_of"]
 
 _MOST_ITEMS = 2**31 - 1
-_ITEM_BYTES, _PLACE_BYTES, _USE_BYTES, _OTHER_BYTES = 12, 8, 8, 320
+_ITEM_BYTES, _PLACE_BYTES, _USE_BYTES, _OTHER_BYTES = 16, 8, 8, 320
 
 
 class Decision(NamedTuple):
@@ -207,7 +207,7 @@ def lookahead_bytes(num_items: int, capacity: int) -> int:
     Examples
     --------
     >>> lookahead_bytes(1_000_000, 100_000)
-    12929352
+    16929352
     """
     return _ITEM_BYTES * num_items + num_items // 62 * 8 + _PLACE_BYTES * capacity + _OTHER_BYTES
 
