@@ -20,6 +20,7 @@ from spsample.features.cached_rows import CachedRows
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.protocol import FeatureSource
 from spsample.features.wanted import Wanted, ranks_of
+from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class CachedFeatures:
         self.source = source
         self._rows = rows
         self._counter = counter
+        self._watched = Watched(source, rows.places, rows.reader.rows)
 
     @classmethod
     def _of(cls, source: FeatureSource, rows: CachedRows, counter: _Counter) -> CachedFeatures:
@@ -209,6 +211,10 @@ class CachedFeatures:
         contents = getattr(self.source, "contents", None)
         return None if contents is None else contents()
 
+    def file_state(self) -> FileState | None:
+        """Return that of the source: what tells cheaply that its file was written to."""
+        return state_of(self.source)
+
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective where that of the source is.
 
@@ -232,8 +238,12 @@ class CachedFeatures:
         InputError, DTypeError
             If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; of a source on
             several ranks on all of them.
+        DataError
+            If the file of the source was written to, and cached rows are others there now. Not on several ranks.
         """
         is_collective = self.comm.size > 1
+        if not is_collective:
+            self._watched.check()
         try:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
             check_ids("ids", wanted, self.num_rows)
