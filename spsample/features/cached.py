@@ -21,6 +21,7 @@ from spsample.features.known_future import looks_ahead
 from spsample.features.protocol import FeatureSource
 from spsample.features.replacement import KeptRows, replacement_named
 from spsample.features.wanted import Wanted, ranks_of
+from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class CachedFeatures:
         self.source = source
         self._rows = rows
         self._counter = counter
+        self._watched = Watched(source, rows.kept)
 
     @classmethod
     def _of(cls, source: FeatureSource, rows: KeptRows, counter: _Counter) -> CachedFeatures:
@@ -199,7 +201,7 @@ class CachedFeatures:
     @property
     def cached_vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows are kept, ascending."""
-        return self._rows.places.vertices()
+        return np.sort(self._rows.kept()[0])
 
     @property
     def nbytes(self) -> int:
@@ -227,6 +229,10 @@ class CachedFeatures:
         contents = getattr(self.source, "contents", None)
         return None if contents is None else contents()
 
+    def file_state(self) -> FileState | None:
+        """Return that of the source: what tells cheaply that its file was written to."""
+        return state_of(self.source)
+
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective where that of the source is.
 
@@ -250,8 +256,12 @@ class CachedFeatures:
         InputError, DTypeError
             If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; of a source on
             several ranks on all of them.
+        DataError
+            If the file of the source was written to, and cached rows are others there now. Not on several ranks.
         """
         is_collective = self.comm.size > 1
+        if not is_collective:
+            self._watched.check()
         try:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))

@@ -69,6 +69,10 @@ class CachedRows:
             source.gather(part, rows[first : first + len(part)])
         self.reader = row_reader(rows)
 
+    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices whose rows are kept, and the rows."""
+        return self.places.vertices(), self.reader.rows
+
     looks_ahead = False
     """Nothing that is known of the future changes which rows are kept."""
 
