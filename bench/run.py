@@ -18,6 +18,7 @@ from lookahead import lookahead
 from partitions import partitions
 from planning import planning
 from prefetch import prefetch
+from received import received
 from reorder import reorder
 from sampling import sampling
 from scores import scores
@@ -33,6 +34,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(locality)
+app.command()(received)
 app.command()(scores)
 app.command()(lookahead)
 app.command()(disk_features)
@@ -58,6 +60,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     partitions(graph=["rmat:10,8"], parts=2, hops=[2], rounds=1, ranks=2, steps=1, batch_size=16, out=out)
     reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
+    received(graph=["rmat:12,8"], ranks=[4], epochs=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from spsample.advice.copies import Moved, copies_moved
 from spsample.advice.hits import BEST, Hits, lookahead_hits, static_hits
 from spsample.advice.partitions import PartitionBytes, partition_bytes
-from spsample.advice.trial import Trial, Workload, default_score, run_trial
+from spsample.advice.trial import Trial, Workload, run_trial
 from spsample.advice.unions import Union, unions
 from spsample.common.checks import require_choice, require_int, require_number, require_type
 from spsample.errors import InputError
 from spsample.features import score, score_names
+from spsample.features.scores import usual_score
 
 __all__ = ["BUDGETS", "SCORES", "CacheReport", "FirstAggregation", "Workload", "cache_report"]
 
@@ -149,7 +150,7 @@ def cache_report(
     ranks = require_int("ranks", ranks, minimum=1)
     require_number("alpha", alpha, lambda x: x > 0, "a number above 0")
     trial = run_trial(workload, require_int("epochs", epochs, minimum=1))
-    n, best = workload.graph.num_nodes, default_score(workload)
+    n, best = workload.graph.num_nodes, usual_score(workload.graph, workload.sampler)
     made = {name: _scores(workload, name) for name in dict.fromkeys([best, *(scores or _possible(workload))])}
     counts = trial.counts(n)
     rows_of_epoch = counts / trial.epochs * float(workload.row_bytes)
@@ -192,7 +193,9 @@ def _first_aggregation(workload: Workload, trial: Trial) -> FirstAggregation | N
 
 def _possible(workload: Workload) -> list[str]:
     needs_law = ("posterior", "inclusion")
-    return [name for name in SCORES if default_score(workload) == "posterior" or name not in needs_law]
+    return [
+        name for name in SCORES if usual_score(workload.graph, workload.sampler) == "posterior" or name not in needs_law
+    ]
 
 
 def _scores(workload: Workload, name: str) -> NDArray[np.float64]:

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features import score
+from spsample.features.scores import usual_score
 from spsample.loading import BulkLoader
 from spsample.sampling import Sampler
 from spsample.sparse import keys
 from spsample.store import Graph
 
-__all__ = ["Trial", "Workload", "default_score", "default_scores", "run_trial"]
+__all__ = ["Trial", "Workload", "default_scores", "run_trial"]
 
 Ids = NDArray[np.int64]
 MOST_IDS = 1 << 27
@@ -122,23 +123,10 @@ def run_trial(workload: Workload, epochs: int, *, seeds: Ids | None = None, samp
     return Trial(batches, epoch, num_edges)
 
 
-def default_score(workload: Workload) -> str:
-    """Return the best score that can be computed for the sampler: one of a user's own may say nothing of its draws.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> graph = sp.Graph([0, 1, 2], [1, 0])
-    >>> default_score(Workload(graph, np.array([0]), sp.GraphSAGE([1]), 1, row_bytes=4))
-    'posterior'
-    """
-    return "presc" if workload.sampler.proportion(workload.graph.weighting) is None else "posterior"
-
-
 def default_scores(workload: Workload, seeds: Ids | None = None) -> NDArray[np.float64]:
-    """Return (n,) the scores of that name, for all seeds or for some."""
+    """Return (n,) the scores that a cache takes unless told otherwise, for all seeds or for some."""
     return score(
-        default_score(workload),
+        usual_score(workload.graph, workload.sampler),
         workload.graph,
         workload.seeds if seeds is None else seeds,
         workload.sampler,

@@ -78,8 +78,8 @@ class Watched:
     ----------
     source : FeatureSource
     kept : function
-        Without arguments, to the vertices whose rows were read, and these rows: (vertices,), and (vertices, features) of
-        the source's own type.
+        Without arguments, to the vertices whose rows were read and these rows, of the source's own type: (vertices,)
+        and (vertices, features).
 
     Examples
     --------
