@@ -11,6 +11,8 @@ from spsample.features.scores import column_sums as room
 from spsample.features.scores import visits
 from spsample.features.scores.column_sums import column_counts, column_sums, column_sums_of_entries
 
+pytestmark = pytest.mark.sanitize
+
 
 @pytest.fixture
 def by_numpy(monkeypatch):
