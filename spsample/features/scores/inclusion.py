@@ -84,7 +84,7 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
     >>> require_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
     Proportion(rows='graph', power=2, column_power=1)
     """
-    stated = _stated(graph, sampler)
+    stated = sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
     if stated is None:
         name = type(sampler).__name__
         raise InputError(
@@ -98,22 +98,6 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
     require_int("proportion.power", stated.power, 0, 2)
     require_int("proportion.column_power", stated.column_power, 1, 2)
     return stated
-
-
-def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
-    """Whether `inclusion` knows the sampler.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> states_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
-    True
-    """
-    return _stated(graph, sampler) is not None
-
-
-def _stated(graph: BaseGraph, sampler: Sampler) -> Proportion | None:
-    return sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
 
 
 def _is_stated(sampler: type[Sampler]) -> bool:
@@ -131,3 +115,15 @@ def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
     batches = max(-(-len(seeds) // batch_size), 1)
     times = np.bincount(seeds, minlength=num_nodes)
     return np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
+
+
+def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
+    """Whether `inclusion` knows the sampler.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> states_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
+    True
+    """
+    return _is_stated(type(sampler)) and sampler.proportion(graph.weighting) is not None
