@@ -16,7 +16,7 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["inclusion", "states_proportion"]
+__all__ = ["inclusion"]
 
 FloatArray = NDArray[np.float64]
 
