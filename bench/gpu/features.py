@@ -21,7 +21,6 @@ from gpu.turns import Events, results_of, take_turns, timed
 from graphs import draw_seeds
 from peers.task import Figures, Work
 from report import plot, table
-from spsample.store.hot_rows import expected_visits
 
 TORCH = "torch.index_select"
 HOT = (0.0, 0.2, 1.0)
@@ -44,9 +43,10 @@ def features(
         folder = folder_of(graph, graph_cache or Path(scratch))
         local = sp.Graph(np.load(folder / "indptr.npy"), np.load(folder / "indices.npy"), validate=False)
     x = np.random.default_rng(3).standard_normal((local.num_nodes, dim), np.float32)
-    ids = source_nodes(sp.DeviceGraph(local), draw_seeds(local.indptr, batches, batch_size), "cuda")
-    visits = partial(expected_visits, local)
-    ours = {side_name(share): sp.DeviceFeatures(x, share, visits).gather for share in hot or HOT}
+    seeds = draw_seeds(local.indptr, batches, batch_size)
+    ids = source_nodes(sp.DeviceGraph(local), seeds, "cuda")
+    scores = sp.features.score("posterior", local, seeds.ravel(), _SAMPLER, batch_size)
+    ours = {side_name(share): sp.DeviceFeatures(x, share, scores).gather for share in hot or HOT}
     on_device = torch.from_numpy(x).cuda()
     gathers = {TORCH: lambda rows: on_device.index_select(0, torch.from_dlpack(rows)), **ours}
     turns = take_turns(gather_works(gathers, ids, dim, partial(torch.cuda.Event, enable_timing=True)), rounds)

@@ -17,7 +17,7 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["inclusion", "states_proportion"]
+__all__ = ["inclusion"]
 
 FloatArray = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
     >>> require_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
     Proportion(rows='graph', power=2, column_power=1)
     """
-    stated = _stated(graph, sampler)
+    stated = sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
     if stated is None:
         name = type(sampler).__name__
         raise InputError(
@@ -109,22 +109,6 @@ def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Call
     return lambda _, s: of_graph(s)
 
 
-def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
-    """Whether `inclusion` knows the sampler.
-
-    Examples
-    --------
-    >>> import spsample as sp
-    >>> states_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
-    True
-    """
-    return _stated(graph, sampler) is not None
-
-
-def _stated(graph: BaseGraph, sampler: Sampler) -> Proportion | None:
-    return sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
-
-
 def _is_stated(sampler: type[Sampler]) -> bool:
     """Whether `proportion` is of the class that draws, or of one derived from it."""
     for one in sampler.__mro__:
@@ -143,3 +127,15 @@ def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
     probabilities = np.zeros(num_nodes)
     probabilities[given] = np.where(times[given] == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times[given])
     return probabilities
+
+
+def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
+    """Whether `inclusion` knows the sampler.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> states_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
+    True
+    """
+    return _is_stated(type(sampler)) and sampler.proportion(graph.weighting) is not None
