@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import json
 import mmap
 import multiprocessing
 import os
@@ -408,7 +410,7 @@ def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"budget": 1}, InputError, "budget: got 1 B; expected 0, or at least"),
+        ({"budget": 1}, InputError, "budget: got 1 B; expected 0, or .* which is enough"),
         ({"budget": -1}, InputError, "budget"),
         ({"budget": "much"}, InputError, "budget"),
         ({"budget": 1 << 62}, None, ""),
@@ -519,8 +521,96 @@ def test_plans_are_within_the_budget(budget, rows, row_bytes, page_rows):
 def test_the_least_budget(tmp_path):
     path = saved(tmp_path, features(1000, 16))
     least = least_budget(path)
-    with pytest.raises(InputError, match="0, or at least"):
+    with pytest.raises(InputError, match="which is enough"):
         DiskFeatures(path, least - 1)
     with DiskFeatures(path, least) as found:
         assert found.plan.frames == 1
         assert np.array_equal(found.gather([5, 6]), features(1000, 16)[5:7])
+
+
+@pytest.mark.parametrize("fetch", ["batch", "bulk"])
+def test_told_by_a_loader_they_read_less(tmp_path, fetch):
+    """The loader says what its next bulks need; left early and resumed, too."""
+    graph = sp.load_dataset("rmat:12,4").graph
+    x, seeds = features(graph.num_nodes, 128), np.arange(0, 4096, 5)
+    path = saved(tmp_path, x)
+    read = []
+    for is_told in (True, False):
+        with DiskFeatures(path, "768KiB") as found:
+            source = found if is_told else Untold(found)
+            loader = sp.BulkLoader(
+                graph, seeds, sp.GraphSAGE([4, 4]), batch_size=32, features=source, bulk_size=6, fetch=fetch
+            )
+            next(iter(loader))
+            for batch in loader:
+                assert np.array_equal(batch.x, x[batch.src_nodes])
+            read.append(found.counts.read_bytes)
+    assert read[0] < 0.9 * read[1]
+
+
+class Untold:
+    """The same rows from a source that is told nothing."""
+
+    def __init__(self, source):
+        self.num_rows, self.dim, self.gather = source.num_rows, source.dim, source.gather
+        self.stored_dtype = source.stored_dtype
+
+
+def test_training_has_the_losses_of_memory(tmp_path):
+    """Features four times the budget: samples, losses and accuracies are equal."""
+    pytest.importorskip("torch")
+    from spsample.data import planted
+    from spsample.training import ModelConfig, TrainConfig, Trainer
+
+    data = planted(6000, degree=5)
+    x = np.hstack([data.x, features(6000, 128 - data.x.shape[1])]).astype(np.float32)
+    config = TrainConfig(epochs=2, batch_size=64, learning_rate=0.02, bulk_size=4)
+
+    def losses(source):
+        trained = Trainer(
+            dataclasses.replace(data, x=source), sp.GraphSAGE([5, 3]), ModelConfig(hidden=16), config
+        ).fit()
+        return [record.loss for record in trained.history], trained.val, trained.test
+
+    with DiskFeatures(saved(tmp_path, x), x.nbytes // 4) as found:
+        assert losses(found) == losses(x)
+        assert found.counts.misses > 0
+
+
+def train(*arguments):
+    pytest.importorskip("torch")
+    from typer.testing import CliRunner
+
+    from spsample.cli.main import app
+
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+def test_the_command(tmp_path):
+    from spsample.data import planted, save_dataset
+
+    save_dataset(planted(3000, degree=5), tmp_path / "planted")
+    options = [str(tmp_path / "planted"), "--epochs", "2", "--json", "--scaling", "none"]
+    plain, on_disk = (train(*options, *more) for more in ([], ["--features-on-disk", "256KiB"]))
+    runs = [json.loads(done.stdout)["runs"] for done in (plain, on_disk)]
+    assert [[run[key] for run in runs[0]] for key in ("val", "test")] == [
+        [run[key] for run in runs[1]] for key in ("val", "test")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["digits", "--features-on-disk", "1MiB"], "got it with 'digits'; expected the folder of a store"),
+        (["planted", "--features-on-disk", "1MiB", "--scaling", "rows"], "got it with --scaling rows"),
+        (["planted", "--features-on-disk", "much"], "--features-on-disk: got 'much'"),
+    ],
+)
+def test_the_command_refuses(tmp_path, monkeypatch, arguments, text):
+    from spsample.data import planted, save_dataset
+
+    monkeypatch.chdir(tmp_path)
+    save_dataset(planted(100), "planted")
+    done = train(*arguments, "--epochs", "1")
+    assert done.exit_code != 0
+    assert text in " ".join((done.output + str(done.exception)).split())
