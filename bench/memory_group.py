@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _ROOTS = (
     (Path("/sys/fs/cgroup/memory"), "memory.usage_in_bytes", "memory.limit_in_bytes"),
     (Path("/sys/fs/cgroup"), "memory.current", "memory.max"),
 )
+
+_NAME = "spsample-bench-"
 
 
 class NoGroupError(RuntimeError):
@@ -42,7 +44,8 @@ def memory_group() -> Iterator[MemoryGroup]:
         If there is no memory controller, or no right to make a group (root, or a delegated folder).
     """
     root, usage, limit = _usable_root()
-    folder = root / f"spsample-bench-{os.getpid()}"
+    _remove_left(root)
+    folder = root / f"{_NAME}{os.getpid()}"
     folder.mkdir()
     before = _own_group(root)
     (folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -56,7 +59,7 @@ def memory_group() -> Iterator[MemoryGroup]:
 def _usable_root() -> tuple[Path, str, str]:
     """Where a group can be made, and its files of what is used and of the limit."""
     for root, usage, limit in _ROOTS:
-        folder = root / f"spsample-bench-probe-{os.getpid()}"
+        folder = root / f"{_NAME}probe-{os.getpid()}"
         try:
             folder.mkdir()
         except OSError:
@@ -66,6 +69,14 @@ def _usable_root() -> tuple[Path, str, str]:
         if has_memory:
             return root, usage, limit
     raise NoGroupError("no memory cgroup can be made: it takes root, and a memory controller")
+
+
+def _remove_left(root: Path) -> None:
+    """Remove groups of processes that were killed, by this limit say."""
+    for folder in root.glob(f"{_NAME}[0-9]*"):
+        if not Path(f"/proc/{folder.name.removeprefix(_NAME)}").exists():
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _own_group(root: Path) -> Path:

@@ -62,6 +62,7 @@ def least_budget(path):
     return high
 
 
+@pytest.mark.sanitize
 @settings(deadline=None, max_examples=150)
 @given(
     dtype=st.sampled_from(DTYPES),
@@ -97,6 +98,7 @@ def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, 
         assert found.nbytes <= max(budget, found.nbytes if budget == 0 else 0)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("form", [BFloat16(), Int8(np.full(40, 3.0)), Float("float16")], ids=lambda form: form.name)
 def test_forms(tmp_path, form):
     kept = form.encode(np.random.default_rng(0).uniform(-3, 3, (500, 40)).astype(np.float32))
@@ -148,6 +150,7 @@ class Model:
         self.resident = set(sorted(candidates, key=key)[: self.capacity])
 
 
+@pytest.mark.sanitize
 @settings(deadline=None, max_examples=150)
 @given(
     n=st.integers(1, 150),
@@ -227,6 +230,7 @@ def test_without_announcements_rows_that_are_wanted_often_stay(tmp_path):
         assert found.counts.hits == 19 * 10
 
 
+@pytest.mark.sanitize
 def test_neighbours_in_the_file_are_one_read(tmp_path):
     path = saved(tmp_path, features(4096, 128))
     with DiskFeatures(path, "2MiB") as found:
@@ -259,6 +263,7 @@ def test_forget(tmp_path):
             assert not found.looks_ahead
 
 
+@pytest.mark.sanitize
 def test_announcements_beyond_the_memory_for_them(tmp_path):
     path = saved(tmp_path, features(1000, 8))
     with DiskFeatures(path, "1MiB") as found:
@@ -295,6 +300,7 @@ def test_in_a_loader(tmp_path, prefetch):
             assert np.array_equal(a.x, b.x)
 
 
+@pytest.mark.sanitize
 def test_from_many_threads(tmp_path):
     x = features(5000, 32)
     with DiskFeatures(saved(tmp_path, x), "300KiB") as found, ThreadPoolExecutor(6) as pool:
@@ -391,6 +397,7 @@ def test_a_file_that_another_one_replaced_stays_readable(tmp_path):
         assert np.array_equal(found.gather([4000]), x[[4000]])
 
 
+@pytest.mark.sanitize
 def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
     """The core is told of more rows than there are; what was kept is not used after it."""
     x = features(1000, 16)
@@ -614,3 +621,16 @@ def test_the_command_refuses(tmp_path, monkeypatch, arguments, text):
     done = train(*arguments, "--epochs", "1")
     assert done.exit_code != 0
     assert text in " ".join((done.output + str(done.exception)).split())
+
+
+@pytest.mark.parametrize("replacement", ["static", "lookahead"])
+def test_tiers_in_a_loader(tmp_path, replacement):
+    """A cache before the disk: what it is told, it tells on."""
+    graph = sp.load_dataset("rmat:12,4").graph
+    x, seeds = features(graph.num_nodes, 128), np.arange(0, 4096, 5)
+    with DiskFeatures(saved(tmp_path, x), "768KiB") as found:
+        cached = CachedFeatures(found, "200KiB", graph.in_degrees(), replacement=replacement)
+        for batch in sp.BulkLoader(graph, seeds, sp.GraphSAGE([4, 4]), batch_size=32, features=cached, bulk_size=6):
+            assert np.array_equal(batch.x, x[batch.src_nodes])
+        assert found.counts.hits > 0
+        assert found._rows.known == 0
