@@ -42,7 +42,14 @@ public:
     }
     char* data() const { return memory_; }
 
+    // Has the system give the pages from `begin` to `end` now. Threads that write to one huge page for the first time would each be given a
+    // whole one, of which all but one are thrown away again: tens of megabytes for a moment.
+    void touch(int64_t begin, int64_t end) const {
+        for (int64_t b = begin / kPage * kPage; b < end; b += kPage) *static_cast<volatile char*>(memory_ + b) = memory_[b];
+    }
+
 private:
+    static constexpr int64_t kPage = 4096;
     size_t bytes_;
     char* memory_ = nullptr;
 };
@@ -138,7 +145,9 @@ public:
           buffers_(checked_product(limits.readers, limits.buffer_blocks * DiskFile::kBlock)), known_(limits.known_batches),
           uses_(layout.num_pages()), wanted_(layout.num_pages()), reach_(layout.num_pages()), missing_(layout.num_pages()),
           resident_(layout.num_pages()), kept_(layout.num_pages()), frame_of_(static_cast<size_t>(limits.frames)),
-          next_frame_of_(static_cast<size_t>(limits.frames)) {}
+          next_frame_of_(static_cast<size_t>(limits.frames)) {
+        buffers_.touch(0, limits.readers * buffer_bytes());
+    }
 
     bool direct() const { return file_.direct(); }
     int64_t known() const { return known_.size(); }
@@ -247,6 +256,7 @@ private:
         kept_.for_each([&](int64_t page) {
             next_frame_of_[place++] = resident_.has(page) ? frame_of_[resident_.place_of(page)] : free_frame();
         });
+        frames_.touch(resident_.size() * layout_.page_bytes(), num_frames_ * layout_.page_bytes());
     }
 
     // Hands out all rows: those in memory by this thread's team, the others as they are read. Returns how many were in memory.

@@ -31,6 +31,7 @@ from spsample.cli.resuming import resume_hint_on_exit
 from spsample.cli.screen import print_json, print_message
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, values_of
+from spsample.common.units import require_bytes
 from spsample.errors import DataError, InputError
 from spsample.settings import (
     METRIC_NAMES,
@@ -104,6 +105,17 @@ class Runs:
             flags="--rewire",
         ),
     ] = False
+    features_on_disk: Annotated[
+        str | None,
+        Option(
+            "Leave the features of a store on its disk, with at most this much of them in memory, as in 2GiB.",
+            "Data",
+            unset="memory maps",
+            check=require_bytes,
+            decisive=False,
+        ),
+    ] = None
+    """On one rank; changes no sample and no loss."""
     repeats: Annotated[
         int, Option("Train this often, with the random seeds from --random-seed on.", "Run", check=at_least(1))
     ] = 1
@@ -269,9 +281,30 @@ class _Job:
             rewire_seed=seed if self.options.rewire else None,
         )
         ready = prepare(data.dataset) if self.ranks is None else self.ranks.spread(data.dataset, data.path, prepare)
+        if self.options.features_on_disk is not None:
+            ready = self._on_disk(ready, self.options.features_on_disk)
         sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
         parts = None if self.ranks is None else self.ranks.seed_parts()
         return Trainer(ready, sampler, self.preset.model, config, parts=parts)
+
+    def _on_disk(self, dataset: Dataset, budget: str) -> Dataset:
+        """The data set with the features of its store on the disk."""
+        from spsample.data.stored import is_store
+        from spsample.features import DiskFeatures
+
+        path = self.given["dataset"]
+        if self.ranks is not None:
+            given, expected = f"it on {self.comm.size} ranks, which keep their rows in memory", "one rank"
+        elif not is_store(path):
+            given, expected = f"it with {path!r}", "the folder of a store"
+        elif self.preset.scaling != "none":
+            given, expected = (
+                f"it with --scaling {self.preset.scaling}",
+                "--scaling none: rows stay as they are",
+            )
+        else:
+            return replace(dataset, x=DiskFeatures(path, budget))
+        raise InputError(argument="--features-on-disk", given=given, expected=expected)
 
 
 class _Loaded(NamedTuple):

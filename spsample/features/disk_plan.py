@@ -77,6 +77,19 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     >>> 1 << plan.shift, plan.frames, plan.known_batches, plan.nbytes <= 64 << 20
     (1, 120261, 32, True)
     """
+    plan = _plan(budget, num_rows, row_bytes, page_rows)
+    if budget > 0 and plan.frames < 1:
+        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows))}, which is enough"
+        raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
+    free = available_memory()
+    if plan.nbytes > free:
+        expected = f"at most the {format_bytes(free)} that are available"
+        raise CapacityError(argument="budget", given=f"{format_bytes(budget)}", expected=expected)
+    return plan
+
+
+def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None) -> DiskPlan:
+    """The plan; with fewer than one frame where the budget is too small."""
     shift = _shift(budget, num_rows, row_bytes) if page_rows is None else page_rows.bit_length() - 1
     page_bytes, num_pages = row_bytes << shift, -(-num_rows >> shift)
     readers, blocks = _buffers(budget, page_bytes)
@@ -85,16 +98,17 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     known = 0 if budget == 0 else max(1, min(_MOST_KNOWN, budget // _KNOWN_PART // set_bytes))
     frame_bytes = page_bytes + _BYTES_PER_FRAME
     frames = 0 if budget == 0 else (budget - beside - known * set_bytes) // frame_bytes
-    if budget > 0 and frames < 1:
-        least = format_bytes(beside + known * set_bytes + frame_bytes)
-        raise InputError(argument="budget", given=format_bytes(budget), expected=f"0, or at least {least}")
     frames = min(frames, num_pages)
     nbytes = frames * frame_bytes + beside + known * set_bytes
-    free = available_memory()
-    if nbytes > free:
-        expected = f"at most the {format_bytes(free)} that are available"
-        raise CapacityError(argument="budget", given=f"{format_bytes(budget)}", expected=expected)
     return DiskPlan(shift, frames, readers, blocks, known, nbytes)
+
+
+def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None) -> int:
+    """A budget that is not too small: the first power of two."""
+    size = 1 << budget.bit_length()
+    while _plan(size, num_rows, row_bytes, page_rows).frames < 1:
+        size *= 2
+    return size
 
 
 def _shift(budget: int, num_rows: int, row_bytes: int) -> int:

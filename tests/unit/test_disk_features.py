@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import json
 import mmap
 import multiprocessing
 import os
@@ -60,6 +62,7 @@ def least_budget(path):
     return high
 
 
+@pytest.mark.sanitize
 @settings(deadline=None, max_examples=150)
 @given(
     dtype=st.sampled_from(DTYPES),
@@ -95,6 +98,7 @@ def test_equal_to_memory_to_the_bit(tmp_path_factory, dtype, n, dim, page_rows, 
         assert found.nbytes <= max(budget, found.nbytes if budget == 0 else 0)
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("form", [BFloat16(), Int8(np.full(40, 3.0)), Float("float16")], ids=lambda form: form.name)
 def test_forms(tmp_path, form):
     kept = form.encode(np.random.default_rng(0).uniform(-3, 3, (500, 40)).astype(np.float32))
@@ -146,6 +150,7 @@ class Model:
         self.resident = set(sorted(candidates, key=key)[: self.capacity])
 
 
+@pytest.mark.sanitize
 @settings(deadline=None, max_examples=150)
 @given(
     n=st.integers(1, 150),
@@ -225,6 +230,7 @@ def test_without_announcements_rows_that_are_wanted_often_stay(tmp_path):
         assert found.counts.hits == 19 * 10
 
 
+@pytest.mark.sanitize
 def test_neighbours_in_the_file_are_one_read(tmp_path):
     path = saved(tmp_path, features(4096, 128))
     with DiskFeatures(path, "2MiB") as found:
@@ -257,6 +263,7 @@ def test_forget(tmp_path):
             assert not found.looks_ahead
 
 
+@pytest.mark.sanitize
 def test_announcements_beyond_the_memory_for_them(tmp_path):
     path = saved(tmp_path, features(1000, 8))
     with DiskFeatures(path, "1MiB") as found:
@@ -293,6 +300,7 @@ def test_in_a_loader(tmp_path, prefetch):
             assert np.array_equal(a.x, b.x)
 
 
+@pytest.mark.sanitize
 def test_from_many_threads(tmp_path):
     x = features(5000, 32)
     with DiskFeatures(saved(tmp_path, x), "300KiB") as found, ThreadPoolExecutor(6) as pool:
@@ -389,6 +397,7 @@ def test_a_file_that_another_one_replaced_stays_readable(tmp_path):
         assert np.array_equal(found.gather([4000]), x[[4000]])
 
 
+@pytest.mark.sanitize
 def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
     """The core is told of more rows than there are; what was kept is not used after it."""
     x = features(1000, 16)
@@ -408,7 +417,7 @@ def test_a_read_that_fails_names_the_file_and_the_byte(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"budget": 1}, InputError, "budget: got 1 B; expected 0, or at least"),
+        ({"budget": 1}, InputError, "budget: got 1 B; expected 0, or .* which is enough"),
         ({"budget": -1}, InputError, "budget"),
         ({"budget": "much"}, InputError, "budget"),
         ({"budget": 1 << 62}, None, ""),
@@ -519,8 +528,109 @@ def test_plans_are_within_the_budget(budget, rows, row_bytes, page_rows):
 def test_the_least_budget(tmp_path):
     path = saved(tmp_path, features(1000, 16))
     least = least_budget(path)
-    with pytest.raises(InputError, match="0, or at least"):
+    with pytest.raises(InputError, match="which is enough"):
         DiskFeatures(path, least - 1)
     with DiskFeatures(path, least) as found:
         assert found.plan.frames == 1
         assert np.array_equal(found.gather([5, 6]), features(1000, 16)[5:7])
+
+
+@pytest.mark.parametrize("fetch", ["batch", "bulk"])
+def test_told_by_a_loader_they_read_less(tmp_path, fetch):
+    """The loader says what its next bulks need; left early and resumed, too."""
+    graph = sp.load_dataset("rmat:12,4").graph
+    x, seeds = features(graph.num_nodes, 128), np.arange(0, 4096, 5)
+    path = saved(tmp_path, x)
+    read = []
+    for is_told in (True, False):
+        with DiskFeatures(path, "768KiB") as found:
+            source = found if is_told else Untold(found)
+            loader = sp.BulkLoader(
+                graph, seeds, sp.GraphSAGE([4, 4]), batch_size=32, features=source, bulk_size=6, fetch=fetch
+            )
+            next(iter(loader))
+            for batch in loader:
+                assert np.array_equal(batch.x, x[batch.src_nodes])
+            read.append(found.counts.read_bytes)
+    assert read[0] < 0.9 * read[1]
+
+
+class Untold:
+    """The same rows from a source that is told nothing."""
+
+    def __init__(self, source):
+        self.num_rows, self.dim, self.gather = source.num_rows, source.dim, source.gather
+        self.stored_dtype = source.stored_dtype
+
+
+def test_training_has_the_losses_of_memory(tmp_path):
+    """Features four times the budget: samples, losses and accuracies are equal."""
+    pytest.importorskip("torch")
+    from spsample.data import planted
+    from spsample.training import ModelConfig, TrainConfig, Trainer
+
+    data = planted(6000, degree=5)
+    x = np.hstack([data.x, features(6000, 128 - data.x.shape[1])]).astype(np.float32)
+    config = TrainConfig(epochs=2, batch_size=64, learning_rate=0.02, bulk_size=4)
+
+    def losses(source):
+        trained = Trainer(
+            dataclasses.replace(data, x=source), sp.GraphSAGE([5, 3]), ModelConfig(hidden=16), config
+        ).fit()
+        return [record.loss for record in trained.history], trained.val, trained.test
+
+    with DiskFeatures(saved(tmp_path, x), x.nbytes // 4) as found:
+        assert losses(found) == losses(x)
+        assert found.counts.misses > 0
+
+
+def train(*arguments):
+    pytest.importorskip("torch")
+    from typer.testing import CliRunner
+
+    from spsample.cli.main import app
+
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+def test_the_command(tmp_path):
+    from spsample.data import planted, save_dataset
+
+    save_dataset(planted(3000, degree=5), tmp_path / "planted")
+    options = [str(tmp_path / "planted"), "--epochs", "2", "--json", "--scaling", "none"]
+    plain, on_disk = (train(*options, *more) for more in ([], ["--features-on-disk", "256KiB"]))
+    runs = [json.loads(done.stdout)["runs"] for done in (plain, on_disk)]
+    assert [[run[key] for run in runs[0]] for key in ("val", "test")] == [
+        [run[key] for run in runs[1]] for key in ("val", "test")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["digits", "--features-on-disk", "1MiB"], "got it with 'digits'; expected the folder of a store"),
+        (["planted", "--features-on-disk", "1MiB", "--scaling", "rows"], "got it with --scaling rows"),
+        (["planted", "--features-on-disk", "much"], "--features-on-disk: got 'much'"),
+    ],
+)
+def test_the_command_refuses(tmp_path, monkeypatch, arguments, text):
+    from spsample.data import planted, save_dataset
+
+    monkeypatch.chdir(tmp_path)
+    save_dataset(planted(100), "planted")
+    done = train(*arguments, "--epochs", "1")
+    assert done.exit_code != 0
+    assert text in " ".join((done.output + str(done.exception)).split())
+
+
+@pytest.mark.parametrize("replacement", ["static", "lookahead"])
+def test_tiers_in_a_loader(tmp_path, replacement):
+    """A cache before the disk: what it is told, it tells on."""
+    graph = sp.load_dataset("rmat:12,4").graph
+    x, seeds = features(graph.num_nodes, 128), np.arange(0, 4096, 5)
+    with DiskFeatures(saved(tmp_path, x), "768KiB") as found:
+        cached = CachedFeatures(found, "200KiB", graph.in_degrees(), replacement=replacement)
+        for batch in sp.BulkLoader(graph, seeds, sp.GraphSAGE([4, 4]), batch_size=32, features=cached, bulk_size=6):
+            assert np.array_equal(batch.x, x[batch.src_nodes])
+        assert found.counts.hits > 0
+        assert found._rows.known == 0
