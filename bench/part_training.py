@@ -127,7 +127,7 @@ def data_of_ranks(
     """What this rank trains on, and the replication of the parts."""
     if method == SHUFFLED:
         return replace(whole, graph=sp.ReplicatedGraph(whole.graph, comm)), None
-    stores, told = folder / f"{method}-{seed}", np.zeros(1)
+    stores, told = folder / f"{whole.name}-{method}-{seed}", np.zeros(1)
     if comm.rank == 0:
         train, size = whole.train_idx, comm.size
         parts = partition_vertices(whole.graph, size, method, seeds=train, hops=hops, random_seed=seed)
