@@ -2,9 +2,9 @@
 
     spsample launch -n 4 bench/part_training.py --dataset tolokers --method pagraph --method metis-seeds --seeds 5
 
-Each rank is a process. On parts it opens the store of its part and nothing else, samples batches of its own train
+Each rank is a process. On parts it samples and gathers from the store of its part alone, batches of its own train
 vertices, and takes part in the mean of the gradients of each step, as PaGraph's trainers do. "shuffled" is the same
-loop on the whole graph, each batch a share of one global order. Rank 0 has the whole graph besides, and evaluates there
+loop on the whole graph, each batch a share of one global order. Rank 0 evaluates on the whole graph
 with all neighbours: the test score is of the epoch with the best validation score.
 """
 
