@@ -2,9 +2,9 @@
 
     spsample launch -n 4 bench/part_training.py --dataset tolokers --method pagraph --method metis-seeds --seeds 5
 
-Each rank is a process. On parts it opens the store of its part and nothing else, samples batches of its own train
+Each rank is a process. On parts it samples and gathers from the store of its part alone, batches of its own train
 vertices, and takes part in the mean of the gradients of each step, as PaGraph's trainers do. "shuffled" is the same
-loop on the whole graph, each batch a share of one global order. Rank 0 has the whole graph besides, and evaluates there
+loop on the whole graph, each batch a share of one global order. Rank 0 evaluates on the whole graph
 with all neighbours: the test score is of the epoch with the best validation score.
 """
 
@@ -127,7 +127,7 @@ def data_of_ranks(
     """What this rank trains on, and the replication of the parts."""
     if method == SHUFFLED:
         return replace(whole, graph=sp.ReplicatedGraph(whole.graph, comm)), None
-    stores, told = folder / f"{method}-{seed}", np.zeros(1)
+    stores, told = folder / f"{whole.name}-{method}-{seed}", np.zeros(1)
     if comm.rank == 0:
         train, size = whole.train_idx, comm.size
         parts = partition_vertices(whole.graph, size, method, seeds=train, hops=hops, random_seed=seed)
