@@ -146,9 +146,10 @@ def _kept_log(compiler: str, source: str, variant: Variant, arch: str) -> str:
     if not path.exists():
         log = _with_code(*_COMPILE[compiler](source, variant, arch))
         folder.mkdir(exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(log, encoding="utf-8")
-        partial.replace(path)
+        # A name of its own for each thread: two may compile variants of equal macros at once.
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as partial:
+            partial.write(log)
+        Path(partial.name).replace(path)
     return path.read_text(encoding="utf-8")
 
 
