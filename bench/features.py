@@ -46,11 +46,12 @@ _BETWEEN = 1 << 29
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the table and of the result as float32, and how often each side is measured."""
+    """Bytes of the table and of the result as float32, and how often each side is measured by which clock."""
 
     table: int
     result: int
     rounds: int
+    clock: Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,9 @@ class Case:
     def measure(self, sizes: Sizes) -> list[Result]:
         """All sides in turn, round after round."""
         calls = self.calls()
-        rounds = [{name: _seconds(call) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][1:]
+        rounds = [{name: _seconds(call, sizes.clock) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][
+            1:
+        ]
         return [self._result(name, rounds) for name in calls]
 
     def _result(self, side: str, rounds: list[dict[str, float]]) -> Result:
@@ -189,10 +192,10 @@ def _torch_sides(x: NDArray[Any], count: int, form: str) -> dict[str, Call]:
     return sides if form == "float32" else {**sides, "index_select, out, then float32": converted}
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _seconds(call: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def table(results: list[Result]) -> Table:
@@ -234,11 +237,13 @@ def features(
     result_bytes: Annotated[int, typer.Option(help="Of the result, as float32.")] = 64 << 20,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 15,
     threads: Annotated[int, typer.Option(help="Of every side.")] = 2,
+    cpu_time: Annotated[bool, typer.Option(help="Time on the processor, of one thread: for busy machines.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of features.jsonl and features.png.")] = Path("bench/results"),
 ) -> None:
     """Gathering feature rows of several types and sizes: spsample, NumPy, torch and the memory."""
     console = Console(width=140) if not sys.stdout.isatty() else Console()
-    sizes = Sizes(table_bytes, result_bytes, rounds)
+    threads = 1 if cpu_time else threads
+    sizes = Sizes(table_bytes, result_bytes, rounds, time.thread_time if cpu_time else time.perf_counter)
     _core.set_num_threads(threads)
     memory = _memory(sizes, threads, console)
     results = []
