@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bulk_size import bulk_size
+from cache_hits import cache_hits
 from cold_store import cold_store
 from copies import copies
 from features import features
@@ -27,6 +28,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(lookahead)
+app.command()(cache_hits)
 
 
 @app.command()
@@ -40,6 +42,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
+    cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from spsample.cli.progress import Display, elapsed, print_progress
 from spsample.cli.report import percent
+from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 from spsample.training import Callback
 
@@ -41,6 +42,7 @@ class EpochProgress(Display, Callback):
         self._val = "-"
         self._trainer: Trainer | None = None
         self._loss = 0.0
+        self._counts = CacheCounts(0, 0, 0, 0)
         self._begin = time.monotonic()
         self._task = self.bars.add_task("", total=epochs)
 
@@ -48,6 +50,7 @@ class EpochProgress(Display, Callback):
         """Say where a resumed run goes on."""
         progress = trainer.progress
         self._trainer, self._begin = trainer, time.monotonic()
+        self._counts = trainer.cache_counts or self._counts
         self.bars.update(self._task, completed=progress.epoch)
         if progress.step == 0 or self._quiet:
             return
@@ -68,8 +71,18 @@ class EpochProgress(Display, Callback):
         if self.prints_lines:
             val = "" if record.val is None else f"validation {self._metric} {percent(record.val)}, "
             took = elapsed(time.monotonic() - self._begin)
-            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{took}")
+            cached = self._cached(trainer)
+            print_progress(f"epoch {record.epoch + 1} of {self._epochs}: loss {record.loss:.4f}, {val}{cached}{took}")
         self._begin = time.monotonic()
+
+    def _cached(self, trainer: Trainer) -> str:
+        """The share of this epoch's feature rows that were cached; empty where none are."""
+        counts, before = trainer.cache_counts, self._counts
+        if counts is None:
+            return ""
+        self._counts = counts
+        hits, rows = counts.hits - before.hits, sum(counts[:2]) - sum(before[:2])
+        return f"{percent(hits / max(rows, 1))} of rows cached, "
 
     def status(self) -> str:
         """How far the epoch under way is, in words."""

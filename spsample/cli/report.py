@@ -16,6 +16,8 @@ from spsample.cli.screen import (
     unit_for,
 )
 from spsample.common.threads import get_num_threads
+from spsample.common.units import format_bytes
+from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
 
 if TYPE_CHECKING:
@@ -89,11 +91,27 @@ def print_phases(results: Sequence[TrainResult]) -> None:
         shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
     print_table(shown)
     _explain_phases(totals)
+    for sentence in _cache_sentence([result.cache for result in results if result.cache is not None]):
+        print_sentence(sentence)
+
+
+def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:
+    """Where rows of cached features came from, in all these runs or on all these ranks; nothing where none are."""
+    if not counts:
+        return
+    hits, misses, hit_bytes, miss_bytes = (sum(one[name] for one in counts) for name in CacheCounts._fields)
+    share = percent(hits / max(hits + misses, 1))
+    yield (
+        f"features: {share} of {hits + misses:,.0f} rows cached; "
+        f"{format_bytes(hit_bytes)} from the cache, {format_bytes(miss_bytes)} from their source"
+    )
 
 
 def print_ranks(summary: RankSummary) -> None:
     """Print seconds and traffic by phase: of the rank that has most, and of a rank in the mean."""
     _print_rank_seconds(summary)
+    for sentence in _cache_sentence(summary.cache):
+        print_sentence(sentence)
     if summary.traffic:
         _print_rank_traffic(summary)
 

@@ -19,7 +19,7 @@ from spsample.backends import get_backend
 from spsample.cli import sampling
 from spsample.cli.config import set_defaults, write_config
 from spsample.cli.options import AsJson, listed, overridden, with_options, written
-from spsample.cli.progress import print_progress
+from spsample.cli.progress import print_note, print_progress
 from spsample.cli.ranks import (
     RanksData,
     abort_on_error,
@@ -32,7 +32,16 @@ from spsample.cli.screen import print_json, print_message
 from spsample.comm.launch import detect
 from spsample.common.options import Option, at_least, values_of
 from spsample.errors import DataError, InputError
-from spsample.settings import METRIC_NAMES, Preset, RankOptions, Recording, SamplerChoice, differing, preset_for
+from spsample.settings import (
+    METRIC_NAMES,
+    Preset,
+    RankOptions,
+    Recording,
+    SamplerChoice,
+    TrainConfig,
+    differing,
+    preset_for,
+)
 
 if TYPE_CHECKING:
     from spsample.comm import Communicator
@@ -157,6 +166,10 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         check_rank_options(options, comm.size)
     if comm.size == 1:
         note_ignored_options(options)
+    if comm.rank == 0 and given["cache_budget"] is None and given["cache_score"] not in (None, TrainConfig.cache_score):
+        print_note("--cache-score has no effect without --cache-budget")
+    if comm.rank == 0 and given["cache_budget"] is None and given["cache_replacement"] == "lookahead":
+        print_note("--cache-replacement has no effect without --cache-budget")
     ranks = RanksData(comm, options) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)
@@ -178,7 +191,7 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     from spsample.training.results import summary
 
     phases = {phase: sum(result.seconds[phase] for result in results) for phase in results[0].seconds}
-    ranks = rank_summary(job.comm, phases) if job.comm.size > 1 else None
+    ranks = rank_summary(job.comm, phases, _cached(results)) if job.comm.size > 1 else None
     if job.comm.rank != 0:
         return
     if folder is not None and len(results) > 1:
@@ -193,6 +206,12 @@ def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> 
     else:
         print_ranks(ranks)
     print_results(results)
+
+
+def _cached(results: list[TrainResult]) -> dict[str, int] | None:
+    """What cached features gave in all runs; None where none are cached."""
+    counts = [result.cache for result in results if result.cache is not None]
+    return {name: sum(one[name] for one in counts) for name in counts[0]} if counts else None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["budget_bytes", "highest", "rows_within"]
+__all__ = ["budget_bytes", "highest", "is_auto", "rows_beside", "rows_within"]
+
+
+def is_auto(budget: Any) -> bool:
+    """Whether a budget is the word "auto".
+
+    Examples
+    --------
+    >>> is_auto("auto"), is_auto(0)
+    (True, False)
+    """
+    return isinstance(budget, str) and budget == "auto"
 
 
 def budget_bytes(budget: Any) -> int:
@@ -61,6 +72,20 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
             expected=f"at most the {format_bytes(free)} that are available",
         )
     return count
+
+
+def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) -> int:
+    """How many rows a cache of the source keeps in memory that is free, the map included; 0 where not one fits.
+
+    Examples
+    --------
+    >>> from spsample.features.memory import FeatureStore
+    >>> store = FeatureStore(np.ones((100, 4), np.float32))
+    >>> rows_beside(store, 832, (32, 0)), rows_beside(store, 10, (32, 0))
+    (50, 0)
+    """
+    least = sum(map_bytes) + row_bytes_of(source)
+    return _rows_and_map_within(free if free >= least else 0, source.num_rows, row_bytes_of(source), map_bytes)
 
 
 def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: tuple[int, int]) -> int:

@@ -14,12 +14,14 @@ from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
-from spsample.features.cache_choice import budget_bytes, highest, rows_within
+from spsample.features.auto_budget import left_beside_batches
+from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import looks_ahead
 from spsample.features.protocol import FeatureSource
 from spsample.features.replacement import KeptRows, replacement_named
 from spsample.features.wanted import Wanted, ranks_of
+from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -51,6 +53,16 @@ class CacheCounts(NamedTuple):
     hit_bytes: int
     miss_bytes: int
 
+    def as_dict(self) -> dict[str, int]:
+        """Return plain Python values, ready for JSON.
+
+        Examples
+        --------
+        >>> CacheCounts(3, 1, 24, 8).as_dict()
+        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
+        """
+        return {name: int(value) for name, value in self._asdict().items()}
+
     @property
     def hit_share(self) -> float:
         """Hits of all rows; 0 where there are none."""
@@ -70,7 +82,8 @@ class CachedFeatures:
         gathering are collective then. Ranks may have other budgets and scores.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for the cached rows and the map from vertices to them (2 bits a vertex, none
-        where all rows are cached). 0: no row, the source alone. More than all rows: all of them.
+        where all rows are cached). 0: no row, the source alone. More than all rows: all of them. ``"auto"``: what is
+        left beside a trial batch, and 192 batches like it; that needs the workload, too.
     score : str or array (vertices,), optional
         How much each vertex is wanted: finite, at least 0. Of equal ones the first vertices are cached. Or the name of
         a score, which is computed for the batches that will be sampled.
@@ -126,16 +139,20 @@ class CachedFeatures:
         ranks = ranks_of(source, workload)
         with collective(ranks, call="the checks of CachedFeatures"):
             _require_source(source)
-            wanted = Wanted.of(score, workload, source.num_rows)
+            wanted = Wanted.of(score, workload, source.num_rows, budget=budget)
             way = replacement_named(replacement)
-            count = rows_within(source, budget_bytes(budget), way.map_bytes(source.num_rows))
-        wanted.require_same_kind(ranks)
+            map_bytes = way.map_bytes(source.num_rows)
+            count = None if is_auto(budget) else rows_within(source, budget_bytes(budget), map_bytes)
+        wanted.require_same_kind(ranks, budget)
+        if count is None:
+            count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks), map_bytes)
         self._begin(source, way.keep(source, *_chosen(wanted, count, source)), _Counter())
 
     def _begin(self, source: FeatureSource, rows: KeptRows, counter: _Counter) -> None:
         self.source = source
         self._rows = rows
         self._counter = counter
+        self._watched = Watched(source, rows.kept)
 
     @classmethod
     def _of(cls, source: FeatureSource, rows: KeptRows, counter: _Counter) -> CachedFeatures:
@@ -207,6 +224,10 @@ class CachedFeatures:
         contents = getattr(self.source, "contents", None)
         return None if contents is None else contents()
 
+    def file_state(self) -> FileState | None:
+        """Return that of the source: what tells cheaply that its file was written to."""
+        return state_of(self.source)
+
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective where that of the source is.
 
@@ -230,8 +251,12 @@ class CachedFeatures:
         InputError, DTypeError
             If ``ids`` are no integers in one dimension, or out of range, or ``out`` does not fit; of a source on
             several ranks on all of them.
+        DataError
+            If the file of the source was written to, and cached rows are others there now. Not on several ranks.
         """
         is_collective = self.comm.size > 1
+        if not is_collective:
+            self._watched.check()
         try:
             wanted = np.ascontiguousarray(as_id_vector("ids", ids))
             check_ids("ids", wanted, self.num_rows)
@@ -343,5 +368,5 @@ def _require_source(source: Any) -> None:
             argument="source",
             given=f"{type(source).__name__}, whose rows are on a device",
             expected="a source in the memory of the host",
-            hint="DeviceFeatures(x, hot=..., ranking=score) keeps the rows that are wanted most on the device.",
+            hint="DeviceFeatures(x, hot, ranking='posterior', ...) keeps the rows that are wanted most on the device.",
         )

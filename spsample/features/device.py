@@ -12,10 +12,14 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
+from spsample.features.cache_choice import highest
 from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
+from spsample.features.wanted import Wanted
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from spsample.backends.cuda.backend import CudaKernels
@@ -38,12 +42,15 @@ class DeviceFeatures:
         Shape ``(vertices, features)``, any real dtype, as of `FeatureStore`; it is copied.
     hot : float or "auto"
         Share of the rows in the device's memory, from 0 to 1; "auto": as many as half of its free memory holds.
-    ranking : array (vertices,) or a function that returns one, optional
-        How much each vertex is wanted, such as `spsample.store.hot_rows.expected_visits` of the graph: those with the
-        largest values are hot. Needed, and the function called, where only some are.
+    ranking : array (vertices,), a function that returns one, or str, optional
+        How much each vertex is wanted: those with the largest values are hot. Or the name of a score, as of
+        `CachedFeatures`. Needed, and computed, where only some rows are hot.
     dtype : str, optional
         "float32", "float16", "bfloat16" or "int8": the form of the rows in memory, as of `PartitionedFeatures`. None:
         as stored, where they are float32 or float16, else float32.
+    **workload
+        With the name of a score what `spsample.features.score` takes: ``graph``, ``seeds``, ``sampler``,
+        ``batch_size``, and options of the score.
 
     Raises
     ------
@@ -61,8 +68,11 @@ class DeviceFeatures:
 
     on_device = True
 
-    def __init__(self, x: Any, hot: float | str = "auto", ranking: Any = None, *, dtype: str | None = None) -> None:
+    def __init__(
+        self, x: Any, hot: float | str = "auto", ranking: Any = None, *, dtype: str | None = None, **workload: Any
+    ) -> None:
         rows = _dense(as_rows(x))
+        wanted = _ranking(ranking, workload, len(rows))
         self.num_rows, self.dim = (int(size) for size in rows.shape)
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
         self._format = _format(rows, dtype)
@@ -70,7 +80,7 @@ class DeviceFeatures:
         encoded = self._format.encode(rows)
         with self._kernels.session():
             self.hot_share = self._share(hot, encoded)
-            self._tiers, self._places = self._tiered(encoded, _hottest(ranking, self.num_rows, self.hot_share))
+            self._tiers, self._places = self._tiered(encoded, _hottest(wanted, self.num_rows, self.hot_share))
             scale = self._format.scale if isinstance(self._format, Int8) else None
             self._scale = None if scale is None else self._kernels.to_device(scale)
 
@@ -203,6 +213,16 @@ def _format(rows: NDArray[Any], dtype: str | None) -> RowFormat:
     return format_for(dtype, largest)
 
 
+def _ranking(ranking: Any, workload: Mapping[str, Any], num_rows: int) -> Any:
+    """An array, or a function that gives one; None where there is none."""
+    if isinstance(ranking, str):
+        return Wanted.of(ranking, workload, num_rows).scores
+    if workload:
+        name = next(iter(workload))
+        raise InputError(argument=name, given="it without the name of a score", expected="it with ranking='posterior'")
+    return ranking
+
+
 def _hottest(ranking: Any, num_rows: int, share: float) -> NDArray[np.int64]:
     """The rows of the hot tier, ascending."""
     count = int(share * num_rows)
@@ -213,12 +233,11 @@ def _hottest(ranking: Any, num_rows: int, share: float) -> NDArray[np.int64]:
             argument="ranking",
             given=f"none, with {share:.0%} of the rows on the device",
             expected="how much each vertex is wanted",
-            hint="spsample.store.hot_rows.expected_visits(graph) tells how often a vertex is sampled.",
+            hint="ranking='posterior' computes it from graph=, seeds=, sampler= and batch_size=.",
         )
     wanted = as_array("ranking", ranking() if callable(ranking) else ranking)
     if wanted.shape != (num_rows,):
         raise InputError(
             argument="ranking", given=f"shape {wanted.shape}", expected=f"one value per row: ({num_rows},)"
         )
-    chosen: NDArray[np.int64] = np.sort(np.argsort(-wanted, kind="stable")[:count])
-    return chosen
+    return highest(wanted, count)

@@ -13,7 +13,9 @@ from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
 from spsample.features.formats import as_rows
 from spsample.features.gathering import row_reader
+from spsample.features.watched import FileState, file_state, state_of_path
 from spsample.store import GraphStore
+from spsample.store.layout import array_file
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:
@@ -177,6 +179,14 @@ class FeatureStore:
         if self._contents is None and not is_mapped(self._reader.rows):
             self._contents = contents_of(self._reader.rows)
         return self._contents
+
+    def file_state(self) -> FileState | None:
+        """Return what tells cheaply that the file of the rows was written to; None where they are in memory."""
+        if self._origin is None:
+            return file_state(self._reader.rows)
+        folder, name = self._origin
+        file = f"{name}_data" if sparse.issparse(self._reader.rows) else name
+        return state_of_path(os.path.join(folder, array_file(file)))
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.

@@ -17,10 +17,11 @@ class FeatureSource(Protocol):
     """Rows of features by vertex id. Stores, caches and exchanges compose by wrapping one another.
 
     A source may have more, which is asked for where it is there: ``stored_dtype`` (that of an ``out`` which takes rows
-    as they are kept), ``contents()`` (a number that tells rows from others), ``on_device`` (True where rows come out on
-    a device); ``announce(batches)`` (the ids of the next calls of ``gather``, one array a call, appended to what is
-    known), ``forget()`` (what is known will not come) and ``looks_ahead`` (False where it makes no difference); and
-    where several ranks gather together ``comm``, ``duplicate()`` and ``close()``.
+    as they are kept), ``contents()`` (a number that tells rows from others), ``file_state()`` (what tells cheaply that
+    its file was written to, see `spsample.features.watched`), ``on_device`` (True where rows come out on a device);
+    ``announce(batches)`` (the ids of the next calls of ``gather``, one array a call, appended to what is known),
+    ``forget()`` (what is known will not come) and ``looks_ahead`` (False where it makes no difference); and where
+    several ranks gather together ``comm``, ``duplicate()`` and ``close()``.
     """
 
     @property

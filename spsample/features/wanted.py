@@ -12,6 +12,7 @@ from spsample.comm.objects import comm_of, require_same
 from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, require_choice
 from spsample.errors import InputError
+from spsample.features.cache_choice import is_auto
 from spsample.features.scores.registry import score, score_names
 from spsample.store.base_graph import require_graph
 from spsample.store.validation import as_weights, check_weights
@@ -35,7 +36,7 @@ class Wanted:
     ----------
     score : str or array (vertices,)
     workload : dict
-        With a name: graph, seeds, sampler, batch_size, and options of that score; else empty.
+        Graph, seeds, sampler and batch_size where they are known, and options of a score that is a name.
 
     Examples
     --------
@@ -47,36 +48,41 @@ class Wanted:
     workload: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Any, workload: Mapping[str, Any], num_rows: int) -> Wanted:
-        """Check what was given for a source of `num_rows` rows.
+    def of(cls, given: Any, workload: Mapping[str, Any], num_rows: int, *, budget: Any = 0) -> Wanted:
+        """Check what was given for a source of `num_rows` rows; with a budget "auto" batches must be known.
 
         Raises
         ------
         InputError, DTypeError
             If there is no such score, or what it needs is missing; or scores are not one finite number of at least 0
-            for each row, or come with a workload.
+            for each row, or come with a workload that has no use.
         """
-        if not isinstance(given, str):
-            if workload:
-                name = next(iter(workload))
-                raise InputError(argument=name, given="it with an array of scores", expected="it with a score's name")
-            return cls(_as_scores(given, num_rows), {})
-        require_choice("score", given, score_names())
-        _require_workload(given, workload)
-        nodes = workload["graph"].num_nodes
-        if nodes != num_rows:
-            expected = f"one of the {num_rows} vertices that have features"
-            raise InputError(argument="graph", given=f"one of {nodes} vertices", expected=expected)
-        return cls(given, dict(workload))
+        use = "the budget 'auto' is what a trial batch leaves" if is_auto(budget) else ""
+        if isinstance(given, str):
+            require_choice("score", given, score_names())
+            use = f"the score {given!r} is computed from them"
+        scores = given if isinstance(given, str) else _as_scores(given, num_rows)
+        useless = [] if isinstance(given, str) else [name for name in workload if not use or name not in WORKLOAD]
+        if useless:
+            raise InputError(argument=useless[0], given="it with an array of scores", expected="it with a score's name")
+        if use:
+            _require_workload(workload, use, num_rows)
+        return cls(scores, dict(workload))
+
+    @property
+    def batches(self) -> dict[str, Any]:
+        """Graph, seeds, sampler and batch_size."""
+        return {name: self.workload[name] for name in WORKLOAD}
 
     def scores(self) -> NDArray[Any]:
         """(vertices,) the scores; those of a name are computed now, collective on the ranks of the graph."""
         return score(self.score, **self.workload) if isinstance(self.score, str) else self.score
 
-    def require_same_kind(self, comm: Communicator) -> None:
-        """Refuse ranks of which some gave scores and others a name, or another name; collective."""
+    def require_same_kind(self, comm: Communicator, budget: Any) -> None:
+        """Refuse ranks of which some gave a name, or the budget "auto", and others another one or none; collective."""
         if comm.size > 1:
-            require_same(comm, score=self.score if isinstance(self.score, str) else "an array")
+            kind = self.score if isinstance(self.score, str) else "an array"
+            require_same(comm, score=kind, budget="auto" if is_auto(budget) else "bytes")
 
     def is_needed(self, here: bool) -> bool:
         """Whether any rank of the graph needs scores; collective on these."""
@@ -97,14 +103,15 @@ def _as_scores(given: Any, num_rows: int) -> NDArray[Any]:
     return scores
 
 
-def _require_workload(name: str, workload: Mapping[str, Any]) -> None:
-    """Refuse a score's name without what it is computed from."""
+def _require_workload(workload: Mapping[str, Any], use: str, num_rows: int) -> None:
+    """Refuse the want of something that says which batches are sampled, and a graph of other vertices."""
     missing = [argument for argument in WORKLOAD if workload.get(argument) is None]
     if missing:
-        raise InputError(
-            argument=missing[0],
-            given="nothing",
-            expected=f"graph, seeds, sampler and batch_size: the score {name!r} is computed from them",
-            hint="Or give one score per vertex.",
-        )
+        expected = f"graph, seeds, sampler and batch_size: {use}"
+        hint = "Give them, or one score per vertex and a budget in bytes."
+        raise InputError(argument=missing[0], given="nothing", expected=expected, hint=hint)
     require_graph(workload["graph"])
+    nodes = workload["graph"].num_nodes
+    if nodes != num_rows:
+        expected = f"one of the {num_rows} vertices that have features"
+        raise InputError(argument="graph", given=f"one of {nodes} vertices", expected=expected)

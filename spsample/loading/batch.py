@@ -12,10 +12,9 @@ from spsample.common.arrays import as_array
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
 from spsample.store.base_graph import BaseGraph
-from spsample.store.hot_rows import expected_visits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -79,6 +78,8 @@ class Collate:
     graph
         Whose vertices they belong to. For a `DeviceGraph` an array of features is kept as `DeviceFeatures`, and labels
         are kept on the device too.
+    ranking
+        Returns how much each vertex is wanted: which of the features lie on the device where not all do.
 
     Raises
     ------
@@ -86,8 +87,10 @@ class Collate:
         If there is not one row per vertex.
     """
 
-    def __init__(self, features: Any, labels: ArrayLike | None, graph: BaseGraph) -> None:
-        self.features = _features(features, graph)
+    def __init__(
+        self, features: Any, labels: ArrayLike | None, graph: BaseGraph, ranking: Callable[[], Any] | None = None
+    ) -> None:
+        self.features = _features(features, graph, ranking)
         self.labels = _labels(labels, graph.num_nodes)
         self._labels_on_device: Any = None
 
@@ -130,11 +133,11 @@ def gather_features(features: FeatureSource | None, vertices: Any) -> Any:
     return features.gather(vertices if is_here else backend_for(vertices).on_host(vertices))
 
 
-def _features(features: Any, graph: BaseGraph) -> FeatureSource | None:
+def _features(features: Any, graph: BaseGraph, ranking: Callable[[], Any] | None) -> FeatureSource | None:
     if features is None:
         return None
     num_nodes = graph.num_nodes
-    source = features if isinstance(features, FeatureSource) else _source_for(graph, features)
+    source = features if isinstance(features, FeatureSource) else _source_for(graph, features, ranking)
     if source.num_rows != num_nodes:
         raise InputError(
             argument="features", given=f"{source.num_rows} rows", expected=f"one row per vertex: {num_nodes}"
@@ -142,12 +145,9 @@ def _features(features: Any, graph: BaseGraph) -> FeatureSource | None:
     return source
 
 
-def _source_for(graph: BaseGraph, x: Any) -> FeatureSource:
-    """Where the graph is: on a device as much of them as half of its free memory holds, those often sampled first."""
-    if not graph.is_on_device:
-        return FeatureStore(x)
-    host = graph.host
-    return DeviceFeatures(x, ranking=None if host is None else lambda: expected_visits(host))
+def _source_for(graph: BaseGraph, x: Any, ranking: Callable[[], Any] | None) -> FeatureSource:
+    """Where the graph is: on a device as much of them as half of its free memory holds, those wanted most first."""
+    return DeviceFeatures(x, ranking=ranking) if graph.is_on_device else FeatureStore(x)
 
 
 def _labels(labels: ArrayLike | None, num_nodes: int) -> NDArray[Any] | None:

@@ -16,7 +16,9 @@ from spsample.comm.objects import comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_choice, require_int
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
+from spsample.features import CacheCounts, score
 from spsample.features.known_future import looks_ahead
+from spsample.features.scores import usual_score
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.fetching import FETCHES, Fetch, Work, features_ahead, known_ahead
 from spsample.loading.lockstep import Lockstep
@@ -164,7 +166,7 @@ class BulkLoader(Epochs):
             self.edge_ids = require_bool("edge_ids", edge_ids)
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
-            self.collate = Collate(features, labels, self.graph)
+            self.collate = Collate(features, labels, self.graph, self._ranking)
             self.fetch = _require_fetch(fetch, self.features)
             batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
@@ -186,6 +188,12 @@ class BulkLoader(Epochs):
     def features(self) -> FeatureSource | None:
         """Where features come from."""
         return self.collate.features
+
+    @property
+    def cache_counts(self) -> CacheCounts | None:
+        """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
+        counts = getattr(self.features, "counts", None)
+        return counts if isinstance(counts, CacheCounts) else None
 
     @property
     def labels(self) -> NDArray[Any] | None:
@@ -374,6 +382,15 @@ class BulkLoader(Epochs):
         if self.comm.size > 1 and ranks.size not in (1, self.comm.size):
             given, expected = f"features on {ranks.size} ranks", f"on those of the graph: {self.comm.size}"
             raise InputError(argument="features", given=given, expected=expected)
+
+    @property
+    def _ranking(self) -> Callable[[], Any] | None:
+        """Scores of the vertices, by which features are split on a device; None where their graph is nowhere else."""
+        host = self.graph.host
+        if host is None:
+            return None
+        name = usual_score(host, self.sampler)
+        return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
     @property
     def _workload(self) -> Workload:

@@ -8,9 +8,9 @@ from spsample.common.checks import require_choice, require_number, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
 
-__all__ = ["ARCHITECTURES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
+__all__ = ["ARCHITECTURES", "CACHE_SCORES", "METRIC_NAMES", "ModelConfig", "Recording", "TrainConfig"]
 
 _BUILT_IN = ("sage", "gcn", "gat", "residual")
 ARCHITECTURES = set(_BUILT_IN)
@@ -25,6 +25,18 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
+CACHE_SCORES = (
+    "posterior",
+    "inclusion",
+    "presc",
+    "replay",
+    "out-degree",
+    "reverse-pagerank",
+    "aligraph",
+    "random",
+)
+"""Scores that choose cached features; `register_score` adds to what `TrainConfig.cache_score` can be."""
+
 _SAMPLING, _MODEL, _OPTIMISATION, _EVALUATION, _RUN = "Sampling", "Model", "Optimisation", "Evaluation", "Run"
 
 _positive = partial(require_number, is_right=lambda x: x > 0, expected="a positive number")
@@ -34,6 +46,14 @@ _probability = partial(require_number, is_right=lambda x: 0 <= x < 1, expected="
 _factor = partial(require_number, is_right=lambda x: 0 < x < 1, expected="a number between 0 and 1")
 _backend = partial(require_type, types=str, expected="the name of a backend, or None")
 _sizes = partial(require_sizes, whole_rows=True)
+
+
+_cache_score = partial(require_type, types=str, expected="the name of a score")
+
+
+def _cache_budget(argument: str, value: Any) -> None:
+    if value != "auto":
+        require_bytes(argument, value)
 
 
 def _architecture(argument: str, value: Any) -> None:
@@ -186,6 +206,37 @@ class TrainConfig:
             check=require_bytes,
         ),
     ] = "1GiB"
+    cache_budget: Annotated[
+        int | str | None,
+        Option(
+            "Memory of each rank for the features that batches need most often; changes no sample.",
+            _SAMPLING,
+            values="bytes, as in `2GiB`, or `auto`",
+            unset="none are cached",
+            check=_cache_budget,
+            decisive=False,
+        ),
+    ] = None
+    cache_score: Annotated[
+        str,
+        Option(
+            "By what these are chosen, with --cache-budget.",
+            _SAMPLING,
+            choices=CACHE_SCORES,
+            check=_cache_score,
+            decisive=False,
+        ),
+    ] = "posterior"
+    cache_replacement: Annotated[
+        str,
+        Option(
+            "Whether these stay, or are kept by their next use, with --cache-budget.",
+            _SAMPLING,
+            choices=("static", "lookahead"),
+            decisive=False,
+        ),
+    ] = "static"
+    fetch: Fetch = "batch"
     random_seed: RandomSeed = 0
     backend: Annotated[
         str | None,

@@ -63,7 +63,8 @@ class Journal(Callback):
 
     A line of steps has ``kind`` "steps", ``step`` (steps so far), ``epoch``, ``loss`` (mean over the steps since the
     last such line), ``learning_rate``; one of an epoch has ``kind`` "epoch", ``step``, ``epoch``, ``loss`` (mean over
-    its seeds), ``val`` or null, ``learning_rate`` and ``seconds`` per phase so far. A resumed run cuts the file back to
+    its seeds), ``val`` or null, ``learning_rate`` and ``seconds`` per phase so far; where features are cached also
+    ``cache``: ``hits``, ``misses``, ``hit_bytes`` and ``miss_bytes`` so far. A resumed run cuts the file back to
     where its checkpoint was taken, so that no step is in it twice.
 
     Parameters
@@ -101,7 +102,9 @@ class Journal(Callback):
         """See `Callback`."""
         seconds = {phase: round(value, 6) for phase, value in trainer.seconds.items()}
         place = {"kind": "epoch", "step": trainer.progress.step}
-        self._write({**place, **vars(record), "seconds": seconds})
+        counts = trainer.cache_counts
+        cache = {} if counts is None else {"cache": counts.as_dict()}
+        self._write({**place, **vars(record), "seconds": seconds, **cache})
 
     def state_dict(self) -> dict[str, Any]:
         """See `Callback`."""

@@ -30,6 +30,9 @@ class RankSummary:
         ``messages_received``; empty where nobody counted.
     total : dict
         The same of all phases together: the largest sum of a rank, and the mean.
+    cache : list of dict
+        For each rank the rows and bytes that its cached features gave: ``hits``, ``misses``, ``hit_bytes`` and
+        ``miss_bytes``; empty where none are cached.
     """
 
     ranks: int
@@ -37,6 +40,7 @@ class RankSummary:
     seconds: dict[str, dict[str, float]]
     traffic: dict[str, dict[str, dict[str, float]]]
     total: dict[str, dict[str, float]] = field(default_factory=dict)
+    cache: list[dict[str, int]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain Python values, ready for JSON."""
@@ -46,10 +50,13 @@ class RankSummary:
 _COUNTS = ("bytes_sent", "bytes_received", "messages_sent", "messages_received")
 
 
-def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummary:
+def rank_summary(
+    comm: Communicator, seconds: Mapping[str, float], cache: Mapping[str, int] | None = None
+) -> RankSummary:
     """Put together what each rank measured: its seconds by phase, and the traffic if it counted any; collective.
 
-    Traffic is counted by a `spsample.comm.Recorder`: give one as the communicator that graph and features lie on.
+    `cache` is what cached features gave on this rank. Traffic is counted by a `spsample.comm.Recorder`: give one as the
+    communicator that graph and features lie on.
 
     Examples
     --------
@@ -68,11 +75,11 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
         require_number(f"seconds[{phase!r}]", value, lambda x: x >= 0, "seconds")
     traffic: Traffic | None = getattr(comm, "traffic", None)
     counted = {} if traffic is None else {phase: asdict(counts) for phase, counts in traffic.phases.items()}
-    everyone = all_gather_object(comm, (dict(seconds), counted))
-    times = [one for one, _ in everyone]
-    phases = {phase for _, one in everyone for phase in one}
-    traffic_by_phase = {phase: _counts([one.get(phase, {}) for _, one in everyone]) for phase in phases}
-    sums = [{name: sum(phase.get(name, 0) for phase in one.values()) for name in _COUNTS} for _, one in everyone]
+    everyone = all_gather_object(comm, (dict(seconds), counted, None if cache is None else dict(cache)))
+    times, traffics = [one[0] for one in everyone], [one[1] for one in everyone]
+    phases = {phase for one in traffics for phase in one}
+    traffic_by_phase = {phase: _counts([one.get(phase, {}) for one in traffics]) for phase in phases}
+    sums = [{name: sum(phase.get(name, 0) for phase in one.values()) for name in _COUNTS} for one in traffics]
     by_bytes = sorted(traffic_by_phase, key=lambda phase: (-traffic_by_phase[phase]["bytes_sent"]["mean"], phase))
     return RankSummary(
         ranks=comm.size,
@@ -80,6 +87,7 @@ def rank_summary(comm: Communicator, seconds: Mapping[str, float]) -> RankSummar
         seconds={phase: _over([one.get(phase, 0.0) for one in times]) for phase in times[0]},
         traffic={phase: traffic_by_phase[phase] for phase in by_bytes},
         total=_counts(sums) if traffic_by_phase else {},
+        cache=[one for _, _, one in everyone if one is not None],
     )
 
 

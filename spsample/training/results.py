@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from spsample.features import CacheCounts
 from spsample.training.metrics import METRICS
 
 __all__ = ["PHASES", "EpochRecord", "TrainResult", "summary"]
@@ -54,6 +55,9 @@ class TrainResult:
         Whether patience ran out.
     history
         All epochs.
+    cache
+        Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
+        are cached. On several ranks, of this one.
     """
 
     dataset: str
@@ -69,6 +73,7 @@ class TrainResult:
     settings: dict[str, Any] = field(default_factory=dict)
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
+    cache: dict[str, int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
@@ -89,6 +94,8 @@ class TrainResult:
         missing = {*PHASES} - {*result.seconds}
         if missing:
             raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
+        if result.cache is not None and {*result.cache} != {*CacheCounts._fields}:
+            raise ValueError(f"cache {result.cache}")
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,12 @@ from spsample.common.units import require_bytes
 from spsample.data import Dataset
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
-from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
+from spsample.features import CacheCounts, FeatureSource, FeatureStore
 from spsample.loading import Batch, BulkLoader
 from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
-from spsample.store.hot_rows import expected_visits
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
@@ -39,6 +37,7 @@ from spsample.training.gradients import StepLoss, first_ranks_model, gradients_f
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
+from spsample.training.placing import placed_features
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
@@ -119,6 +118,7 @@ class Trainer:
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
+        self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config)
         self.loader = self._make_loader()
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
@@ -132,6 +132,7 @@ class Trainer:
         self._last_weights: dict[str, torch.Tensor] | None = None  # once it is over
         self.settings = self._settings(model)
         self._check_metric()
+        self._cache_counts: CacheCounts | None = None  # of the run it was resumed from
         self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
 
     @property
@@ -139,6 +140,14 @@ class Trainer:
         """Time per phase so far, with that of the run it was resumed from."""
         phases = {**self._seconds, **self.loader.seconds}
         return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
+
+    @property
+    def cache_counts(self) -> CacheCounts | None:
+        """What cached features gave so far, with that of the run it was resumed from; None where none are cached."""
+        now = self.loader.cache_counts
+        if now is None or self._cache_counts is None:
+            return now
+        return CacheCounts(*(before + more for before, more in zip(self._cache_counts, now, strict=True)))
 
     def close(self) -> None:
         """Close the loader, and free the communicators that were made for training; collective, and the last call."""
@@ -204,6 +213,7 @@ class Trainer:
             "rng": self._generator.state,
             "loader": self.loader.state_dict(),
             "seconds": self.seconds,
+            "cache_counts": None if self.cache_counts is None else list(self.cache_counts),
             "callbacks": {name: callback.state_dict() for name, callback in self._named_callbacks()},
         }
 
@@ -234,6 +244,8 @@ class Trainer:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
+        counted = state.get("cache_counts")
+        self._cache_counts = None if counted is None else CacheCounts(*counted)
         for name, callback in self._named_callbacks():
             callback.load_state_dict(state["callbacks"].get(name, {}))
         if self.is_over:
@@ -391,6 +403,7 @@ class Trainer:
             history=list(self.progress.history),
             **self.evaluate(),
             seconds=self.seconds,
+            cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
@@ -411,15 +424,8 @@ class Trainer:
             features=self._placed_features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
+            fetch=self.config.fetch,
         )
-
-    @cached_property
-    def _placed_features(self) -> FeatureSource:
-        """Where batches of the training get their features: on a device, as much as half of its memory holds."""
-        whole = self.dataset.graph.host
-        if self.config.backend != "cuda" or isinstance(self.dataset.x, FeatureSource) or whole is None:
-            return self.features  # the batches of a partitioned graph pass through the host
-        return DeviceFeatures(self.dataset.x, ranking=lambda: expected_visits(whole))
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
         """What decides the result, as plain values: a checkpoint of other settings is refused."""

@@ -11,6 +11,7 @@ from equality import assert_bulks_same
 
 import spsample as sp
 from spsample.errors import DTypeError, InputError
+from spsample.features import score
 
 pytestmark = needs_compiler
 __all__ = ["emulated"]
@@ -95,6 +96,53 @@ def test_destinations_that_are_refused(emulated, shape, dtype, at, words):
     out = None if shape is None else emulated.to_device(np.zeros(shape, dtype))
     with pytest.raises((InputError, DTypeError), match=words):
         source.gather([4, 0], out, at)
+
+
+def hot_rows(emulated, source):
+    """Vertices whose rows lie on the device."""
+    places, (hot, _) = emulated.to_host(source._places), source._tiers
+    first = source._kernels.device.address(hot)
+    return np.flatnonzero((places >= first) & (places < first + hot.nbytes))
+
+
+@pytest.mark.parametrize("name", ["posterior", "out-degree"])
+def test_hot_rows_are_those_of_a_score(emulated, name):
+    graph = rmat()
+    batches = {"graph": graph, "seeds": np.arange(0, 400, 2), "sampler": sp.GraphSAGE([4, 3]), "batch_size": 32}
+    x = np.random.default_rng(0).normal(size=(graph.num_nodes, 3)).astype(np.float32)
+    source = sp.DeviceFeatures(x, 0.1, name, **batches)
+    scores = score(name, **batches)
+    hottest = np.argsort(-scores, kind="stable")[: graph.num_nodes // 10]
+    np.testing.assert_array_equal(hot_rows(emulated, source), np.sort(hottest))
+    np.testing.assert_array_equal(emulated.to_host(source.gather(np.arange(graph.num_nodes))), x)
+
+
+def test_rankings_that_are_refused(emulated):
+    x = np.zeros((10, 3))
+    with pytest.raises(InputError, match="graph: got nothing; expected graph, seeds, sampler and batch_size"):
+        sp.DeviceFeatures(x, 0.5, "posterior", seeds=[1])
+    with pytest.raises(InputError, match="seeds: got it without the name of a score"):
+        sp.DeviceFeatures(x, 0.5, np.ones(10), seeds=[1])
+
+
+class Own(sp.GraphSAGE):
+    """A sampler that does not state what it draws in proportion to."""
+
+    def layer(self, *arguments, **options):
+        return super().layer(*arguments, **options)
+
+
+@pytest.mark.parametrize(("sampler", "name"), [(sp.GraphSAGE([4, 3]), "posterior"), (Own([4, 3]), "presc")])
+def test_a_loader_ranks_features_by_its_own_batches(emulated, sampler, name):
+    graph = rmat()
+    x = np.random.default_rng(0).normal(size=(graph.num_nodes, 500)).astype(np.float32)
+    emulated._free_bytes = x.nbytes  # half of which is for features
+    batches = {"seeds": np.arange(0, 400, 2), "sampler": sampler, "batch_size": 32}
+    loader = sp.BulkLoader(sp.DeviceGraph(graph, "host"), **batches, memory_budget="1GiB", features=x, prefetch=0)
+    hot = hot_rows(emulated, loader.features)
+    assert 0.3 * graph.num_nodes < len(hot) < 0.6 * graph.num_nodes
+    hottest = np.argsort(-score(name, graph, **batches), kind="stable")[: len(hot)]
+    np.testing.assert_array_equal(hot, np.sort(hottest))
 
 
 def test_loader(emulated):

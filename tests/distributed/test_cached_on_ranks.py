@@ -16,7 +16,7 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError
-from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
+from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, auto_budget
 from spsample.features.places import place_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
@@ -149,12 +149,32 @@ def test_scores_of_a_name(of):
     assert run_threads(2, body, TIMEOUT) == [0, alone.cached_rows]
 
 
+@pytest.mark.parametrize("of", ["features", "graph"])
+def test_ranks_of_a_machine_share_what_a_trial_batch_leaves(of, monkeypatch):
+    n = len(DATA.x)
+    batches = {"seeds": range(50), "sampler": GraphSAGE([3, 2]), "batch_size": 8}
+
+    def left(comm):
+        x = PartitionedFeatures.of(DATA.x, ProcessGrid(comm)) if of == "features" else FeatureStore(DATA.x)
+        graph = ReplicatedGraph(DATA.graph, comm) if of == "graph" else DATA.graph
+        one = CachedFeatures(x, "auto", graph=graph, **batches)
+        np.testing.assert_array_equal(one.gather(np.arange(n)), DATA.x)
+        return auto_budget.left_beside_batches(x, {"graph": graph, **batches}, comm)
+
+    monkeypatch.setattr(auto_budget, "available_memory", lambda: 1 << 30)
+    first, second = run_threads(2, left, TIMEOUT)
+    assert first == second
+    assert 0.4 * 2**30 < first < 0.5 * 2**30
+
+
 @pytest.mark.parametrize(
     ("mine", "words"),
     [
+        ({"budget": "auto"}, "budget: got something else on rank 1"),
         ({"budget": 3}, "budget: got 3 B"),
         ({"score": "degree"}, "score: got 'degree'"),
-        ({"score": np.ones(11)}, "graph: got it with an array"),
+        ({"score": np.ones(11)}, "score: got length 11"),
+        ({"score": np.ones(len(DATA.x))}, "graph: got it with an array"),
         ({"score": "inclusion"}, "score: got "),
         ({"seeds": [10**6]}, "seeds: got 1000000"),
         ({"batch_size": None}, "batch_size: got nothing"),

@@ -69,6 +69,22 @@ def test_the_gradient_of_a_step_is_that_of_its_batches_on_one_rank(p, c, archite
         torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("score", ["posterior", "replay"])
+def test_a_cache_changes_no_loss(score):
+    def body(comm, **settings):
+        result = trainer_of(on_ranks(comm), batch_size=32, **settings).fit()
+        return [record.loss for record in result.history], result.cache
+
+    plain = run_threads(2, body, TIMEOUT)
+    cached = run_threads(2, lambda comm: body(comm, cache_budget="6KiB", cache_score=score), TIMEOUT)
+    auto = run_threads(2, lambda comm: body(comm, cache_budget="auto", cache_score=score), TIMEOUT)
+    for one, mine, all_rows in zip(plain, cached, auto, strict=True):
+        assert one[0] == mine[0] == all_rows[0]
+        assert one[1] is None
+        assert mine[1]["hits"] > 0 < mine[1]["misses"]
+        assert all_rows[1]["hits"] == mine[1]["hits"] + mine[1]["misses"]
+
+
 def test_an_uneven_last_step_weighs_seeds():
     """240 train vertices in batches of 64: 64, 64, 64, 48 on 3 ranks: the second step has one batch of 48."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from spsample.features import (
     CachedFeatures,
     FeatureSource,
     FeatureStore,
+    auto_budget,
     cache_choice,
     gathering,
     places,
@@ -28,6 +30,7 @@ from spsample.features import (
     wanted,
 )
 from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
+from spsample.store import StoreWriter
 
 DTYPES = ("float32", "float16", "float64", "int8", "bool", ">f4")
 N, DIM = 70, 5
@@ -225,7 +228,12 @@ def test_budgets(text, rows):
         ((-1, np.ones(N)), InputError, "budget: got -1"),
         ((True, np.ones(N)), DTypeError, "budget: got True"),
         ((1.5, np.ones(N)), DTypeError, "budget: got 1.5"),
-        (("auto", np.ones(N)), InputError, "budget: got 'auto'"),
+        (
+            ("auto", np.ones(N)),
+            InputError,
+            "graph: got nothing; expected graph, seeds, sampler and batch_size: the budget",
+        ),
+        (("automatic", np.ones(N)), InputError, "budget: got 'automatic'"),
         ((100, np.ones(N - 1)), InputError, "score: got length 69; expected length 70, one per vertex"),
         ((100, np.ones((N, 1))), InputError, "score: got shape (70, 1)"),
         ((100, np.full(N, np.nan)), InputError, "score: got nan at position 0"),
@@ -306,6 +314,25 @@ def test_workloads_that_are_refused(changes, error, words):
     with pytest.raises(error) as caught:
         CachedFeatures(FeatureStore(features()), 100, **workload(**changes))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("free", "rows"), [(1 << 40, N), (1 << 10, 0), (None, 40)])
+def test_the_budget_that_a_trial_batch_leaves(free, rows, monkeypatch):
+    """Available memory less an eighth, 192 batches like the trial and features of 4."""
+    store = FeatureStore(features())
+    bulk = auto_budget._trial(GRAPH, np.arange(0, N, 2), sp.GraphSAGE([3, 2]), 8)
+    arrays = sum(getattr(one, name).nbytes for one in bulk.layers for name in ("src", "indptr", "indices"))
+    needed = 192 * arrays + 4 * store.gather(bulk[0].src_nodes).nbytes
+    at_hand = free or -(-8 * (needed + budget_of(store, 40)) // 7)
+    for module in (auto_budget, cache_choice):
+        monkeypatch.setattr(module, "available_memory", lambda: at_hand)
+    for scores in ((), (np.arange(N),)):
+        assert CachedFeatures(store, "auto", *scores, **workload()).cached_rows == rows
+
+
+def test_an_option_of_a_score_with_an_array_is_refused():
+    with pytest.raises(InputError, match="epochs: got it with an array of scores"):
+        CachedFeatures(FeatureStore(features()), "auto", np.ones(N), epochs=1, **workload())
 
 
 def test_a_workload_with_an_array_of_scores_is_refused():
@@ -422,6 +449,63 @@ def test_rows_that_have_changed_since_are_refused(tmp_path):
     np.save(path, changed)
     with pytest.raises(DataError, match=r"source: got .*, whose rows have changed"):
         pickle.loads(recipe)
+
+
+def on_disk(folder, kind="map"):
+    if kind == "map":
+        np.save(folder / "x.npy", features())
+        return FeatureStore(np.load(folder / "x.npy", mmap_mode="r"))
+    with StoreWriter(folder / "store") as writer:
+        writer.write("indptr", np.zeros(N + 1, np.int64))
+        writer.write("indices", np.zeros(0, np.int32))
+        writer.write("x", features())
+    return FeatureStore.open(folder / "store")
+
+
+def write(path, vertex, change):
+    """Into the file that is mapped, and its time for systems whose clock is coarse."""
+    rows = np.load(path, mmap_mode="r+")
+    rows[vertex] += change
+    rows.flush()
+    later = path.stat().st_mtime_ns + 10**9
+    os.utime(path, ns=(later, later))
+
+
+@pytest.mark.parametrize(("kind", "path"), [("map", "x.npy"), ("store", "store/x.npy")])
+@pytest.mark.parametrize("levels", [1, 2])
+def test_a_file_that_changes_while_it_is_open_is_refused(tmp_path, levels, kind, path):
+    one = on_disk(tmp_path, kind)
+    path = tmp_path / path
+    for _ in range(levels):
+        one = CachedFeatures(one, "1KiB", np.arange(N))
+    before = one.gather(np.arange(N))
+    write(path, N - 1, 0)
+    np.testing.assert_array_equal(one.gather(np.arange(N)), before)
+    write(path, N - 1, 1)
+    for ids in ([0], [N - 1], []):
+        with pytest.raises(DataError, match=r"source: got .*, whose file was written to: its rows have changed"):
+            one.gather(ids)
+    write(path, N - 1, -1)
+    write(path, 0, 1)  # a row that is not kept is read from the file
+    assert one.gather([0]).tolist() == (before[[0]] + 1).tolist()
+
+
+def test_a_file_that_is_cut_is_refused_unread(tmp_path):
+    one = CachedFeatures(on_disk(tmp_path), "1KiB", np.arange(N))
+    os.truncate(tmp_path / "x.npy", 256)
+    with pytest.raises(DataError, match=r"source: got .*, whose file was written to"):
+        one.gather([0])
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_a_map_outlives_the_name_of_its_file(tmp_path, how):
+    one = CachedFeatures(on_disk(tmp_path), "1KiB", np.arange(N))
+    if how == "replaced":
+        np.save(tmp_path / "new.npy", features() + 1)
+        os.replace(tmp_path / "new.npy", tmp_path / "x.npy")
+    else:
+        (tmp_path / "x.npy").unlink()
+    np.testing.assert_array_equal(one.gather(np.arange(N)), features())
 
 
 class FromFile(Plain):

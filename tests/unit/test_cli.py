@@ -123,6 +123,31 @@ def test_train_prints_tables():
         assert words in result.stdout
 
 
+def test_train_with_a_cache(tmp_path):
+    pytest.importorskip("torch")
+    options = ["--epochs", "2", "--fanouts", "5", "--hidden", "8", "--batch-size", "64", "--out", str(tmp_path / "run")]
+    result = run("train", "planted:400,5", *options, "--cache-budget", "8KiB", "--cache-score", "inclusion")
+    assert result.exit_code == 0, result.output
+    assert " --cache-budget 8KiB --cache-score inclusion " in result.stdout
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    first, last = (line["cache"] for line in lines)
+    assert 0 < first["hits"] < last["hits"]
+    share, rows = last["hits"] / (last["hits"] + last["misses"]), last["hits"] + last["misses"]
+    assert f"features: {100 * share:.2f} % of {rows:,} rows cached; " in " ".join(result.stdout.split())
+    assert result.stderr.count(" % of rows cached, ") == 2
+    resumed = run("train", "--resume", str(tmp_path / "run"), "--epochs", "3", "--json")
+    assert resumed.exit_code == 0, resumed.output
+    assert json.loads(resumed.stdout)["runs"][0]["cache"]["hits"] > last["hits"]
+
+
+def test_train_with_a_score_and_no_cache():
+    pytest.importorskip("torch")
+    result = run("train", "rmat:5,2", "--epochs", "1", "--cache-score", "presc")
+    assert result.exit_code == 0, result.output
+    assert "note: --cache-score has no effect without --cache-budget" in result.stderr
+    assert "rows cached" not in result.stdout
+
+
 @pytest.mark.parametrize("sampler", ["graphsage", "ladies", "fastgcn"])
 def test_train_prints_json(sampler):
     pytest.importorskip("torch")

@@ -172,6 +172,7 @@ def test_every_command_with_a_file_of_settings_takes_set(tmp_path):
 
 def test_choices_are_what_there_is():
     pytest.importorskip("torch")
+    from spsample.features import score_names
     from spsample.training import model_names
     from spsample.training.metrics import METRICS
     from spsample.training.optimisation import OPTIMIZERS, SCHEDULES
@@ -179,6 +180,7 @@ def test_choices_are_what_there_is():
     there = {setting.name: set(setting.option.choices) for setting in listed(*SETTINGS)}
     assert there["optimizer"] == set(OPTIMIZERS)
     assert there["schedule"] == set(SCHEDULES)
+    assert there["cache_score"] == {*score_names()} - {"trace"}
     assert there["metric"] == {"auto", *METRICS}
     assert there["architecture"] <= set(model_names())
 

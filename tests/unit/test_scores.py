@@ -1,5 +1,6 @@
 """Scores of vertices against plain Python, and what they refuse."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +12,7 @@ import spsample as sp
 from spsample.errors import DTypeError, InputError
 from spsample.features import register_score, score, score_names
 from spsample.features.scores import registry
-from spsample.features.scores.posterior import shrunk
+from spsample.features.scores.posterior import GROUP, shrunk
 from spsample.sparse import keys
 
 
@@ -91,15 +92,53 @@ def test_posterior(sampler, seeds):
     p = score("inclusion", graph, seeds, sampler, 7).tolist()
     counts = score("presc", graph, seeds, sampler, 7, epochs=epochs).tolist()
     m = epochs * -(-len(seeds) // 7)
-    above = sum((m * q) ** 2 for q in p)
-    below = sum((c - m * q) ** 2 - m * q * (1 - q) for c, q in zip(counts, p, strict=True))
     found = score("posterior", graph, seeds, sampler, 7, epochs=epochs)
+    np.testing.assert_allclose(found, two_steps(counts, m, p, GROUP), rtol=1e-9)
+
+
+def factors(counts, expected, variances):
+    """What multiplies each p, a sum after the other."""
+    below = sum((c - e) ** 2 - v for c, e, v in zip(counts, expected, variances, strict=True))
     if below <= 0:
-        expected = p
-    else:
-        a = above / below
-        expected = [0.0 if q == c == 0 else (c + a) / (m + a / q) for c, q in zip(counts, p, strict=True)]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+        return [1.0] * len(counts)
+    a = sum(e * e for e in expected) / below
+    return [(c + a) / (e + a) for c, e in zip(counts, expected, strict=True)]
+
+
+def two_steps(counts, m, p, size):
+    """The posterior of groups, then of the vertices of each."""
+    order = sorted((v for v in range(len(p)) if p[v] > 0), key=lambda v: -p[v])
+    scores = [c / max(m, 1) for c in counts]
+    cuts = [*range(0, max(len(order) // size, 1) * size, size), len(order)]
+    groups = [order[a:b] for a, b in itertools.pairwise(cuts)] if order else []
+    terms = [counts, [m * q for q in p], [m * q * (1 - q) for q in p]]
+    for factor, group in zip(factors(*([sum(t[v] for v in g) for g in groups] for t in terms)), groups, strict=True):
+        level = [min(p[v] * factor, 1.0) for v in group]
+        seen = [counts[v] for v in group], [m * q for q in level], [m * q * (1 - q) for q in level]
+        for v, q, own in zip(group, level, factors(*seen), strict=True):
+            scores[v] = q * own
+    return scores
+
+
+@settings(deadline=None, max_examples=60)
+@given(n=st.integers(0, 40), m=st.integers(0, 30), size=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
+def test_shrinkage_in_groups(n, m, size, seed):
+    rng = np.random.default_rng(seed)
+    p = rng.random(n) * (rng.random(n) < 0.8)
+    counts = rng.binomial(m, np.clip(p * rng.gamma(2, 0.5, n) + 0.1 * rng.random(n), 0, 1))
+    found = shrunk(counts, m, p, size)
+    np.testing.assert_allclose(found, two_steps(counts.tolist(), m, p.tolist(), size), rtol=1e-7, atol=1e-12)
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+
+
+def test_one_wrong_group_leaves_the_others_their_level():
+    """Counts of a group are believed where they have in common what p has not."""
+    p = np.repeat([0.4, 0.2], 500)
+    counts = np.random.default_rng(0).binomial(100, np.repeat([0.4, 0.05], 500))
+    found = shrunk(counts, 100, p)
+    np.testing.assert_allclose(found[:500].mean(), 0.4, rtol=0.02)
+    np.testing.assert_allclose(found[500:].mean(), 0.05, rtol=0.1)
 
 
 def test_shrinkage_at_its_ends():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -14,6 +15,7 @@ from spsample.data import planted  # noqa: E402
 from spsample.errors import InputError  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
 from spsample.training.optimisation import Schedule, make_optimizer  # noqa: E402
+from spsample.training.results import TrainResult  # noqa: E402
 
 
 def train(sampler, data=None, model=None, callbacks=(), **settings):
@@ -31,6 +33,70 @@ def test_training_is_reproducible_for_any_bulk_size(sampler):
     assert first.history[-1].loss < first.history[0].loss
     assert (first.val, first.test) == (second.val, second.test)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("score", ["posterior", "replay", "out-degree"])
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_cache_changes_nothing_but_counts(score, prefetch):
+    """Losses are equal to the bit, and every row that the loader gathers is counted."""
+    cached = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB", cache_score=score, prefetch=prefetch)
+    plain, mine = train(sp.GraphSAGE([5, 3])).fit(), cached.fit()
+    assert [record.loss for record in plain.history] == [record.loss for record in mine.history]
+    assert (plain.val, plain.test, plain.cache) == (mine.val, mine.test, None)
+    kept = cached.loader.features
+    assert 0 < kept.cached_rows < 400
+    assert kept.nbytes <= 4096
+    rows = sum(len(batch.src_nodes) for epoch in range(3) for bulk in cached.loader.bulks(epoch) for batch in bulk)
+    assert mine.cache["hits"] + mine.cache["misses"] == rows
+    assert mine.cache["hits"] > rows * kept.cached_rows / 400
+    assert mine.cache == cached.cache_counts.as_dict() == TrainResult.from_dict(mine.as_dict()).cache
+
+
+def test_replayed_epochs_are_those_of_the_training():
+    """No set of that size has more hits."""
+    trainer = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB", cache_score="replay", random_seed=4)
+    counts = np.zeros(400, int)
+    for epoch in range(3):
+        for bulk in trainer.loader.bulks(epoch):
+            for batch in bulk:
+                counts[batch.src_nodes] += 1
+    best = np.sort(counts)[::-1][: trainer.loader.features.cached_rows].sum()
+    assert trainer.fit().cache["hits"] == best
+
+
+def test_counts_go_on_where_a_run_is_resumed():
+    whole = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB", epochs=4).fit()
+    first = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB", epochs=2)
+    first.fit()
+    state = first.state_dict()
+    second = train(sp.GraphSAGE([5, 3]), cache_budget="4KiB", epochs=4)
+    second.load_state_dict(copy.deepcopy(state))
+    assert second.fit().cache == whole.cache
+    other = train(sp.GraphSAGE([5, 3]), epochs=4)  # a cache is no part of what decides the result
+    other.load_state_dict(state)
+    assert [record.loss for record in other.fit().history] == [record.loss for record in whole.history]
+
+
+@pytest.mark.parametrize("budget", ["auto", "1GiB"])
+def test_a_budget_for_all_rows(budget):
+    result = train(sp.LADIES([64, 64]), cache_budget=budget).fit()
+    assert result.cache["misses"] == 0 < result.cache["hits"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"cache_budget": "much"}, "cache_budget: got 'much'"),
+        ({"cache_budget": 0}, "cache_budget: got 0"),
+        ({"cache_budget": 3}, "budget: got 3 B; expected 0, or at least one row"),
+        ({"cache_budget": "4KiB", "cache_score": "best"}, "score: got 'best'; expected one of 'posterior'"),
+        ({"cache_budget": "4KiB", "cache_score": "trace"}, "trace: got nothing; expected a value"),
+    ],
+)
+def test_caches_that_are_refused(settings, words):
+    with pytest.raises(InputError) as caught:
+        train(sp.GraphSAGE([5, 3]), **settings)
+    assert words in str(caught.value)
 
 
 def test_best_weights_are_restored():

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from spsample.features.scores.registry import register_score, score, score_names
+from spsample.features.scores.registry import register_score, score, score_names, usual_score
 
-__all__ = ["register_score", "score", "score_names"]
+__all__ = ["register_score", "score", "score_names", "usual_score"]

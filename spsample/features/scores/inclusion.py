@@ -16,7 +16,7 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["inclusion"]
+__all__ = ["inclusion", "states_proportion"]
 
 FloatArray = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
     >>> require_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
     Proportion(rows='graph', power=2, column_power=1)
     """
-    stated = sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
+    stated = _stated(graph, sampler)
     if stated is None:
         name = type(sampler).__name__
         raise InputError(
@@ -98,6 +98,22 @@ def require_proportion(graph: BaseGraph, sampler: Sampler) -> Proportion:
     require_int("proportion.power", stated.power, 0, 2)
     require_int("proportion.column_power", stated.column_power, 1, 2)
     return stated
+
+
+def states_proportion(graph: BaseGraph, sampler: Sampler) -> bool:
+    """Whether `inclusion` knows the sampler.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> states_proportion(sp.Graph([0, 0], []), sp.FastGCN([3]))
+    True
+    """
+    return _stated(graph, sampler) is not None
+
+
+def _stated(graph: BaseGraph, sampler: Sampler) -> Proportion | None:
+    return sampler.proportion(graph.weighting) if _is_stated(type(sampler)) else None
 
 
 def _is_stated(sampler: type[Sampler]) -> bool:

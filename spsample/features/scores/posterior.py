@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,9 @@ from spsample.store.base_graph import BaseGraph
 __all__ = ["posterior", "shrunk"]
 
 FloatArray = NDArray[np.float64]
+
+GROUP = 256
+"""Vertices whose probabilities are about equal: enough that what their counts have in common is no chance."""
 
 
 def posterior(
@@ -46,25 +51,55 @@ def posterior(
     return shrunk(counts, batches, probabilities)
 
 
-def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray) -> FloatArray:
+def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: int = GROUP) -> FloatArray:
     """Means of the gamma posteriors of rates of which `counts` were seen in m batches, with prior means p.
 
     They are (count + a) / (m + a / p), with the a for which the counts deviate from m p by as much as they do:
     a = sum (m p)^2 / sum ((count - m p)^2 - m p (1 - p)). Where the denominator is not positive the counts deviate no
-    more than chance has it, and p is returned. Where p is 0 it is count / m: the counts know better.
+    more than chance has it, and it is p. Where p is 0 it is count / m: the counts know better.
+
+    This is done in two steps. p is wrong by more for some vertices than for others, and one a for all would say how
+    wrong the largest are, which decide its sums. So vertices are sorted by p, and each `size` of them are a group. The
+    sums of the groups' counts are shrunk towards those of m p, which gives p another level in each group. Then the
+    counts of a group are shrunk towards that, with an a of its own.
+
+    Parameters
+    ----------
+    counts : int64 array (n,)
+        Batches of the trial that need a vertex.
+    batches : int
+        Of the trial: m.
+    probabilities : float64 array (n,)
+        p.
+    size : int
+        Vertices of a group; the last one may have more.
 
     Examples
     --------
-    >>> shrunk(np.array([9, 0, 0]), 10, np.array([0.5, 0.5, 0.0])).round(4).tolist()
+    >>> shrunk(np.array([9, 0, 0]), 10, np.array([0.5, 0.5, 0.0]), 2).round(4).tolist()
     [0.813, 0.1087, 0.0]
     >>> shrunk(np.array([5, 5]), 10, np.array([0.5, 0.5])).tolist()
     [0.5, 0.5]
     """
-    m, p = float(batches), probabilities
-    expected = m * p
-    excess = float(((counts - expected) ** 2 - expected * (1.0 - p)).sum())
-    if excess <= 0:
-        return p
-    a = float((expected**2).sum()) / excess
-    scores: FloatArray = p * (counts + a) / np.where(p > 0, expected + a, 1.0)
-    return np.where(p > 0, scores, counts / max(m, 1.0))
+    order = np.argsort(-probabilities, kind="stable")
+    order = order[: np.count_nonzero(probabilities)]
+    group = np.minimum(np.arange(len(order)) // size, max(len(order) // size - 1, 0))
+    level, seen = probabilities[order], counts[order]
+    expected = batches * level
+    sums = [np.bincount(group, some).astype(np.float64) for some in (seen, expected, expected * (1.0 - level))]
+    together = np.zeros(len(sums[0]), np.int64)
+    level = np.minimum(level * _factors(sums[0], sums[1], sums[2], together)[group], 1.0)
+    expected = batches * level
+    level = level * _factors(seen, expected, expected * (1.0 - level), group)
+    scores: FloatArray = counts / max(float(batches), 1.0)
+    scores[order] = level
+    return scores
+
+
+def _factors(counts: NDArray[Any], expected: FloatArray, variance: FloatArray, group: Int64Array) -> FloatArray:
+    """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than chance has it."""
+    excess = np.bincount(group, (counts - expected) ** 2 - variance)
+    squares = np.bincount(group, expected**2)
+    is_off = (excess > 0)[group]
+    a = (squares / np.where(excess > 0, excess, 1.0))[group]
+    return np.where(is_off, (counts + a) / np.where(is_off, expected + a, 1.0), 1.0)

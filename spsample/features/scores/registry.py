@@ -16,7 +16,7 @@ from spsample.common.arrays import as_array
 from spsample.common.checks import check_length, first_bad, require_choice, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.features.scores.aligraph import aligraph
-from spsample.features.scores.inclusion import inclusion
+from spsample.features.scores.inclusion import inclusion, states_proportion
 from spsample.features.scores.out_degree import out_degree
 from spsample.features.scores.posterior import posterior
 from spsample.features.scores.presc import presc
@@ -28,7 +28,7 @@ from spsample.sampling import Sampler
 from spsample.sampling.arguments import check_arguments
 from spsample.store.base_graph import BaseGraph, require_graph
 
-__all__ = ["register_score", "require_scores", "score", "score_names"]
+__all__ = ["register_score", "require_scores", "score", "score_names", "usual_score"]
 
 Method = Callable[..., Any]
 """Takes graph, seeds (int64), sampler and batch size, and options by name; returns a number for each vertex."""
@@ -55,6 +55,18 @@ def score_names() -> tuple[str, ...]:
     True
     """
     return tuple(_METHODS)
+
+
+def usual_score(graph: BaseGraph, sampler: Sampler) -> str:
+    """Return "posterior", or "presc" for a sampler that does not state what it draws in proportion to.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> usual_score(sp.Graph([0, 0], []), sp.GraphSAGE([2]))
+    'posterior'
+    """
+    return "posterior" if states_proportion(graph, sampler) else "presc"
 
 
 def register_score(name: str, method: Method) -> None:

@@ -1,0 +1,73 @@
+"""Where batches of a training get their features: a cache in front of them, or tiers on a device."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spsample.common.units import require_bytes
+from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, score
+from spsample.features.scores import usual_score
+
+if TYPE_CHECKING:
+    from spsample.data import Dataset
+    from spsample.sampling import Sampler
+    from spsample.settings.training import TrainConfig
+    from spsample.store.base_graph import BaseGraph
+
+__all__ = ["placed_features"]
+
+
+def placed_features(
+    features: FeatureSource, dataset: Dataset, graph: BaseGraph, sampler: Sampler, config: TrainConfig
+) -> FeatureSource:
+    """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
+
+    Without a budget for a cache it is `features`. An array that is trained on with the backend "cuda" lies on the
+    device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads.
+
+    Parameters
+    ----------
+    features : FeatureSource
+        Of the data set.
+    dataset : Dataset
+    graph : BaseGraph
+        That batches are sampled from.
+    sampler : Sampler
+    config : TrainConfig
+
+    Raises
+    ------
+    InputError, CapacityError
+        As of `CachedFeatures`.
+    """
+    workload: dict[str, Any] = {
+        "graph": graph,
+        "seeds": dataset.train_idx,
+        "sampler": sampler,
+        "batch_size": config.batch_size,
+    }
+    options = _score_options(config)
+    x: Any = dataset.x
+    if config.backend == "cuda" and graph.host is not None and not isinstance(x, FeatureSource):
+        name = usual_score(graph, sampler) if config.cache_budget is None else config.cache_score
+        ranking = partial(score, name, **{**workload, "graph": graph.host}, **options)
+        return DeviceFeatures(x, _share(config.cache_budget, features), ranking)
+    if config.cache_budget is None:
+        return features  # the batches of a partitioned graph pass through the host
+    options |= {"replacement": config.cache_replacement}
+    return CachedFeatures(features, config.cache_budget, config.cache_score, **workload, **options)
+
+
+def _score_options(config: TrainConfig) -> dict[str, Any]:
+    """What a score is told of the epochs to come; a trial has random numbers of its own."""
+    if config.cache_score != "replay":
+        return {}
+    return {"epochs": range(config.epochs), "random_seed": config.random_seed}
+
+
+def _share(budget: int | str | None, features: FeatureSource) -> float | str:
+    """The share of the rows on a device that a budget is for."""
+    if budget is None or budget == "auto":
+        return "auto"
+    return min(require_bytes("cache_budget", budget) / max(4 * features.num_rows * features.dim, 1), 1.0)
