@@ -40,6 +40,7 @@ app.command()(lookahead)
 app.command()(disk_features)
 app.command()(partitions)
 app.command()(reorder)
+app.command()(lookahead)
 app.command()(cache_hits)
 
 
@@ -61,6 +62,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     received(graph=["rmat:12,8"], ranks=[4], epochs=1, out=out)
+    lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
+    cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

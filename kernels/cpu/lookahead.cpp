@@ -55,12 +55,9 @@ public:
         const int64_t count = future_.announce(ids.data(), size, new_.data());
         const int32_t first = future_.first_batch(), batch = first + known() - 1;
         places_.begin_batch(first, known());
-        for (int64_t i = 0; i < count; ++i) {
-            const int32_t item = new_[static_cast<size_t>(i)], place = places_.place_of(item);
-            if (place == PlacesByUse::kNone) continue;
-            places_.set_known(item);
-            places_.add_to_batch(place, batch);
-        }
+        const int64_t held = places_.only_held(new_.data(), count);
+        for (int64_t i = 0; i < held; ++i) places_.set_known(new_[static_cast<size_t>(i)]);
+        for (int64_t i = 0; i < held; ++i) places_.add_to_batch(places_.place_of(new_[static_cast<size_t>(i)]), batch);
     }
 
     // Whether these are the items of the first known batch.
@@ -163,7 +160,7 @@ private:
             hit_places[num_hits] = place;
             num_hits += is_hit;
             Ranked*& end = ends[size_t{is_hit} * 2 + is_unknown];
-            *end = {is_unknown ? item : next, is_hit ? place : static_cast<int32_t>(i)};
+            *end = {chosen(is_unknown, item, next), chosen(is_hit, place, static_cast<int32_t>(i))};
             end += next != batch;  // an item that comes again is dealt with then
         }
         for (size_t g = 0; g < kGroups; ++g) groups_[g] = {memory_[g].data(), ends[g]};

@@ -13,6 +13,12 @@
 
 namespace spsample {
 
+// `yes` or `no`, without a branch: which of them cannot be foreseen.
+template <class T>
+T chosen(bool is_yes, T yes, T no) {
+    return no ^ ((no ^ yes) & -static_cast<T>(is_yes));
+}
+
 class KnownFuture {
 public:
     static constexpr int32_t kUnknown = -1;  // in place of the number of the next batch that uses an item
@@ -26,7 +32,7 @@ public:
         uint32_t size;
     };
 
-    explicit KnownFuture(int64_t num_items) : last_(static_cast<size_t>(num_items), ~uint32_t{0}) {}
+    explicit KnownFuture(int64_t num_items) : last_(static_cast<size_t>(num_items), ~uint32_t{0}), uses_(1) {}
 
     int64_t num_items() const { return static_cast<int64_t>(last_.size()); }
     int32_t num_batches() const { return static_cast<int32_t>(batches_.size()); }
@@ -34,16 +40,16 @@ public:
     const Batch& front() const { return batches_.front(); }
     const Use& use(uint32_t number) const { return uses_[number & mask()]; }
     int64_t item_bytes() const { return static_cast<int64_t>(last_.size() * sizeof(uint32_t)); }
-    int64_t use_bytes() const { return static_cast<int64_t>(uses_.size() * sizeof(Use)); }
+    int64_t use_bytes() const { return static_cast<int64_t>((uses_.size() - 1) * sizeof(Use)); }
 
     // Makes room for a batch: for as many uses as a power of two, so that an index is a mask.
     void reserve(int64_t batch_size) {
         const int64_t wanted = int64_t{end_ - begin_} + batch_size;
-        size_t size = std::max(uses_.size(), kFewest);
+        size_t size = std::max(uses_.size() - 1, kFewest);
         while (size < static_cast<size_t>(wanted)) size *= 2;
         if (size > kMost) throw std::overflow_error("more than 2^30 uses of items are known ahead");
-        if (size > uses_.size()) {
-            std::vector<Use> uses(size);
+        if (size >= uses_.size()) {
+            std::vector<Use> uses(size + 1);
             for (uint32_t number = begin_; number != end_; ++number) uses[number & (size - 1)] = use(number);
             uses_.swap(uses);
         }
@@ -60,7 +66,7 @@ public:
         const size_t all = mask();
         Use* const uses = uses_.data();
         uint32_t* const last_uses = last_.data();
-        Use nothing{};
+        const size_t nowhere = uses_.size() - 1;  // beyond the ring
         int64_t found = 0;
         for (int64_t i = 0; i < size; ++i) {
             const int32_t item = static_cast<int32_t>(ids[i]);
@@ -69,7 +75,7 @@ public:
             first_uses[found] = item;
             found += !is_known;
             uses[number & all] = {item, kUnknown};
-            (is_known ? &uses[last & all] : &nothing)->next = batch;
+            uses[chosen(is_known, last & all, nowhere)].next = batch;
             last_uses[item] = number;
         }
         end_ += static_cast<uint32_t>(size);
@@ -98,7 +104,7 @@ private:
     static constexpr size_t kFewest = 64, kMost = size_t{1} << 30;  // uses
     static constexpr int64_t kRenewed = int64_t{1} << 31;           // uses
 
-    size_t mask() const { return uses_.size() - 1; }
+    size_t mask() const { return uses_.size() - 2; }
 
     // Use numbers begin again after 2^32. Before an old one could be taken for a new one it is set to one that is over. O(items), rarely.
     void renew() {
@@ -109,7 +115,7 @@ private:
     }
 
     std::vector<uint32_t> last_;  // of each item, the number of its last known use; of others a number that is over
-    std::vector<Use> uses_;       // the ring
+    std::vector<Use> uses_;       // the ring, and one more, which is written where nothing is
     std::deque<Batch> batches_;
     uint32_t begin_ = 0, end_ = 0;  // known uses
     int64_t until_renewed_ = kRenewed;

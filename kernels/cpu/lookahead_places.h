@@ -84,6 +84,17 @@ public:
         return static_cast<int64_t>(numbers * sizeof(int32_t)) + unknown_.nbytes();
     }
 
+    // Leaves only the items that are held; gives their number.
+    int64_t only_held(int32_t* items, int64_t count) const {
+        int64_t held = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            const int32_t item = items[i];
+            items[held] = item;
+            held += place_of(item) != kNone;
+        }
+        return held;
+    }
+
     // Lists for batches first, first + 1, ... so many, of which the last one is new and empty.
     void begin_batch(int32_t first, int32_t count) {
         if (static_cast<size_t>(count) > heads_.size()) {

@@ -180,6 +180,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         note_ignored_options(options)
     if comm.rank == 0 and given["cache_budget"] is None and given["cache_score"] not in (None, TrainConfig.cache_score):
         print_note("--cache-score has no effect without --cache-budget")
+    if comm.rank == 0 and given["cache_budget"] is None and given["cache_replacement"] == "lookahead":
+        print_note("--cache-replacement has no effect without --cache-budget")
     ranks = RanksData(comm, options) if comm.size > 1 else None
     try:
         job = _Job.of(given, comm, ranks)

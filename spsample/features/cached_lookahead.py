@@ -140,13 +140,17 @@ class LookaheadRows:
             self._keep(rows, of_kept, call)
         return len(found.hits)
 
-    def recipe(self) -> tuple[Any, ...]:
-        """From what rows are read again: the vertices that have one, the ranks of all, and a digest of the rows."""
+    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices whose rows are kept now, ascending, and a copy of these rows, in the same order."""
         with self._changing:
             items = np.where(self._awaited == 0, self._lookahead.items, -1)
             places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
-            contents = contents_of(self.reader.rows[places])
-            return LookaheadRows.reread, (self._lookahead.ranks, items[places], contents)
+            return items[places], self.reader.rows[places]
+
+    def recipe(self) -> tuple[Any, ...]:
+        """From what rows are read again: the vertices that have one, the ranks of all, and a digest of the rows."""
+        vertices, rows = self.kept()
+        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows))
 
     @classmethod
     def reread(

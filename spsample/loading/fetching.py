@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch
 
-__all__ = ["FETCHES", "Fetch", "Work", "features_ahead", "known_ahead"]
+__all__ = ["FETCHES", "Fetch", "Telling", "Work", "features_ahead", "known_ahead"]
 
 _ID_BYTES, _USE_BYTES = 8, 8
-
-T = TypeVar("T")
 
 
 class Work(NamedTuple):
@@ -102,24 +100,50 @@ class PerBulk:
 FETCHES: dict[str, Fetch] = {"batch": PerBatch(), "bulk": PerBulk()}
 
 
-def known_ahead(bulks: Iterator[T], features: Any, calls_of: Callable[[T], list[NDArray[Any]]]) -> Iterator[T]:
-    """The bulks, each once the features know the calls of `gather` for it and for the next one.
+class Telling(NamedTuple):
+    """Who is told of the bulks of a pass, and what.
 
-    What they still know when the iterator ends, or is left, they forget.
+    Attributes
+    ----------
+    features : FeatureSource or None
+    calls_of : function
+        The calls of `gather` for a bulk.
+    begins_known : bool
+        Whether the features were told of the first bulk already.
+    ended : function
+        Called when a pass is over, with the first bulk of the next pass, of which the features know; or None.
     """
-    forget(features)
+
+    features: Any
+    calls_of: Callable[[Any], list[NDArray[Any]]]
+    begins_known: bool
+    ended: Callable[[Any], None]
+
+
+def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
+    """The bulks of a pass, each once the features know the calls of `gather` for it and for the next one.
+
+    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget.
+    """
+    features, is_over = told.features, False
+    if not told.begins_known:
+        forget(features)
     try:
         current = next(bulks, None)
-        if current is not None:
-            announce(features, calls_of(current))
-        while current is not None:
+        if current is not None and not told.begins_known:
+            announce(features, told.calls_of(current))
+        while current is not None and not current.opens_next:
             following = next(bulks, None)
-            announce(features, [] if following is None else calls_of(following))
+            announce(features, [] if following is None else told.calls_of(following))
             yield current
             current = following
             del following
+        next(bulks, None)  # so that what makes them comes to its end
+        told.ended(current)
+        is_over = True
     finally:
-        forget(features)
+        if not is_over:
+            forget(features)
 
 
 def features_ahead(features: FeatureSource | None, fetch: str, looks_ahead: bool) -> FeaturesAhead:

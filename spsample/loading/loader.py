@@ -17,12 +17,13 @@ from spsample.common.checks import require_bulk_size, require_choice, require_in
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.features import CacheCounts, score
-from spsample.features.known_future import looks_ahead
+from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
 from spsample.loading.batch import Batch, Collate
-from spsample.loading.fetching import FETCHES, Fetch, Work, features_ahead, known_ahead
+from spsample.loading.fetching import FETCHES, Fetch, Telling, Work, features_ahead, known_ahead
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
+from spsample.loading.next_epoch import NextEpoch, Start
 from spsample.loading.order import Delivered, Epochs, as_seeds
 from spsample.loading.prefetch import Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates, RankSlice
@@ -114,7 +115,8 @@ class BulkLoader(Epochs):
     fetch
         ``"batch"``: each batch fetches the rows of features that it needs. ``"bulk"``: all rows that a bulk needs are
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
-        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead.
+        look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
+        second of successive epochs on also the first bulk of the next one.
 
     Attributes
     ----------
@@ -192,6 +194,7 @@ class BulkLoader(Epochs):
         has_threads = self.comm.size > 1 and self.prefetch > 0
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
+        self._next_epoch = NextEpoch(self.comm)
         self._is_closed = False
         self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
 
@@ -251,6 +254,8 @@ class BulkLoader(Epochs):
         if self._duplicates is not None:
             self._duplicates.close()
             self._duplicates = None
+        self._next_epoch.drop()
+        forget(self.features)
         self._is_closed = True
 
     def _require_open(self) -> None:
@@ -269,15 +274,16 @@ class BulkLoader(Epochs):
 
     def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
-        positions = self._positions(epoch)
+        start = self._next_epoch.begin(epoch, first) if self._looks_ahead else Start(None, goes_on=False)
+        place = _Place(epoch, first, self._positions(epoch), start)
         if self.prefetch == 0:
-            yield from self._collated(self._bulks(positions, epoch, first, 1), positions, collate, self.features)
+            yield from self._collated(self._all_bulks(place, 1), place, collate, self.features)
             return
         if self._left is not None:
             self._left.join()
         with Pipeline(waits=self._duplicates is None) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
-            sampled, items = self._prefetchers(pipeline, positions, (epoch, first), collate)
+            sampled, items = self._prefetchers(pipeline, place, collate)
             while True:
                 with self._timed("waiting"):
                     item = next(items, None)
@@ -289,23 +295,23 @@ class BulkLoader(Epochs):
                 yield item
 
     def _prefetchers(
-        self, pipeline: Pipeline, positions: NDArray[np.int64], place: tuple[int, int], collate: _CollateFn
+        self, pipeline: Pipeline, place: _Place, collate: _CollateFn
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Delivered]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
         sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
         features = self.features if self._duplicates is None else self._duplicates.features
-        bulks = self._bulks(positions, *place, warm_up_divisor(self.prefetch), sampling)
+        bulks = self._all_bulks(place, warm_up_divisor(self.prefetch), sampling)
         ahead = self.prefetch + self._looks_ahead
         sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), ahead, "sampling")
-        made = self._collated(sampled, positions, collate, features, gathering)
+        made = self._collated(sampled, place, collate, features, gathering)
         items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
         return sampled, items
 
     def _collated(
         self,
         bulks: Iterator[_RankBulk],
-        positions: NDArray[np.int64],
+        place: _Place,
         collate: _CollateFn,
         features: FeatureSource | None,
         lockstep: Lockstep[Any] | None = None,
@@ -313,12 +319,12 @@ class BulkLoader(Epochs):
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
         work = Work(partial(_synchronize, lockstep), partial(self._timed, "features"))
-        for one in self._known_ahead(bulks, features, fetch):
+        for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with self._timed("features"):
-                    batch = collate(minibatch, positions[places], x)
+                    batch = collate(minibatch, place.positions[start : start + self.batch_size], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
@@ -326,12 +332,35 @@ class BulkLoader(Epochs):
         _synchronize(lockstep)
 
     def _known_ahead(
-        self, bulks: Iterator[_RankBulk], features: FeatureSource | None, fetch: Fetch
+        self, bulks: Iterator[_RankBulk], features: FeatureSource | None, fetch: Fetch, place: _Place
     ) -> Iterator[_RankBulk]:
         """The bulks; where the features of a rank look ahead, on all ranks in the same order, each after the next."""
         if not self._looks_ahead:
             return bulks
-        return known_ahead(bulks, features, lambda one: fetch.calls(self._minibatches(one)))
+        told = Telling(
+            features,
+            calls_of=lambda one: fetch.calls(self._minibatches(one)),
+            begins_known=place.start.kept is not None,
+            ended=partial(self._next_epoch.end, place.epoch),
+        )
+        return known_ahead(bulks, told)
+
+    def _all_bulks(
+        self, place: _Place, warm_up: int, lockstep: Lockstep[Any] | None = None
+    ) -> Generator[_RankBulk, None, None]:
+        """The bulks of a pass, the first one perhaps kept from the pass before, and that of the next pass."""
+        kept, first = place.start.kept, place.first
+        if kept is not None:
+            first, warm_up = kept.first + kept.batches, 1
+            yield kept._replace(opens_next=False)
+            del kept
+        yield from self._bulks(place.positions, place.epoch, first, warm_up, lockstep)
+        if place.start.goes_on and place.epoch + 1 < 2**64:
+            following = self._positions(place.epoch + 1)
+            for one in self._bulks(following, place.epoch + 1, 0, 1, lockstep):
+                yield one._replace(opens_next=True)
+                break
+            _synchronize(lockstep)
 
     def _minibatches(self, one: _RankBulk) -> Iterator[MiniBatch]:
         """Minibatches that this rank has of a bulk, one for each step."""
@@ -432,11 +461,21 @@ class BulkLoader(Epochs):
 
 
 class _RankBulk(NamedTuple):
-    """What this rank has of a bulk, or of a part of one."""
+    """What this rank has of a bulk, or of a part of one; whether it is the first one of the next epoch."""
 
     bulk: BulkSample
     first: int
     batches: int
+    opens_next: bool = False
+
+
+class _Place(NamedTuple):
+    """Where a pass begins, the order of its epoch, and how it follows the pass before."""
+
+    epoch: int
+    first: int
+    positions: NDArray[np.int64]
+    start: Start
 
 
 def _require_fetch(fetch: Any, features: FeatureSource | None) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "Batches",
     "BulkSize",
     "EdgeIds",
+    "Fetch",
     "Layout",
     "MemoryBudget",
     "Prefetch",
@@ -76,6 +77,16 @@ MEMORY_BUDGET = Option(
 MemoryBudget = Annotated[int | str | None, MEMORY_BUDGET]
 
 Prefetch = Annotated[int, Option("Bulks sampled ahead; changes no sample.", _PANEL, check=at_least(0), decisive=False)]
+
+Fetch = Annotated[
+    str,
+    Option(
+        "Rows of features are fetched for each batch, or once for all batches of a bulk; changes no sample.",
+        _PANEL,
+        choices=("batch", "bulk"),
+        decisive=False,
+    ),
+]
 
 RandomSeed = Annotated[
     int,

@@ -8,7 +8,7 @@ from spsample.common.checks import require_choice, require_number, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import Batches, BatchSize, BulkSize, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
 
 __all__ = [
     "ADDED_SETTINGS",
@@ -238,6 +238,16 @@ class TrainConfig:
             decisive=False,
         ),
     ] = "posterior"
+    cache_replacement: Annotated[
+        str,
+        Option(
+            "Whether these stay, or are kept by their next use, with --cache-budget.",
+            _SAMPLING,
+            choices=("static", "lookahead"),
+            decisive=False,
+        ),
+    ] = "static"
+    fetch: Fetch = "batch"
     random_seed: RandomSeed = 0
     backend: Annotated[
         str | None,

@@ -55,6 +55,7 @@ def placed_features(
         return DeviceFeatures(x, _share(config.cache_budget, features), ranking)
     if config.cache_budget is None:
         return features  # the batches of a partitioned graph pass through the host
+    options |= {"replacement": config.cache_replacement}
     return CachedFeatures(features, config.cache_budget, config.cache_score, **workload, **options)
 
 

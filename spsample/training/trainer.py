@@ -431,6 +431,7 @@ class Trainer:
             backend=self.config.backend,
             batches=self.config.batches,
             parts=parts,
+            fetch=self.config.fetch,
         )
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:

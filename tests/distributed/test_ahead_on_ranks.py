@@ -43,7 +43,7 @@ def cached_loader(comm, c, rows, **options):
 @pytest.mark.parametrize("fetch", ["batch", "bulk"])
 def test_batches_are_those_of_one_rank(p, c, prefetch, fetch):
     """One rank has a static cache: all go the same way all the same. A pass is left, and gone on with."""
-    expected = alone(epochs=2)
+    expected = alone(epochs=3)
 
     def body(comm):
         loader = cached_loader(comm, c, 30, prefetch=prefetch, fetch=fetch)
@@ -52,14 +52,14 @@ def test_batches_are_those_of_one_rank(p, c, prefetch, fetch):
                 break
         state = loader.state_dict()
         loader.set_epoch(0)
-        whole = [list(loader) for _ in range(2)]
+        whole = [list(loader) for _ in range(3)]
         loader.load_state_dict(state)
         rest = list(loader)
         loader.close()
         return whole, rest
 
     passes = run_threads(p, body, TIMEOUT)
-    for epoch in range(2):
+    for epoch in range(3):
         assert_shared_out([whole[epoch] for whole, _ in passes], expected[epoch])
     for whole, rest in passes:
         assert [batch.batch_id for batch in rest] == [batch.batch_id for batch in whole[0][2:]]

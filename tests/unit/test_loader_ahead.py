@@ -84,7 +84,7 @@ def test_batches_do_not_change_by_a_bit(name, fetch, prefetch, bulk_size, stops,
     plain = FeatureStore(SOURCES[name]().gather(np.arange(500)))
     expected = loader_of(plain, sampler=sampler, prefetch=0)
     loader = loader_of(SOURCES[name](), sampler=sampler, prefetch=prefetch, bulk_size=bulk_size, fetch=fetch)
-    wanted = [rows_of(expected) for _ in range(2)]
+    wanted = [rows_of(expected) for _ in range(3)]
     for stop in stops:
         loader.set_epoch(0)
         taken = rows_of(batch for _, batch in zip(range(stop), loader, strict=False))
@@ -93,7 +93,7 @@ def test_batches_do_not_change_by_a_bit(name, fetch, prefetch, bulk_size, stops,
         again.load_state_dict(loader.state_dict())
         assert rows_of(again) == wanted[0][stop:]
     loader.set_epoch(0)
-    assert [rows_of(loader), rows_of(loader)] == wanted
+    assert [rows_of(loader) for _ in range(3)] == wanted
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
@@ -101,12 +101,17 @@ def test_batches_do_not_change_by_a_bit(name, fetch, prefetch, bulk_size, stops,
 def test_a_source_is_told_of_every_call_a_bulk_ahead(prefetch, fetch):
     source = Told(X)
     loader = loader_of(source, prefetch=prefetch, fetch=fetch)
-    for _ in range(2):
-        list(loader)
     bulks = len(list(loader._rank_slice.bulk_ranges(0, 17, 4, 1 if prefetch == 0 else 8)))
+    known, calls = [], []
+    for _ in range(3):
+        before = source.calls
+        list(loader)
+        known.append(len(source.known))
+        calls.append(source.calls - before)
     assert source.untold == 0
-    assert source.known == []
-    assert source.calls == 2 * (17 if fetch == "batch" else bulks)
+    ahead = 4 if fetch == "batch" else 1  # the first bulk of the next epoch, once epochs are seen to follow
+    assert known == [0, ahead, ahead]
+    assert calls == ([17, 17, 17] if fetch == "batch" else [bulks, bulks, 5])
     if prefetch == 0 and fetch == "batch":
         assert source.ahead[:4] == [7, 6, 5, 4]
         assert min(source.ahead[:12]) == 4  # the next bulk, always
@@ -126,6 +131,23 @@ def test_a_pass_that_is_left_leaves_nothing_known(prefetch):
     loader.load_state_dict(state)
     list(loader)
     assert source.untold == 0
+    assert source.known == []
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_what_is_known_of_the_next_epoch_is_forgotten_where_another_comes(prefetch):
+    source, expected = Told(X), loader_of(FeatureStore(X))
+    epochs = [rows_of(expected) for _ in range(6)]
+    loader = loader_of(source, prefetch=prefetch)
+    assert [rows_of(loader) for _ in range(2)] == epochs[:2]
+    assert source.known
+    loader.set_epoch(4)
+    assert rows_of(loader) == epochs[4]
+    assert source.known == []
+    assert rows_of(loader) == epochs[5]
+    assert source.untold == 0
+    assert source.known
+    loader.close()
     assert source.known == []
 
 
