@@ -162,12 +162,12 @@ public:
     }
 
     template <class Index>
-    void announce(const In<Index>& ids) {
+    bool announce(const In<Index>& ids) {
         nb::gil_scoped_release release;
-        if (!known_.has_room()) return known_.announce(PageSet(0));
+        if (!known_.has_room()) return false;
         PageSet pages(layout_.num_pages());
         add_pages(ids, pages);
-        known_.announce(std::move(pages));
+        return known_.announce(std::move(pages));
     }
 
     void forget() { known_.forget(); }
@@ -391,7 +391,7 @@ void make_disk_rows(DiskRows* self, const std::string& path, bool direct, const 
 
 template <class Index>
 void bind_for(nb::class_<DiskRows>& rows) {
-    rows.def("announce", &DiskRows::announce<Index>, nb::arg("ids").noconvert(), "The rows of a batch that will be gathered.");
+    rows.def("announce", &DiskRows::announce<Index>, nb::arg("ids").noconvert(), "The rows of a batch that will be gathered; False where no more batches can be known.");
     rows.def("gather", &DiskRows::gather<Index>, nb::arg("ids").noconvert(), nb::arg("form"), nb::arg("scale").none(), nb::arg("out"),
              nb::arg("at").none(), "Rows `ids` to `out` (flat), or to its rows `at`.");
 }

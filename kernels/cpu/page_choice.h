@@ -4,6 +4,7 @@
 // of a batch are wanted at once, so a page's next use is the number of a batch. Pages of one next use differ by no bit that is read before.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -13,38 +14,39 @@
 
 namespace spsample {
 
-// Batches that will be gathered, in order. For any number of threads.
+// Batches that will be gathered, in order: the next ones, at most `most` of them. For any number of threads.
 class KnownBatches {
 public:
-    // Keeps at most `most` sets of pages. A batch that is announced beyond keeps its turn, but its pages are forgotten.
     explicit KnownBatches(int64_t most) : most_(most) {}
 
-    bool has_room() const {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        return kept_ < most_;
-    }
+    bool has_room() const { return size() < most_; }
 
-    void announce(PageSet&& pages) {
+    // False where there is no room.
+    bool announce(PageSet&& pages) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        const bool keep = kept_ < most_ && pages.num_words() > 0;
-        batches_.push_back(keep ? std::move(pages) : PageSet(0));
-        kept_ += keep;
+        if (static_cast<int64_t>(batches_.size()) >= most_) return false;
+        batches_.push_back(std::move(pages));
+        return true;
     }
 
     // None of them will come.
     void forget() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        drop(batches_.size());
+        batches_.clear();
     }
 
-    // A batch of these pages is gathered now: what was announced up to it is over. One that was not announced takes the turn of one that
-    // was forgotten, where there is any.
+    // A batch of these pages is gathered now: what was announced up to it is over. Where as many others have come in a row as are known,
+    // those that are known will not come.
     void reach(const PageSet& pages) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        for (size_t i = 0; i < batches_.size(); ++i) {
-            if (batches_[i] == pages) return drop(i + 1);
+        const auto found = std::find(batches_.begin(), batches_.end(), pages);
+        if (found != batches_.end()) {
+            batches_.erase(batches_.begin(), found + 1);
+            others_ = 0;
+        } else if (++others_ >= static_cast<int64_t>(batches_.size())) {
+            batches_.clear();
+            others_ = 0;
         }
-        if (kept_ < static_cast<int64_t>(batches_.size())) drop(1);
     }
 
     // Calls body(pages) for the batches that follow, the next one first, until it returns false.
@@ -52,7 +54,7 @@ public:
     void for_each(Body&& body) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (const PageSet& pages : batches_) {
-            if (pages.num_words() > 0 && !body(pages)) return;
+            if (!body(pages)) return;
         }
     }
 
@@ -62,17 +64,10 @@ public:
     }
 
 private:
-    void drop(size_t count) {
-        for (; count > 0; --count) {
-            kept_ -= batches_.front().num_words() > 0;
-            batches_.pop_front();
-        }
-    }
-
     mutable std::mutex mutex_;
     std::deque<PageSet> batches_;
     const int64_t most_;
-    int64_t kept_ = 0;
+    int64_t others_ = 0;  // that have come since one of these did
 };
 
 // How often pages were wanted, of late: all numbers are halved when one has reached the largest.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -145,6 +147,7 @@ class DiskFeatures:
         self._form = core_form(AsStored(self.stored_dtype) if form is None else form)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
+        self._waiting = _Waiting()
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -200,8 +203,8 @@ class DiskFeatures:
         Parameters
         ----------
         batches : iterable of integer arrays
-            The ids of each call, in order. A call that asks for other rows is answered, too; one that is announced
-            and does not come is forgotten when a later one does.
+            The ids of each call, in order. Arrays are looked at later and must not be changed. A call that asks for
+            other rows is answered, too; one that is announced and does not come is forgotten when a later one does.
 
         Raises
         ------
@@ -210,12 +213,12 @@ class DiskFeatures:
         """
         rows = self._open_rows()
         known = [self._checked(ids) for ids in batches]
-        for ids in known:
-            rows.announce(ids)
+        if self.looks_ahead:
+            self._waiting.extend(rows, known)
 
     def forget(self) -> None:
         """Say that what was announced and not yet gathered will not come."""
-        self._open_rows().forget()
+        self._waiting.clear(self._open_rows())
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.
@@ -253,6 +256,7 @@ class DiskFeatures:
                 rows.gather(wanted, form, scale, made.reshape(-1), places)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
+            self._waiting.extend(rows, ())
         return made
 
     def close(self) -> None:
@@ -280,6 +284,27 @@ class DiskFeatures:
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
         return rows
+
+
+class _Waiting:
+    """Announced batches that the core has no room for yet; used by several threads."""
+
+    def __init__(self) -> None:
+        self._changing = Lock()
+        self._batches: deque[NDArray[Any]] = deque()
+
+    def extend(self, rows: Any, batches: Iterable[NDArray[Any]]) -> None:
+        """Append batches, and tell the core of as many of the first ones as it has room for."""
+        with self._changing:
+            self._batches.extend(batches)
+            while self._batches and rows.announce(self._batches[0]):
+                self._batches.popleft()
+
+    def clear(self, rows: Any) -> None:
+        """None of them will come."""
+        with self._changing:
+            self._batches.clear()
+            rows.forget()
 
 
 def _of_recipe(path: str, budget: int | str, options: dict[str, Any], written: tuple[int, int]) -> DiskFeatures:

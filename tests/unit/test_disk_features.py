@@ -128,9 +128,9 @@ def test_arrays_of_a_store_by_name(tmp_path):
 class Model:
     """What is kept and read, in Python sets: pages of one row that lie in whole blocks, one read per run of them."""
 
-    def __init__(self, n, blocks, capacity):
-        self.n, self.blocks, self.capacity = n, blocks, capacity
-        self.resident, self.uses = set(), np.zeros(n, int)
+    def __init__(self, capacity):
+        self.capacity = capacity
+        self.resident, self.uses = set(), np.zeros(1000, int)
         self.reads = self.hits = 0
 
     def gather(self, pages, following):
@@ -165,7 +165,7 @@ def test_keeps_what_the_model_keeps(tmp_path_factory, n, capacity, ahead, size, 
     path = saved(tmp_path_factory.mktemp("rows"), np.zeros((n, 2 * BLOCK), np.uint8))
     gap = 3  # pages that are far enough from each other to be reads of their own
     pages = np.arange(0, n, gap)
-    model = Model(n, 3, capacity)
+    model = Model(capacity)
     batches = [np.unique(rng.choice(pages, rng.integers(1, size + 1))) for _ in range(25)]
     with DiskFeatures(path, budget_for(path, capacity)) as found:
         assert found.plan.frames == min(capacity, n)
@@ -242,8 +242,8 @@ def test_neighbours_in_the_file_are_one_read(tmp_path):
 
 def test_what_was_announced_and_left_is_forgotten(tmp_path):
     """A pass that was left early: its batches are over when one of the next pass comes."""
-    path = saved(tmp_path, features(1000, 8))
-    with DiskFeatures(path, "1MiB") as found:
+    path = saved(tmp_path, features(10_000, 32))
+    with DiskFeatures(path, "512KiB") as found:
         found.announce([[i] for i in range(5)])
         found.announce([[100 + i] for i in range(5)])
         found.gather([100])
@@ -263,19 +263,31 @@ def test_forget(tmp_path):
             assert not found.looks_ahead
 
 
-@pytest.mark.sanitize
-def test_announcements_beyond_the_memory_for_them(tmp_path):
-    path = saved(tmp_path, features(1000, 8))
-    with DiskFeatures(path, "1MiB") as found:
-        batches = [[i] for i in range(found.plan.known_batches + 10)]
-        found.announce(batches)
-        for ids in batches:
+def test_more_announcements_than_are_remembered(tmp_path):
+    """Those of a large bulk wait until there is room: the next ones are always known."""
+    rng = np.random.default_rng(0)
+    path = saved(tmp_path, np.zeros((300, 2 * BLOCK), np.uint8))
+    model = Model(20)
+    with DiskFeatures(path, budget_for(path, 20)) as found:
+        batches = [np.unique(rng.choice(np.arange(0, 300, 3), 12)) for _ in range(100)]
+        most = found.plan.known_batches
+        found.announce(batches[:70])
+        for i, ids in enumerate(batches):
+            if i == 30:
+                found.announce(batches[70:])
             found.gather(ids)
+            model.gather(set(ids.tolist()), [set(b.tolist()) for b in batches[i + 1 : i + most]])
+            assert (found.counts.hits, found.counts.reads) == (model.hits, model.reads)
         assert found._rows.known == 0
+
+
+def test_announcements_that_never_come(tmp_path):
+    path = saved(tmp_path, features(10_000, 32))
+    with DiskFeatures(path, "512KiB") as found:
         found.announce([[1]] * (found.plan.known_batches + 10))
-        for i in range(500):
-            found.gather([i])
-        assert found._rows.known < found.plan.known_batches + 10
+        for i in range(100):
+            found.gather([9000 + i])
+        assert found._rows.known == 0
 
 
 def test_nested_under_a_cache(tmp_path):
