@@ -36,7 +36,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
-    copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
+    copies(graph=["rmat:10,8"], vertices=[1000], greedy_vertices=1000, rounds=1, epochs=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 
