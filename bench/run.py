@@ -64,6 +64,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     received(graph=["rmat:12,8"], ranks=[4], epochs=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
+    copies(graph=["rmat:10,8"], vertices=[1000], greedy_vertices=1000, rounds=1, epochs=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 
