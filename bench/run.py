@@ -16,6 +16,8 @@ from features import features
 from locality import locality
 from lookahead import lookahead
 from partitions import partitions
+from local_batches import local_batches
+from local_training import local_training
 from planning import planning
 from prefetch import prefetch
 from received import received
@@ -42,6 +44,8 @@ app.command()(partitions)
 app.command()(reorder)
 app.command()(lookahead)
 app.command()(cache_hits)
+app.command()(local_batches)
+app.command()(local_training)
 
 
 @app.command()
@@ -65,6 +69,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     copies(graph=["rmat:10,8"], vertices=[1000], greedy_vertices=1000, rounds=1, epochs=1, out=out)
+    local_batches(graph=["rmat:10,8"], ranks=[2], epochs=2, out=out)
+    local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 
