@@ -46,12 +46,15 @@ Side = Callable[[], tuple[float, float, int]]
 
 PAGE = 4096
 WORKER = """
-import json, resource, sys, time
+import json, re, sys, time
+from pathlib import Path
 import numpy as np
 from spsample.reorder import reorder, restore
 kind, source, out, scores, budget = sys.argv[1:]
 values = np.load(scores)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+before = peak()
 processors = time.process_time()
 started = time.perf_counter()
 if kind == "restore":
@@ -59,8 +62,7 @@ if kind == "restore":
 else:
     done = reorder(source, out, values, relabel=kind == "relabel", memory_budget=budget)
 seconds, processors = time.perf_counter() - started, time.process_time() - processors
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seconds": seconds, "processors": processors, "grown": 1024 * (after - before)}))
+print(json.dumps({"seconds": seconds, "processors": processors, "grown": peak() - before}))
 """
 
 
