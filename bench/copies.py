@@ -5,8 +5,8 @@ methods plan by the same scores and pay by them; what each plan costs in the run
 the methods of spsample, partitions: each device keeps rows of its own part only, of random vertices, ranges, METIS or
 PaGraph, the hottest first. A part of PaGraph's has all vertices that its train vertices reach.
 
-Planning takes turns with `np.argsort` of as many random scores; the first round is a discarded warm-up. User time leaves
-out what the system takes to hand out memory.
+Planning takes turns with `np.argsort` of as many random scores; the first round is a discarded warm-up. User time
+leaves out what the system takes to hand out memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-import spsample as sp
 from figures import pyplot
 from graphs import graph_folder
 from machine_facts import machine_facts
@@ -71,7 +70,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of planning, median of the rounds; user time over that of `np.argsort` of the scores in the same round."""
+    """Median seconds of planning; user time over that of `np.argsort` of the scores in the same round."""
 
     vertices: int
     devices: int
@@ -262,7 +261,7 @@ def _place(one: Result) -> tuple[int, float, float]:
 
 
 def alpha_table(results: list[Result], method: str) -> Table:
-    """Mean of one method over best-copies', from the least to the most of all graphs and budgets, by devices and alpha."""
+    """Mean of one method over best-copies', least to most of all graphs and budgets, by devices and alpha."""
     shown = Table(f"{method}: devices", *(f"alpha {alpha}" for alpha in ALPHAS))
     for devices in DEVICES:
         row = []

@@ -6,7 +6,7 @@ own, whose peak of resident memory is read. The order is random, the worst there
 
 Pages: the batches of traced runs (`traces.py`) gather their rows, batch by batch in the order of the file, through a
 cache of pages of 4 KiB that drops the least recently used one: what the system's page cache does with a memory map
-within a budget. Counted are the bytes it reads.
+within a budget. Counted are the bytes it reads; and those that are read if the pages of highest score stay for good.
 """
 
 from __future__ import annotations
@@ -37,28 +37,32 @@ from machine_facts import machine_facts
 from spsample import _core
 from spsample.features.copies.order import hottest
 from spsample.reorder.layouts import inverse
+from spsample.reorder.reordering import score_classes
 from spsample.store import StoreWriter
 from traces import Cell, cell
 
-Side = Callable[[], tuple[float, int]]
-"""Does it; returns seconds, and bytes by which its peak of memory grew."""
+Side = Callable[[], tuple[float, float, int]]
+"""Does it; returns seconds, seconds of processors, and bytes by which its peak of memory grew."""
 
 PAGE = 4096
 WORKER = """
-import json, resource, sys, time
+import json, re, sys, time
+from pathlib import Path
 import numpy as np
 from spsample.reorder import reorder, restore
 kind, source, out, scores, budget = sys.argv[1:]
 values = np.load(scores)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+before = peak()
+processors = time.process_time()
 started = time.perf_counter()
 if kind == "restore":
     done = restore(source, out, memory_budget=budget)
 else:
     done = reorder(source, out, values, relabel=kind == "relabel", memory_budget=budget)
-seconds = time.perf_counter() - started
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seconds": seconds, "grown": 1024 * (after - before)}))
+seconds, processors = time.perf_counter() - started, time.process_time() - processors
+print(json.dumps({"seconds": seconds, "processors": processors, "grown": peak() - before}))
 """
 
 
@@ -77,6 +81,7 @@ class Timed:
     over_copy: float
     least_over_copy: float
     most_over_copy: float
+    processor_seconds: float
     resident_growth: int
 
 
@@ -92,6 +97,8 @@ class Pages:
     budget_share: float
     bytes_read: int
     over_original: float
+    pinned_bytes_read: int
+    pinned_over_original: float
     pages_per_batch: float
 
 
@@ -155,14 +162,14 @@ def _timed(folder: Path, graph: str, row_bytes: int, budget: str, rounds: int, c
     return [_summary(name, graph, size, budget, turns) for name in sides]
 
 
-def _reordered(arguments: list[str]) -> tuple[float, int]:
+def _reordered(arguments: list[str]) -> tuple[float, float, int]:
     """Seconds of the call, without those in which Python starts, and by how much its peak of memory grew."""
     done = subprocess.run([sys.executable, "-c", WORKER, *arguments], capture_output=True, check=True, text=True)
     result = json.loads(done.stdout)
-    return float(result["seconds"]), int(result["grown"])
+    return float(result["seconds"]), float(result["processors"]), int(result["grown"])
 
 
-def _summary(side: str, graph: str, size: int, budget: str, turns: list[dict[str, tuple[float, int]]]) -> Timed:
+def _summary(side: str, graph: str, size: int, budget: str, turns: list[dict[str, tuple[float, float, int]]]) -> Timed:
     seconds = [turn[side][0] for turn in turns]
     over = [turn[side][0] / turn["cp -r, and flush"][0] for turn in turns]
     return Timed(
@@ -177,19 +184,21 @@ def _summary(side: str, graph: str, size: int, budget: str, turns: list[dict[str
         over_copy=statistics.median(over),
         least_over_copy=min(over),
         most_over_copy=max(over),
-        resident_growth=max(turn[side][1] for turn in turns),
+        processor_seconds=statistics.median(turn[side][1] for turn in turns),
+        resident_growth=max(turn[side][2] for turn in turns),
     )
 
 
-def _copy(source: Path, out: Path, *, flush: bool) -> tuple[float, int]:
+def _copy(source: Path, out: Path, *, flush: bool) -> tuple[float, float, int]:
     """Copy a folder; the memory of ``cp`` is not looked at."""
-    started = time.perf_counter()
+    started, before = time.perf_counter(), os.times()
     subprocess.run(["cp", "-r", source, out], check=True)
     for path in out.iterdir() if flush else ():
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.close(descriptor)
-    return time.perf_counter() - started, 0
+    after = os.times()
+    return time.perf_counter() - started, sum(after[:4]) - sum(before[:4]), 0
 
 
 def drop_pages(folder: Path) -> None:
@@ -223,12 +232,20 @@ def _pages(name: str, row_bytes: int, epochs: int) -> list[Pages]:
     batches = list(chosen.batches(epochs))
     rows_per_page = PAGE // row_bytes
     counts: list[Pages] = []
-    for share in (0.0, 0.05, 0.1, 0.2, 0.5):
-        budget = int(share * chosen.graph.num_nodes * row_bytes) // PAGE
+    n = chosen.graph.num_nodes
+    worth = sp.features.score("posterior", chosen.graph, chosen.seeds, chosen.sampler, chosen.batch_size)
+    orders = _orders(chosen)
+    for share in (0.05, 0.1, 0.2, 0.3, 0.5):
+        budget = int(share * n * row_bytes) // PAGE
         read: dict[str, int] = {}
-        for order, rows in _orders(chosen).items():
+        pinned: dict[str, int] = {}
+        for order, rows in orders.items():
+            scores = np.bincount(rows // rows_per_page, weights=worth)
+            is_pinned = np.zeros(len(scores), np.bool_)
+            is_pinned[hottest(scores, budget)] = True
             touched = [np.unique(rows[ids] // rows_per_page) for ids in batches]
             read[order] = PAGE * pages_read(touched, budget)
+            pinned[order] = PAGE * sum(int(np.count_nonzero(~is_pinned[pages])) for pages in touched)
             counts.append(
                 Pages(
                     graph=graph,
@@ -239,6 +256,8 @@ def _pages(name: str, row_bytes: int, epochs: int) -> list[Pages]:
                     budget_share=share,
                     bytes_read=read[order],
                     over_original=read[order] / max(read["original"], 1),
+                    pinned_bytes_read=pinned[order],
+                    pinned_over_original=pinned[order] / max(pinned["original"], 1),
                     pages_per_batch=float(np.mean([len(pages) for pages in touched])),
                 )
             )
@@ -251,7 +270,9 @@ def _orders(chosen: Cell) -> dict[str, NDArray[np.int64]]:
     rows: dict[str, NDArray[np.int64]] = {"original": np.arange(n)}
     for name in ("posterior", "reverse-pagerank", "out-degree", "random"):
         scores = sp.features.score(name, chosen.graph, chosen.seeds, chosen.sampler, chosen.batch_size)
-        rows[name] = inverse(hottest(scores, n))
+        rows[name] = inverse(hottest(scores if name == "random" else score_classes(scores), n))
+        if name == "posterior":
+            rows["posterior, exact"] = inverse(hottest(scores, n))
     return rows
 
 
@@ -278,17 +299,20 @@ def pages_read(batches: list[NDArray[np.int64]], budget: int) -> int:
 
 
 def _timed_table(timed: list[Timed]) -> Table:
-    table = Table("store, GiB", "side", "s", "fastest", "slowest", "over copy", "from", "to", "resident +MiB")
+    table = Table("store, GiB", "side", "s", "fastest", "slowest", "over copy", "from", "to", "CPU s", "resident +MiB")
     for one in timed:
         numbers = (one.seconds, one.fastest, one.slowest, one.over_copy, one.least_over_copy, one.most_over_copy)
+        numbers = (*numbers, one.processor_seconds)
         words = [f"{number:.2f}" for number in numbers]
         table.add_row(f"{one.store_bytes / 2**30:.2f}", one.side, *words, f"{one.resident_growth / 2**20:.0f}")
     return table
 
 
 def _pages_table(pages: list[Pages]) -> Table:
-    table = Table("cell", "budget", "order", "pages per batch", "MB read", "over original")
+    table = Table("cell", "budget", "order", "pages per batch", "MB read", "over original", "pinned", "over original")
     for one in pages:
         cells = (f"{one.graph} {one.sampler}", f"{one.budget_share:.0%}", one.order, f"{one.pages_per_batch:,.0f}")
-        table.add_row(*cells, f"{one.bytes_read / 1e6:,.0f}", f"{one.over_original:.2f}")
+        read = (f"{one.bytes_read / 1e6:,.0f}", f"{one.over_original:.2f}")
+        pinned = (f"{one.pinned_bytes_read / 1e6:,.0f}", f"{one.pinned_over_original:.2f}")
+        table.add_row(*cells, *read, *pinned)
     return table

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from disk_features import disk_features
 
 from bulk_size import bulk_size
 from cache_hits import cache_hits
 from cold_store import cold_store
 from copies import copies
+from disk_features import disk_features
 from features import features
+from local_batches import local_batches
+from local_training import local_training
 from locality import locality
 from lookahead import lookahead
 from partitions import partitions
-from local_batches import local_batches
-from local_training import local_training
 from planning import planning
 from prefetch import prefetch
 from received import received

@@ -45,6 +45,9 @@ def reorder(
     out: Annotated[Path, typer.Option(help="The store to make.")],
     score: Annotated[str | None, typer.Option(help=f"{_SCORE} [default: posterior]")] = None,
     relabel: Annotated[bool, typer.Option("--relabel", help="Number vertices by score: another graph.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Order by the very scores; else those within a factor of two are equal.")
+    ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Make the store that STORE was made of.")] = False,
     memory_budget: Annotated[str, typer.Option(help="Memory for rows, as in 512MiB.")] = "512MiB",
     as_json: AsJson = False,
@@ -65,7 +68,7 @@ def reorder(
     from spsample.reorder import restore
 
     if undo:
-        _refuse_with_undo({"score": score, "relabel": relabel or None, **given})
+        _refuse_with_undo({"score": score, "relabel": relabel or None, "exact": exact or None, **given})
         with Work("bytes", quiet=as_json) as work:
             done = restore(store, out, memory_budget=memory_budget, progress=work.show)
     else:
@@ -74,7 +77,8 @@ def reorder(
         scores = _scores(store, name, given)
         with Work("bytes", quiet=as_json) as work:
             kind = "a file" if name.endswith(".npy") else name
-            done = run(store, out, scores, relabel=relabel, name=kind, memory_budget=memory_budget, progress=work.show)
+            options: dict[str, Any] = {"relabel": relabel, "exact": exact, "memory_budget": memory_budget}
+            done = run(store, out, scores, name=kind, progress=work.show, **options)
     if as_json:
         print_json(asdict(done))
         return

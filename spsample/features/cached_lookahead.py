@@ -91,13 +91,6 @@ class LookaheadRows:
         """Bytes of the rows, of the map to them and of what decides, but for the batches that are known."""
         return int(self.reader.rows.nbytes) + self._lookahead.nbytes + int(self._awaited.nbytes)
 
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The vertices whose rows are kept now, but for those on their way, and copies of the rows."""
-        with self._changing:
-            items = self._lookahead.items.astype(np.int64)
-            places = np.flatnonzero((items >= 0) & (self._awaited == 0))
-            return items[places], self.reader.rows[places]
-
     def announce(self, source: FeatureSource, batches: Sequence[NDArray[Any]]) -> None:
         """Append the ids of the next calls.
 
@@ -143,7 +136,7 @@ class LookaheadRows:
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept now, ascending, and a copy of these rows, in the same order."""
         with self._changing:
-            items = np.where(self._awaited == 0, self._lookahead.items, -1)
+            items = np.where(self._awaited == 0, self._lookahead.items, -1).astype(np.int64)
             places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
             return items[places], self.reader.rows[places]
 

@@ -58,6 +58,9 @@ class CachedRows:
     ([[2, 3], [6, 7]], 12)
     """
 
+    looks_ahead = False
+    """Nothing that is known of the future changes which rows are kept."""
+
     def __init__(self, source: FeatureSource, vertices: NDArray[np.int64]) -> None:
         self.dtype = stored_dtype(source)
         with collective(comm_of(source), call="memory for cached features"):
@@ -68,13 +71,6 @@ class CachedRows:
             part = vertices[first : first + at_once]
             source.gather(part, rows[first : first + len(part)])
         self.reader = row_reader(rows)
-
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The vertices whose rows are kept, and the rows."""
-        return self.places.vertices(), self.reader.rows
-
-    looks_ahead = False
-    """Nothing that is known of the future changes which rows are kept."""
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
         """Write the rows of vertices to rows `at` of `out`, those that are not kept from the source; gives the hits.

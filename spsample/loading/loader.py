@@ -324,7 +324,7 @@ class BulkLoader(Epochs):
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with self._timed("features"):
-                    batch = collate(minibatch, place.positions[start : start + self.batch_size], x)
+                    batch = collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x

@@ -51,8 +51,24 @@ class Renumbering:
 
 
 def _sorting(pointers: NDArray[np.int64], columns: NDArray[Any], num_columns: int) -> NDArray[np.int64]:
-    """Return the entries sorted by column within each row, equal ones in their order: two counting sorts."""
-    shape = len(pointers) - 1, num_columns
-    matrix = scipy.sparse.csr_array((np.arange(len(columns), dtype=np.int64), columns, pointers), shape=shape)
-    order: NDArray[np.int64] = matrix.tocsc().tocsr().data
-    return order
+    """Return the entries sorted by column within each row, equal ones in their order.
+
+    Row, column and place in the row are sorted as one integer where it holds them, else by two counting sorts.
+    """
+    lengths, rows = np.diff(pointers), len(pointers) - 1
+    bits = [int(number).bit_length() for number in (rows, num_columns, lengths.max(initial=0))]
+    if sum(bits) > _KEY_BITS:
+        matrix = scipy.sparse.csr_array((np.arange(len(columns)), columns, pointers), shape=(rows, num_columns))
+        order: NDArray[np.int64] = matrix.tocsc().tocsr().data
+        return order
+    first = np.repeat(pointers[:-1], lengths)
+    keys = np.repeat(np.arange(rows) << (bits[1] + bits[2]), lengths)
+    keys |= columns.astype(np.int64) << bits[2]
+    keys |= np.arange(len(columns)) - first
+    keys.sort()
+    keys &= (1 << bits[2]) - 1
+    keys += first  # rows have not changed places
+    return keys
+
+
+_KEY_BITS = 63

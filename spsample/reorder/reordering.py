@@ -16,18 +16,20 @@ from numpy.typing import NDArray
 
 from spsample.common.checks import require_path
 from spsample.common.memory import available_memory
+from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, DataError, InputError
 from spsample.features.copies.order import hottest
 from spsample.features.scores.registry import require_scores
+from spsample.reorder.array_files import ArrayFile, Workers
 from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of
 from spsample.reorder.new_numbers import Renumbering
-from spsample.reorder.row_moves import ArrayFile, Runs, copy_array, move_rows, move_runs
+from spsample.reorder.row_moves import Runs, copy_array, move_rows, move_runs
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
 
-__all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore"]
+__all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore", "score_classes"]
 
 Progress = Callable[[str, int, "int | None"], None]
 """Told of the phase, what of it is done, and its whole (None where that is not known)."""
@@ -36,6 +38,9 @@ MEMORY_BUDGET = 512 * 2**20
 """Bytes of a window of rows, where none are given."""
 
 _META_BYTES = 2**20
+_MOST_HASHING = 16
+_LEAST_EXPONENT = 2000
+"""No float64 has an exponent below this number's negative."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,15 @@ def reorder(
     scores: Any,
     *,
     relabel: bool = False,
+    exact: bool = False,
     name: str = "given",
     memory_budget: int | str = MEMORY_BUDGET,
     progress: Progress | None = None,
 ) -> Reordering:
     """Write a store with the rows of A and of dense features in the order of scores, highest first.
+
+    Scores of one binary exponent, which are within a factor of two, count as equal, and their rows keep the order that
+    they had: vertices that are needed together often lie together already, and a page of them is read once.
 
     Vertices keep their numbers: a map leads from a vertex to its row, and minibatches are the same, bit for bit. With
     `relabel` vertices are numbered in the order of scores instead. That is another graph, which needs no map, and its
@@ -73,9 +82,11 @@ def reorder(
     out : path-like
         The store to make, which must not exist.
     scores : array-like (n,)
-        Finite numbers of at least 0, such as `spsample.features.score` gives; of equal ones the lower vertex is first.
+        Finite numbers of at least 0, such as `spsample.features.score` gives.
     relabel : bool, optional
         Number vertices anew.
+    exact : bool, optional
+        Order by the scores themselves; of equal ones the lower vertex is first.
     name : str, optional
         What the store shall say about where the scores are from.
     memory_budget : int or str, optional
@@ -116,7 +127,9 @@ def reorder(
     """
     source, target = check_paths(path, out)
     store = GraphStore.open(source)
-    order = hottest(require_scores("scores", scores, store.meta["num_nodes"]), store.meta["num_nodes"])
+    n = int(store.meta["num_nodes"])
+    values = require_scores("scores", scores, n)
+    order = hottest(values if exact else score_classes(values), n)
     task = _renumbered(store, order, name) if relabel else _moved(store, order, name)
     return _Run(task, target, require_bytes("memory_budget", memory_budget), progress).go()
 
@@ -177,6 +190,17 @@ def restore(
         expected = "the graph of which the store says that it was made"
         raise DataError(argument=str(source), given="another graph", expected=expected, hint="The store is damaged.")
     return done
+
+
+def score_classes(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the same number for scores of one binary exponent, a larger one for larger scores, and 0 for 0.
+
+    Examples
+    --------
+    >>> score_classes(np.array([0.0, 3.0, 2.0, 4.0])).argsort(kind="stable").tolist()
+    [0, 1, 2, 3]
+    """
+    return np.where(scores > 0, np.frexp(scores)[1] + _LEAST_EXPONENT, 0).astype(np.float64)
 
 
 def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
@@ -260,15 +284,20 @@ class _Run:
         """Do it."""
         started = time.perf_counter()
         self._check_room()
-        with StoreWriter(self.out) as writer, ExitStack() as stack:
-            self._writer, self._files = writer, stack
+        with StoreWriter(self.out) as writer:
             arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
-            with system_errors(self.out, f"room for {format_bytes(self._total)} on the disk"):
-                files = {name: self._file(name, array) for name, array in arrays.items()}
+            room = f"room for {format_bytes(self._total)} on the disk"
+            with system_errors(self.out, room), ExitStack() as stack:
+                workers = stack.enter_context(Workers(min(usable_cores(), _MOST_HASHING)))
+                files = {
+                    name: stack.enter_context(ArrayFile(writer.folder / array_file(name), array, workers, self._wrote))
+                    for name, array in arrays.items()
+                }
                 self._write_graph(files)
                 self._write_others(files)
+                for name, file in files.items():
+                    writer.use_checksums(name, file.checksums())
             writer.set(**self._facts())
-            self._report("checksums", 0, None)
         return Reordering(
             str(self.out),
             self.task.store.meta["num_nodes"],
@@ -309,9 +338,6 @@ class _Run:
 
     # ---------------------------------------------------------------------------------------------------- the work
 
-    def _file(self, name: str, array: Any) -> ArrayFile:
-        return self._files.enter_context(ArrayFile(self._writer.folder / array_file(name), array, self._wrote))
-
     def _wrote(self, count: int) -> None:
         self._done += count
         self._report("moving", self._done, self._total)
@@ -328,6 +354,8 @@ class _Run:
 
     def _write_graph(self, files: dict[str, ArrayFile]) -> None:
         store, number = self.task.store, self.task.number
+        for name in self.kinds.rows:  # the disk reads ahead what comes next
+            self._open(name)
         runs = Runs.of(np.asarray(store.array("indptr")), self._source_rows())
         files["indptr"].write(runs.pointers)
         entries = {name: self._open(name)[0] for name in ENTRIES if name in store and name in files}

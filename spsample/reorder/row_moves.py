@@ -2,14 +2,12 @@
 
 As in Data Tiering (Min et al., KDD 2022, algorithm 2), prefix sums of the lengths tell where each row
 goes, and then every row can be moved by itself. A window is a range of the result. Its rows are read by all threads
-into memory and written to the file in one piece, so that the disk sees long writes.
+into memory and written to the file in one piece, so that the disk sees long writes; meanwhile the next one is read.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,51 +15,10 @@ from numpy.typing import NDArray
 
 from spsample.common.threads import compiled_core
 from spsample.features.gathering import row_reader
-from spsample.store.mapping import release_pages
+from spsample.reorder.array_files import ArrayFile
+from spsample.store.mapping import load_pages, release_pages
 
-__all__ = ["ArrayFile", "Runs", "copy_array", "move_rows", "move_runs", "whole_rows"]
-
-Wrote = Callable[[int], None]
-"""Told how many bytes were written."""
-
-
-class ArrayFile:
-    """The file of an array that a writer has made, written from the beginning to the end.
-
-    Parameters
-    ----------
-    path : Path
-    array : memory map
-        As `spsample.store.StoreWriter.create` returns it.
-    wrote : callable
-        Told of each piece.
-    """
-
-    def __init__(self, path: Path, array: Any, wrote: Wrote) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._end = int(getattr(array, "offset", 0))
-        self._wrote = wrote
-
-    def __enter__(self) -> ArrayFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        os.close(self._descriptor)
-
-    def write(self, values: NDArray[Any]) -> None:
-        """Write what comes next, in C order.
-
-        Raises
-        ------
-        OSError
-            If the disk is full, or fails.
-        """
-        view = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-        done = 0
-        while done < len(view):
-            done += os.pwrite(self._descriptor, view[done:], self._end + done)
-        self._end += done
-        self._wrote(done)
+__all__ = ["Runs", "copy_array", "move_rows", "move_runs", "whole_rows"]
 
 
 class Runs(NamedTuple):
@@ -121,22 +78,26 @@ def move_rows(source: Any, places: NDArray[np.int64], file: ArrayFile, budget: i
     places : int64 array (rows,)
     file : ArrayFile
     budget : int
-        Bytes of a window.
+        Bytes of two windows: one is written while the next one is read.
     is_cached : bool
-        Whether the system has, or will have, all of the source in memory. If not, the rows of a window are read in the
-        order of the file.
+        Whether the system has memory for all of the source. If not, the rows of a window are read in the order of the
+        file, and its pages let go.
     """
-    step = max(1, budget // max(1, source[:1].nbytes))
+    step = max(1, budget // 2 // max(1, source[:1].nbytes))
     reader, dim = row_reader(np.asarray(source)), int(source.shape[1])
-    buffer = np.empty((min(step, len(places)), dim), source.dtype)
-    for first in range(0, len(places), step):
-        wanted = places[first : first + step]
+    if is_cached:
+        load_pages(source)
+    buffers = [np.empty((min(step, len(places)), dim), source.dtype) for _ in range(2)]
+    for number, first in enumerate(range(0, len(places), step)):
+        wanted, buffer = places[first : first + step], buffers[number % 2]
         at = None
         if not is_cached:
             at = np.argsort(wanted, kind="stable")
             wanted = wanted[at]
         file.write(reader.gather(wanted, out=buffer[: len(wanted)], at=at))
-        release_pages(source)
+        if not is_cached:
+            release_pages(source)
+    release_pages(source)
 
 
 def move_runs(
@@ -156,11 +117,11 @@ def move_runs(
     files : dict of ArrayFile
         Those that are written.
     budget : int
-        Bytes of all that a window holds, twice.
+        Bytes of the windows that are in memory at a time.
     change : callable, optional
         Called with the first row of a window, the one after its last, and its arrays; returns what is written.
     """
-    width = 2 * sum(array.itemsize for array in arrays.values()) + (0 if change is None else _CHANGE_BYTES)
+    width = 3 * sum(array.itemsize for array in arrays.values()) + (0 if change is None else _CHANGE_BYTES)
     for first, end in runs.windows(max(1, budget // max(1, width))):
         rows = runs.places[first:end]
         window = {name: whole_rows(runs.source, array, rows) for name, array in arrays.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,17 @@ from numpy.typing import NDArray
 from spsample.errors import DataError
 from spsample.store.layout import ArraySpec
 
-__all__ = ["ACCESS", "FileIdentity", "check_file", "create_map", "locate", "open_map", "release_pages", "shorten_map"]
+__all__ = [
+    "ACCESS",
+    "FileIdentity",
+    "check_file",
+    "create_map",
+    "load_pages",
+    "locate",
+    "open_map",
+    "release_pages",
+    "shorten_map",
+]
 
 ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
@@ -68,11 +80,39 @@ def release_pages(array: Any) -> None:
     --------
     >>> release_pages(np.zeros(3))
     """
+    pages = _pages_of(array)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
+
+
+def load_pages(array: Any) -> None:
+    """Read the file of an array that is a map, from its beginning to its end, and have its pages at hand.
+
+    They then cost no fault each where they are used in any order. Where the system cannot, nothing is done.
+
+    Examples
+    --------
+    >>> load_pages(np.zeros(3))
+    """
+    pages = _pages_of(array)
+    if pages is None or sys.platform != "linux":
+        return
+    with suppress(OSError):  # of a kernel before 5.14
+        for first in range(0, len(pages), _LOADED_AT_ONCE):
+            pages.madvise(_POPULATE_READ, first, min(_LOADED_AT_ONCE, len(pages) - first))
+
+
+_POPULATE_READ = 22
+"""MADV_POPULATE_READ of Linux, for which Python has no name."""
+_LOADED_AT_ONCE = 32 * 2**20
+
+
+def _pages_of(array: Any) -> mmap.mmap | None:
+    """Return the map that an array is a view of, None for one in memory."""
     owner = array
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-    if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
-        owner.madvise(mmap.MADV_DONTNEED)
+    return owner
 
 
 def _reserve(descriptor: int, size: int) -> None:

@@ -79,6 +79,7 @@ class StoreWriter:
         self._overwrite = overwrite
         self._folder: PartialFolder | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
+        self._sums: dict[str, list[str]] = {}
         self._facts: dict[str, Any] = {}
 
     def __enter__(self) -> StoreWriter:
@@ -106,6 +107,7 @@ class StoreWriter:
             raise
         finally:
             self._arrays.clear()
+            self._sums.clear()
         folder.remove()
 
     @property
@@ -159,6 +161,24 @@ class StoreWriter:
         """Write a whole array under the name `name`; errors as `create`."""
         values = np.asarray(array)
         self.create(name, values.dtype, values.shape)[...] = values
+
+    def use_checksums(self, name: str, sums: list[str]) -> None:
+        """Take the checksums of an array from who wrote it, so that it is not read again for them.
+
+        Parameters
+        ----------
+        name : str
+            An array that was created.
+        sums : list of str
+            SHA-256 of each 64 MiB of its bytes, as `spsample.store.checksums.checksums` gives them.
+
+        Raises
+        ------
+        InputError
+            If there is no such array.
+        """
+        self._made(name)
+        self._sums[name] = list(sums)
 
     def shorten(self, name: str, length: int) -> NDArray[Any]:
         """Keep the first `length` rows of an array; return a new map, the old one must not be used any more.
@@ -217,8 +237,8 @@ class StoreWriter:
 
     def _complete(self, folder: Path) -> None:
         """Write the arrays to the disk, then their checksums."""
-        sums: dict[str, list[str]] = {name: [] for name in self._arrays}
-        for piece in checksums(self._arrays):
+        sums = {name: self._sums.get(name, []) for name in self._arrays}
+        for piece in checksums({name: array for name, array in self._arrays.items() if name not in self._sums}):
             sums[piece.name].append(piece.sha256)
             release_pages(self._arrays[piece.name])
         meta = {"format": FORMAT, "version": version_of(self._arrays), **self._sizes(), **self._facts}

@@ -93,7 +93,7 @@ def test_the_way_back_leads_to_equal_bytes(tmp_path_factory, seed, form, steps, 
 def test_rows_follow_the_scores(tmp_path):
     store = GraphStore.open(full_store(tmp_path / "a"))
     scores = np.random.default_rng(1).integers(0, 40, N)
-    reorder(tmp_path / "a", tmp_path / "b", scores)
+    reorder(tmp_path / "a", tmp_path / "b", scores, exact=True)
     moved = GraphStore.open(tmp_path / "b")
     order = np.lexsort((np.arange(N), -scores))
     np.testing.assert_array_equal(moved.array("vertex_of_row"), order)
@@ -111,6 +111,16 @@ def test_rows_follow_the_scores(tmp_path):
     np.testing.assert_array_equal(moved.features("e"), store.features("e"))
 
 
+def test_scores_within_a_factor_of_two_are_equal(tmp_path):
+    """And rows of equal scores keep their order; 0 comes last, however small the others are."""
+    full_store(tmp_path / "a")
+    scores = np.random.default_rng(1).choice([0.0, 5e-324, 1e-310, 0.3, 0.49, 0.5, 0.99, 1.0, 1e300], N)
+    reorder(tmp_path / "a", tmp_path / "b", scores)
+    exponents = np.where(scores > 0, np.floor(np.log2(np.maximum(scores, 5e-324))), -np.inf)
+    expected = np.lexsort((np.arange(N), -exponents))
+    np.testing.assert_array_equal(GraphStore.open(tmp_path / "b").array("vertex_of_row"), expected)
+
+
 def test_moved_again(tmp_path):
     """The map leads from vertices, however often rows were moved."""
     full_store(tmp_path / "a")
@@ -125,7 +135,7 @@ def test_moved_again(tmp_path):
 def test_new_numbers_are_another_graph_with_the_same_edges(tmp_path, ids):
     store = GraphStore.open(full_store(tmp_path / "a", ids=ids))
     scores = np.random.default_rng(1).random(N)
-    assert reorder(tmp_path / "a", tmp_path / "b", scores, relabel=True).relabelled
+    assert reorder(tmp_path / "a", tmp_path / "b", scores, relabel=True, exact=True).relabelled
     other = GraphStore.open(tmp_path / "b")
     old = other.array("relabelled_from")
     np.testing.assert_array_equal(old, np.argsort(-scores, kind="stable"))
@@ -324,8 +334,9 @@ def test_a_map_that_is_no_permutation_is_found(tmp_path):
         GraphStore.open(tmp_path / "a").verify()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_bounded(tmp_path):
-    """A store of 96 MiB is moved with a budget of 4: what is resident grows by far less than the store."""
+    """A store of 96 MiB is moved with a budget of 4: the memory of the process, without maps, grows by far less."""
     n = 3 << 14
     sp.Graph(np.arange(n + 1), np.roll(np.arange(n), 1)).save(tmp_path / "graph")
     with StoreWriter(tmp_path / "a") as writer:
@@ -333,17 +344,26 @@ def test_memory_is_bounded(tmp_path):
         x = writer.create("x", np.float32, (n, 512))
         for first in range(0, n, 1 << 12):
             x[first : first + (1 << 12)] = first
-    code = (
-        "import resource, sys, numpy as np\n"
-        "from spsample.reorder import reorder\n"
-        "scores = np.random.default_rng(0).random(int(sys.argv[3]))\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "reorder(sys.argv[1], sys.argv[2], scores, memory_budget='4MiB')\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
+    code = """
+import sys
+from pathlib import Path
+import numpy as np
+from spsample.reorder import reorder
+
+def note(*progress):
+    seen.append(int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]))
+
+seen = []
+note()
+scores = np.random.default_rng(0).random(int(sys.argv[3]))
+reorder(sys.argv[1], sys.argv[2], scores, memory_budget="4MiB", progress=note)
+print(len(seen), max(seen) - seen[0])
+"""
     command = [sys.executable, "-c", code, tmp_path / "a", tmp_path / "b", str(n)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) * 1024 < 60 * 2**20  # of pages of windows, and pieces of 64 MiB under way of checksums
+    pieces, grown = map(int, done.stdout.split())
+    assert pieces > 40
+    assert 1024 * grown < 24 * 2**20
 
 
 # --------------------------------------------------------------------------------------------------------- the command
@@ -355,7 +375,7 @@ def run(*arguments):
 
 def test_command(store, tmp_path):
     np.save(tmp_path / "scores.npy", np.arange(N))
-    done = run("reorder", store, "--out", tmp_path / "b", "--score", tmp_path / "scores.npy")
+    done = run("reorder", store, "--out", tmp_path / "b", "--score", tmp_path / "scores.npy", "--exact")
     assert done.exit_code == 0, done.output
     assert "120 vertices, 900 edges" in done.stdout
     assert GraphStore.open(tmp_path / "b").array("vertex_of_row")[0] == N - 1
@@ -373,7 +393,7 @@ def test_command_computes_scores(store, tmp_path, score):
     data = load_dataset(str(store))
     expected = sp.features.score(score, data.graph, data.val_idx, sp.GraphSAGE([3, 2]), 16)
     order = GraphStore.open(tmp_path / "b").array("relabelled_from")
-    np.testing.assert_array_equal(order, np.lexsort((np.arange(N), -expected)))
+    np.testing.assert_array_equal(order, np.lexsort((np.arange(N), -np.frexp(expected)[1], expected == 0)))
 
 
 @pytest.mark.parametrize(
@@ -385,6 +405,7 @@ def test_command_computes_scores(store, tmp_path, score):
         (("--layer-sizes", "3"), "--layer-sizes: got '3' with --sampler graphsage"),
         (("--undo", "--relabel"), "--relabel: got True with --undo"),
         (("--undo", "--score", "presc"), "--score: got presc with --undo"),
+        (("--undo", "--exact"), "--exact: got True with --undo"),
         (("--undo",), "expected a store made by reorder"),
         (("--memory-budget", "0"), "--memory-budget: got"),
     ],
