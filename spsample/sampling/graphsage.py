@@ -93,21 +93,12 @@ class GraphSAGE(Sampler):
 
     def product(self, A: GraphOperand, Q: RowSelector) -> Any:
         """Q A, lazily, with A's weights or without."""
-        self._require_weights(A.weighting)
+        _require_weights(self.weighted, A.weighting)
         return Q @ (pattern(A) if self.weighted is False else A)
-
-    def _require_weights(self, weighting: Weighting) -> None:
-        """Refuse to draw by weights where there are none."""
-        if self.weighted and weighting == "unweighted":
-            raise InputError(
-                argument="weighted",
-                given="True on a graph without weights",
-                expected="a graph built with edge_weight, or weighted=None",
-            )
 
     def proportion(self, weighting: Weighting) -> Proportion:
         """Each row by its own entries, or uniformly: on a graph without weights entries of a row weigh the same."""
-        self._require_weights(weighting)
+        _require_weights(self.weighted, weighting)
         return Proportion("each", power=0 if self.weighted is False or weighting != "weighted" else 1)
 
     def layer(self, A: GraphOperand, Q: RowSelector, draw: Draw, options: ExtractOptions) -> StackedLayer:
@@ -125,3 +116,13 @@ class GraphSAGE(Sampler):
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""
         return {**super().options(), "weighted": self.weighted, "layout": self.layout}
+
+
+def _require_weights(weighted: bool | None, weighting: Weighting) -> None:
+    """Refuse to draw by weights where there are none."""
+    if weighted and weighting == "unweighted":
+        raise InputError(
+            argument="weighted",
+            given="True on a graph without weights",
+            expected="a graph built with edge_weight, or weighted=None",
+        )

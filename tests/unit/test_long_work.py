@@ -81,7 +81,7 @@ def test_other_long_work_speaks(command, monkeypatch, tmp_path, capfd):
     forms = {
         "convert": r"^(reading|partitioning|sorting|checksums)(: [\d,]+( of [\d,]+)? edges)?; .* so far$",
         "sample": r"^bulks: \d+ files; .* so far$",
-        "partition": r"^METIS cuts 8,192 vertices and [\d,]+ edges into 4 parts, and says nothing until it has$",
+        "partition": r"^metis makes 4 parts of 8,192 vertices and [\d,]+ edges, and says nothing until it has$",
     }
     assert re.search(forms[command], said, re.MULTILINE), said
     assert "\r" not in said

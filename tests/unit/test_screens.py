@@ -152,7 +152,7 @@ def commands(tmp_path):
     yield "train", "planted:300", "--epochs", "1"
 
 
-@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
+@pytest.mark.parametrize("command", [command.name or command.callback.__name__ for command in app.registered_commands])
 def test_help_is_prose(command):
     text = run(command, "--help")
     assert "`" not in text, "a paragraph was taken for a block of code, whose lines are left as they are"
