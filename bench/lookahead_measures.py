@@ -16,8 +16,8 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.features import PartitionedFeatures, score
 from spsample.features.cache_choice import highest
+from spsample.features.caching.lookahead import Lookahead
 from spsample.features.gathering import row_reader
-from spsample.features.lookahead import Lookahead
 from traces import Cell
 
 Batches = Sequence[NDArray[Any]]

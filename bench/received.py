@@ -25,7 +25,7 @@ from spsample.advice.received import Grid, MissesOf, lookahead_misses, received_
 from spsample.advice.trial import Workload, run_trial
 from spsample.comm import Recorder, run_threads
 from spsample.features import CachedFeatures, PartitionedFeatures, score
-from spsample.features.replacement import replacement_named
+from spsample.features.caching.replacement import replacement_named
 from traces import Cell, cell
 
 DIM = 16

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.advice.trial import Trial
-from spsample.features.lookahead import Lookahead
+from spsample.features.caching.lookahead import Lookahead
 
 __all__ = ["BEST", "Hits", "lookahead_hits", "static_hits", "wanted_most"]
 

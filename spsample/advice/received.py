@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.advice.hits import wanted_most
-from spsample.features.lookahead import Lookahead
+from spsample.features.caching.lookahead import Lookahead
 
 __all__ = ["Grid", "MissesOf", "lookahead_misses", "received_bytes", "static_misses"]
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from spsample.features.aggregated import aggregate_features, aggregated_dim
-from spsample.features.cached import CacheCounts, CachedFeatures
+from spsample.features.caching.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
 from spsample.features.device import DeviceFeatures
-from spsample.features.disk import DiskCounts, DiskFeatures
 from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
-from spsample.features.partitioned import PartitionedFeatures
-from spsample.features.partitioned_device import PartitionedDeviceFeatures
+from spsample.features.on_disk.disk import DiskCounts, DiskFeatures
+from spsample.features.on_ranks.partitioned import PartitionedFeatures
+from spsample.features.on_ranks.partitioned_device import PartitionedDeviceFeatures
+from spsample.features.on_ranks.route_counts import RouteCounts
+from spsample.features.on_ranks.routed import RoutedFeatures
 from spsample.features.protocol import FeatureSource
-from spsample.features.route_counts import RouteCounts
-from spsample.features.routed import RoutedFeatures
 from spsample.features.scores import register_score, score, score_names
 
 __all__ = [

@@ -10,7 +10,7 @@ from spsample.common.checks import require_int
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
-from spsample.features.cached_rows import row_bytes_of
+from spsample.features.caching.cached_rows import row_bytes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

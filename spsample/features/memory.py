@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.distributed import ProcessGrid
-    from spsample.features.partitioned import PartitionedFeatures
+    from spsample.features.on_ranks.partitioned import PartitionedFeatures
 
 __all__ = ["FeatureStore"]
 
@@ -126,7 +126,7 @@ class FeatureStore:
         >>> folder.cleanup()
         """
         if grid is not None:
-            from spsample.features.partitioned import PartitionedFeatures
+            from spsample.features.on_ranks.partitioned import PartitionedFeatures
 
             return PartitionedFeatures.open(path, grid, name, partition=partition, dtype=dtype)
         if dtype is not None:

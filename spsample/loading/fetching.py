@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends import backend_for
-from spsample.features.cached_rows import row_bytes_of, stored_dtype
+from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget
 from spsample.features.places import places_of

@@ -14,7 +14,7 @@ from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError, SpSampleError
 from spsample.features import CachedFeatures, PartitionedFeatures
-from spsample.features.cached_lookahead import map_bytes
+from spsample.features.caching.cached_lookahead import map_bytes
 
 TIMEOUT = 30.0
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from spsample.errors import DataError, DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.cached_lookahead import map_bytes
+from spsample.features.caching.cached_lookahead import map_bytes
+from spsample.features.caching.lookahead import Lookahead
 from spsample.features.known_future import looks_ahead
-from spsample.features.lookahead import Lookahead
 
 N, DIM = 40, 3
 DTYPES = ("float32", "float16", "float64", "int8", "int64", ">f4")

@@ -12,7 +12,7 @@ import spsample as sp
 from spsample.data import planted
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import CachedFeatures, FeatureStore
-from spsample.features.cached_lookahead import map_bytes
+from spsample.features.caching.cached_lookahead import map_bytes
 from spsample.planning.features_ahead import FeaturesAhead
 
 DATA = planted(500, random_seed=3)

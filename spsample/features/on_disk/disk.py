@@ -13,11 +13,11 @@ from spsample.common.checks import require_int, require_type
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
 from spsample.errors import BackendError, DataError, InputError
-from spsample.features.array_files import ArrayFile, array_file_of
 from spsample.features.cache_choice import budget_bytes
-from spsample.features.disk_plan import DiskPlan, disk_plan
 from spsample.features.formats import AsStored, RowFormat
 from spsample.features.gathering import core_form, new_rows, require_destination
+from spsample.features.on_disk.array_files import ArrayFile, array_file_of
+from spsample.features.on_disk.disk_plan import DiskPlan, disk_plan
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.common.checks import require_choice
-from spsample.features.cached_lookahead import LookaheadRows
-from spsample.features.cached_lookahead import map_bytes as lookahead_map_bytes
-from spsample.features.cached_rows import CachedRows
+from spsample.features.caching.cached_lookahead import LookaheadRows
+from spsample.features.caching.cached_lookahead import map_bytes as lookahead_map_bytes
+from spsample.features.caching.cached_rows import CachedRows
 from spsample.features.places import place_bytes
 
 if TYPE_CHECKING:

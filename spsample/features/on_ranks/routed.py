@@ -15,16 +15,16 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import CapacityError, DataError, InputError
-from spsample.features.cached_rows import CachedRows, row_bytes_of
+from spsample.features.caching.cached_rows import CachedRows, row_bytes_of
 from spsample.features.copies.arguments import require_alpha
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.plan import CopyPlan
 from spsample.features.copies.routes import nearest_holders
 from spsample.features.gathering import new_rows, require_destination
-from spsample.features.peer_rows import PeerRows
+from spsample.features.on_ranks.peer_rows import PeerRows
+from spsample.features.on_ranks.route_counts import RouteCounter, RouteCounts
 from spsample.features.places import place_bytes
 from spsample.features.protocol import FeatureSource
-from spsample.features.route_counts import RouteCounter, RouteCounts
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:

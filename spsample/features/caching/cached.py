@@ -14,12 +14,12 @@ from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
-from spsample.features.auto_budget import left_beside_batches
 from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
+from spsample.features.caching.auto_budget import left_beside_batches
+from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import looks_ahead
 from spsample.features.protocol import FeatureSource
-from spsample.features.replacement import KeptRows, replacement_named
 from spsample.features.wanted import Wanted, ranks_of
 from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids

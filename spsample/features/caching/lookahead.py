@@ -13,7 +13,7 @@ import numpy as np
 from spsample.common.checks import require_int
 from spsample.common.threads import compiled_core
 from spsample.errors import InputError
-from spsample.features.lookahead_reference import ReferenceLookahead
+from spsample.features.caching.lookahead_reference import ReferenceLookahead
 from spsample.features.places import FoundPlaces
 from spsample.store.validation import as_id_vector, check_ids
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
-from spsample.features.cached_rows import CachedRows, Targets, part, require_contents, targets
+from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
+from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget, looks_ahead
-from spsample.features.lookahead import Decision, Lookahead, lookahead_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

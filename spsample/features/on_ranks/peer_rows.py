@@ -9,13 +9,13 @@ import numpy as np
 
 from spsample.comm import Channel, Communicator, Sent, collective
 from spsample.features.gathering import row_reader
-from spsample.features.partitioned import id_dtype
+from spsample.features.on_ranks.partitioned import id_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spsample.distributed.grid import ProcessGrid
-    from spsample.features.cached_rows import CachedRows
+    from spsample.features.caching.cached_rows import CachedRows
 
 __all__ = ["PeerRows"]
 

@@ -12,7 +12,7 @@ from spsample.comm import collective
 from spsample.common.checks import require_type
 from spsample.errors import InputError
 from spsample.features.device import require_device_destination
-from spsample.features.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
+from spsample.features.on_ranks.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Rows that are kept in memory in front of any source: a set that stays, or the rows that are used next."""
