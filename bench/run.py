@@ -56,7 +56,6 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
-    copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
     locality(graph=["rmat:10,8"], dataset="planted:300", epochs=1, train_epochs=1, seeds=1, rounds=1, out=out)
     scores(graph=["rmat:10,8"], rounds=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)

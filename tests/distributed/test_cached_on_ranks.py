@@ -16,7 +16,8 @@ from spsample.comm import Recorder, run_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.errors import InputError
-from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, auto_budget
+from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures
+from spsample.features.caching import auto_budget
 from spsample.features.places import place_bytes
 
 GRIDS = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]

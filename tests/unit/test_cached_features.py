@@ -21,7 +21,6 @@ from spsample.features import (
     CachedFeatures,
     FeatureSource,
     FeatureStore,
-    auto_budget,
     cache_choice,
     gathering,
     places,
@@ -29,6 +28,7 @@ from spsample.features import (
     score_names,
     wanted,
 )
+from spsample.features.caching import auto_budget
 from spsample.features.places import EveryPlace, RowPlaces, find_places, place_bytes
 from spsample.store import StoreWriter
 

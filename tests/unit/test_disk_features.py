@@ -19,9 +19,10 @@ from scipy import sparse
 
 import spsample as sp
 from spsample.errors import BackendError, CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, FeatureStore, disk, disk_plan
+from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import row_reader
+from spsample.features.on_disk import disk, disk_plan
 from spsample.store import StoreWriter
 
 pytest.importorskip("spsample._core")
