@@ -44,9 +44,10 @@ ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 DEVICES = (2, 4, 8)
 GRAPHS = ("cnr2000", "ego_twitter", "tolokers", "musae_facebook", "rmat:20,16")
 PARTS = {"random parts": "random", "ranges": "ranges", "METIS": "metis"}
+PAGRAPH = "PaGraph"
 BEST = "best-copies"
 _LARGE = 10_000_000
-_HOPS_HELP = f"Of PaGraph's partition; 0 leaves it out. [3, and 2 from {_LARGE:,} edges on]"
+_HOPS_HELP = "Of PaGraph's partition; 0 leaves it out. [3, and 2 from 10^7 edges on]"
 Scores = NDArray[np.float64]
 
 
@@ -111,14 +112,13 @@ class Partitions:
                 continue
             found[kind] = [np.flatnonzero(parts == device) for device in range(devices)]
         if self._hops:
-            found[f"PaGraph, {self._hops} hops"] = self._pagraph(devices)
+            found[PAGRAPH] = self._pagraph(devices)
         return found
 
     def _pagraph(self, devices: int) -> list[NDArray[Any]]:
         """Each part with all that sampling from its train vertices reaches."""
         graph, seeds, hops = self._cell.graph, self._cell.seeds, self._hops
-        kind = f"PaGraph, {hops} hops"
-        parts = self._timed(kind, lambda: partition_vertices(graph, devices, "pagraph", seeds=seeds, hops=hops))
+        parts = self._timed(PAGRAPH, lambda: partition_vertices(graph, devices, "pagraph", seeds=seeds, hops=hops))
         return [Reach.of(graph, seeds[parts[seeds] == device], hops).vertices for device in range(devices)]
 
     def _timed(self, kind: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
@@ -189,7 +189,7 @@ def copies(
 ) -> None:
     """Copies of feature rows over devices: what the plan of each method costs, and how long planning takes."""
     console = Console(width=160) if not sys.stdout.isatty() else Console()
-    timings = [one for count in vertices or (5_000_000, 10_000_000) for one in time_planning(count, rounds)]
+    timings = time_planning(vertices or (5_000_000, 10_000_000), rounds)
     timings += time_greedy(greedy_vertices, rounds)
     small, found = gaps(small_cases), Found()
     for name in graph or GRAPHS:
@@ -226,9 +226,10 @@ class Found:
         self.costs += compare(name, needs, partitions)
         others = {"scores of posterior": needs.seconds, **partitions.seconds}  # those of the most devices
         self.beside += time_beside_partitions(name, needs.scores, others)
-        by_device = scores_of_parts(one, DEVICES_OF_BOUND)
-        for share in SHARES:
-            self.bounds += near(name, needs.scores, by_device, share)
+        if one.graph.num_edges < _LARGE:
+            by_device = scores_of_parts(one, DEVICES_OF_BOUND)
+            for share in SHARES:
+                self.bounds += near(name, needs.scores, by_device, share)
 
 
 def scores_of_parts(one: Cell, devices: int) -> Scores:

@@ -94,11 +94,9 @@ def bound_table(bounds: list[Near]) -> Table:
 def timing_table(timings: list[Timing]) -> Table:
     """A row for each method and budget."""
     shown = Table("vertices", "budget", "method", "seconds", "user", "user over np.argsort", "over half the vertices")
-    halves = {(one.vertices, one.share, one.method): one.user_seconds for one in timings}
     for one in timings:
         over = f"{one.over_argsort:.2f} ({one.least_over_argsort:.2f} to {one.most_over_argsort:.2f})"
-        half = halves.get((one.vertices // 2, one.share, one.method))
-        growth = f"{one.user_seconds / half:.2f}" if half else ""
+        growth = "" if one.over_half is None else f"{one.over_half:.2f}"
         seconds = f"{one.seconds:.3f}", f"{one.user_seconds:.3f}"
         shown.add_row(f"{one.vertices:,}", f"{one.share:.0%}", one.method, *seconds, over, growth)
     return shown
@@ -133,7 +131,7 @@ def plot(results: list[Result], path: Path) -> None:
         axes.grid(alpha=0.3)
     for axes in panels[-1]:
         axes.set_xlabel("alpha", fontsize="small")
-    figure.suptitle("Mean cost over that of best-copies; dashed: the device that pays most")
+    figure.suptitle(f"Mean cost over that of best-copies, up to {_MOST_SHOWN}; dashed: the device that pays most")
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
     figure.savefig(path, dpi=110)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,28 @@ from spsample.features import plan_copies
 from spsample.features.copies import METHODS
 
 SHARES = (0.05, 0.2)
-Calls = dict[str, Callable[[], object]]
+ARGSORT = "np.argsort"
+Key = tuple[int, str]
+Calls = dict[Key, Callable[[], object]]
+"""By number of vertices and method."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Median seconds of planning for 8 devices; user time over that of `np.argsort` in the same round."""
+    """Median seconds of planning for 8 devices; user time over that of other calls in the same round.
+
+    Attributes
+    ----------
+    vertices : int
+    share : float
+        Rows of each device over all rows.
+    method : str
+    seconds, user_seconds : float
+    over_argsort, least_over_argsort, most_over_argsort : float
+        Over `np.argsort` of the scores.
+    over_half : float, optional
+        Over the same method with half the vertices.
+    """
 
     vertices: int
     share: float
@@ -31,6 +47,7 @@ class Timing:
     over_argsort: float
     least_over_argsort: float
     most_over_argsort: float
+    over_half: float | None
 
 
 @dataclass(frozen=True)
@@ -42,14 +59,17 @@ class BesidePartitions:
     user_seconds: float
 
 
-def time_planning(vertices: int, rounds: int, alpha: float = 0.3, devices: int = 8) -> list[Timing]:
-    """Each method in turn with `np.argsort`, on random scores."""
-    scores = np.random.default_rng(0).random(vertices)
+def time_planning(sizes: Sequence[int], rounds: int, alpha: float = 0.3, devices: int = 8) -> list[Timing]:
+    """Each method in turn with `np.argsort`, on random scores of all sizes."""
+    scores = {vertices: np.random.default_rng(0).random(vertices) for vertices in sizes}
     timings = []
     for share in SHARES:
-        plan = partial(plan_copies, scores, devices, int(share * vertices), alpha)
-        calls: Calls = {method: partial(plan, method=method) for method in METHODS}
-        timings += _in_turn(vertices, share, {"np.argsort": partial(np.argsort, scores), **calls}, rounds)
+        calls: Calls = {}
+        for vertices, needed in scores.items():
+            plan = partial(plan_copies, needed, devices, int(share * vertices), alpha)
+            calls[vertices, ARGSORT] = partial(np.argsort, needed)
+            calls |= {(vertices, method): partial(plan, method=method) for method in METHODS}
+        timings += _in_turn(share, calls, rounds)
     return timings
 
 
@@ -62,11 +82,12 @@ def time_greedy(vertices: int, rounds: int, devices: int = 8) -> list[Timing]:
     cases = {"greedy, links": (scores, links), "greedy, scores": (by_device, 0.3), "greedy, both": (by_device, links)}
     timings = []
     for share in SHARES:
-        calls: Calls = {
-            name: partial(plan_copies, needed, devices, int(share * vertices), alpha)
+        calls: Calls = {(vertices, ARGSORT): partial(np.argsort, scores)}
+        calls |= {
+            (vertices, name): partial(plan_copies, needed, devices, int(share * vertices), alpha)
             for name, (needed, alpha) in cases.items()
         }
-        timings += _in_turn(vertices, share, {"np.argsort": partial(np.argsort, scores), **calls}, rounds)
+        timings += _in_turn(share, calls, rounds)
     return timings
 
 
@@ -82,15 +103,20 @@ def time_beside_partitions(
     return times
 
 
-def _in_turn(vertices: int, share: float, calls: Calls, rounds: int) -> list[Timing]:
-    """All calls in turn, the first of which the others are held against; the first round is discarded."""
-    taken = [{name: seconds(call) for name, call in calls.items()} for _ in range(rounds + 1)][1:]
-    baseline = next(iter(calls))
+def _in_turn(share: float, calls: Calls, rounds: int) -> list[Timing]:
+    """All calls in turn; the first round is discarded."""
+    taken = [{key: seconds(call) for key, call in calls.items()} for _ in range(rounds + 1)][1:]
+
+    def over(key: Key, other: Key) -> list[float]:
+        return [one[key][1] / one[other][1] if one[other][1] else 1.0 for one in taken]
+
     timings = []
-    for name in calls:
-        over = [one[name][1] / one[baseline][1] if one[baseline][1] else 1.0 for one in taken]
-        clock, user = (statistics.median(one[name][which] for one in taken) for which in (0, 1))
-        timings.append(Timing(vertices, share, name, clock, user, statistics.median(over), min(over), max(over)))
+    for vertices, name in calls:
+        clock, user = (statistics.median(one[vertices, name][which] for one in taken) for which in (0, 1))
+        ratios, half = over((vertices, name), (vertices, ARGSORT)), (vertices // 2, name)
+        spread = statistics.median(ratios), min(ratios), max(ratios)
+        growth = statistics.median(over((vertices, name), half)) if half in calls else None
+        timings.append(Timing(vertices, share, name, clock, user, *spread, growth))
     return timings
 
 
