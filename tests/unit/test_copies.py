@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import product
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
 
+from copies_bound import most_spared
+from copies_search import least_mean
 from spsample.errors import DTypeError, InputError
 from spsample.features.copies import METHODS, CopyPlan, cost, plan_copies
+from spsample.features.copies.greedy import greedy
+from spsample.features.copies.links import link_costs
 from spsample.features.copies.order import hottest
+from spsample.features.copies.request import CopyRequest
 
 ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 
@@ -19,24 +24,6 @@ ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 def zipf(n, exponent=1.0, seed=0):
     """Scores of a power law, shuffled."""
     return np.random.default_rng(seed).permutation(np.arange(1, n + 1) ** -float(exponent))
-
-
-def least_links(links, mask):
-    """(devices,) what each pays for a row that the devices of the bits of `mask` have; 1 is the host."""
-    holders = [j for j in range(len(links)) if mask >> j & 1]
-    return np.minimum(links[:, holders].min(axis=1, initial=1.0), 1.0)
-
-
-def least_mean(scores, devices, budget, links):
-    """The least mean cost of all plans that fill the budget, by trying each: `links` (devices, devices)."""
-    n = scores.shape[-1]
-    budget = min(budget, n)
-    subsets = np.array([np.bincount(list(one), minlength=n) for one in combinations(range(n), budget)]).reshape(-1, n)
-    choice = np.array(list(product(range(len(subsets)), repeat=devices)))
-    held = sum(subsets[choice[:, i]] << i for i in range(devices))  # (plans, n): a bit for each device
-    each = np.broadcast_to(scores, (devices, n))
-    table = np.array([each.T @ least_links(links, mask) for mask in range(2**devices)])
-    return table[held, np.arange(n)].sum(axis=1).min() / devices
 
 
 def uniform_links(alpha, devices):
@@ -67,6 +54,8 @@ def test_best_copies_is_the_optimum_of_the_mean(block):
         for method in ("replicated", "interleaved", "song-jiang"):
             other = plan_copies(scores, devices, budget, alpha, method=method)
             assert cost(other, scores, alpha).mean >= least - 1e-12
+        of_matrices = plan_copies([scores] * devices, devices, budget, np.full((devices, devices), alpha))
+        assert all(map(np.array_equal, of_matrices.vertices, plan.vertices))
 
 
 @pytest.mark.parametrize("kind", ["scores by device", "links by device", "both"])
@@ -116,12 +105,27 @@ def test_greedy_takes_the_copy_that_spares_most():
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.7, 1.5])
-def test_a_matrix_of_equal_links_gives_the_optimum_and_even_devices(alpha):
+def test_greedy_with_equal_links_gives_the_optimum_and_even_devices(alpha):
     scores = zipf(2000)
-    matrix = np.full((4, 4), alpha)
-    found = cost(plan_copies(scores, 4, 100, matrix), scores, matrix)
+    found = cost(CopyPlan.of(greedy(CopyRequest(scores, 4, 100, alpha)), 2000), scores, alpha)
     assert found.mean == pytest.approx(cost(plan_copies(scores, 4, 100, alpha), scores, alpha).mean, rel=1e-12)
     assert found.largest < 1.005 * found.mean
+
+
+def test_the_bound_of_the_benchmark_holds():
+    """`most_spared` is no less than what the best plan spares, and near it."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        devices, n, budget, _ = small_case(rng)
+        scores, links = rng.random((devices, n)), link_costs(rng.random((devices, devices)) + 0.05, devices)
+        most = scores.sum() / devices - least_mean(scores, devices, budget, links)
+        assert most * (1 - 1e-12) <= most_spared(scores, devices, budget, links) < 1.05 * most
+
+
+def test_the_bound_of_the_benchmark_is_the_optimum_of_equal_devices():
+    scores, links = zipf(5000), uniform_links(0.4, 4)
+    spared = scores.sum() - cost(plan_copies(scores, 4, 250, 0.4), scores, 0.4).mean
+    assert spared == pytest.approx(most_spared(scores, 4, 250, links), rel=1e-6)
 
 
 def test_two_groups_of_devices_pay_nearly_the_same():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features.copies.greedy import greedy
+from spsample.features.copies.links import link_costs
 from spsample.features.copies.order import deal_snake, hottest
 from spsample.features.copies.request import CopyRequest
 
@@ -22,7 +24,8 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     spare most are an optimum. Further copies of v all spare the same: but for one vertex, each has n copies, one or
     none. O(n + k log k) for the k vertices of n B that are looked at.
 
-    Where scores or links differ by device, the plan is `greedy`'s.
+    Where scores or links differ by device, the plan is `greedy`'s. Equal rows of scores, and equal links in a matrix,
+    do not differ.
 
     Examples
     --------
@@ -32,6 +35,7 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
     >>> [one.tolist() for one in best_copies(CopyRequest(scores, devices=2, budget=2, alpha=0.6))]
     [[0, 1], [0, 2]]
     """
+    request = _alike(request)
     n, budget = request.devices, request.budget
     if request.scores.ndim == 2 or isinstance(request.alpha, np.ndarray):
         return greedy(request)
@@ -44,6 +48,17 @@ def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
         kept[:, on_all] = order[np.maximum(np.arange(on_all, on_all + n) - left, on_all)]
         deal_snake(order[on_all + n - left : count], kept[::-1, on_all + 1 :])
     return list(kept)
+
+
+def _alike(request: CopyRequest) -> CopyRequest:
+    """The request with one vector of scores, or one alpha, where all devices, or all links, have equal ones."""
+    scores, alpha = request.scores, request.alpha
+    if scores.ndim == 2 and (scores == scores[0]).all():
+        scores = scores[0]
+    if isinstance(alpha, np.ndarray):
+        distinct = np.unique(link_costs(alpha, request.devices)[~np.eye(request.devices, dtype=np.bool_)])
+        alpha = float(distinct[0]) if len(distinct) == 1 else alpha
+    return replace(request, scores=scores, alpha=alpha)
 
 
 def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
