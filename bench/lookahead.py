@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,14 @@ from lookahead_measures import (
     Bookkeeping,
     Exchange,
     Hits,
+    Loaded,
     Trace,
     measure_bookkeeping,
     measure_exchange,
     measure_hits,
+    measure_loader,
 )
 from machine_facts import machine_facts
-from spsample.common.threads import set_num_threads
 from traces import EPOCHS, GRAPHS, SAMPLERS, cell
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -59,6 +61,16 @@ def bookkeeping_table(results: Sequence[Bookkeeping]) -> Table:
         gather, decide = (statistics.median(getattr(one, what) for one in of) for what in ("gather", "decide"))
         spread = f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})"
         shown.add_row(*map(str, name), f"{gather:.1f}", f"{decide:.1f}", spread)
+    return shown
+
+
+def loaded_table(results: Sequence[Loaded]) -> Table:
+    """A row for each cell."""
+    shown = Table("graph", "sampler", "rows kept", "k", "batches an epoch", "a loader's misses over static")
+    for one in results:
+        shown.add_row(
+            one.graph, one.sampler, f"{one.share:.0%}", str(one.bulk_size), str(one.batches), f"{one.misses:.3f}"
+        )
     return shown
 
 
@@ -95,37 +107,38 @@ def lookahead(
     graph: Annotated[list[str] | None, typer.Option(help=f"Or rmat:SCALE,EDGE_FACTOR. [{' '.join(GRAPHS)}]")] = None,
     sampler: Annotated[list[str] | None, typer.Option(help=f"[{' '.join(SAMPLERS)}]")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs over which hits are counted.")] = EPOCHS,
-    rounds: Annotated[int, typer.Option(help="Rounds of the bookkeeping after the warm-up.")] = 5,
-    threads: Annotated[int, typer.Option(help="Of the gather that bookkeeping is compared with.")] = 2,
+    hits: Annotated[bool, typer.Option(help="Count hits.")] = True,
+    rounds: Annotated[int, typer.Option(help="Rounds of the bookkeeping after the warm-up; 0: leave it out.")] = 5,
     ranks: Annotated[int, typer.Option(help="Threads that are ranks, for fetches by the bulk; 0: leave them out.")] = 4,
     batch_size: Annotated[int, typer.Option(help="Seeds of a batch on ranks.")] = 256,
     out: Annotated[Path, typer.Option(help="Folder of lookahead.jsonl and lookahead.png.")] = Path("bench/results"),
 ) -> None:
     """Rows kept by next use: hits beside a static set, the cost of deciding, and fetches by the bulk on ranks."""
     console = Console(width=140) if not sys.stdout.isatty() else Console()
-    set_num_threads(threads)
-    hits: list[Hits] = []
+    found: list[Hits] = []
+    loaded: list[Loaded] = []
     times: list[Bookkeeping] = []
     exchanges: list[Exchange] = []
-    for name in graph or GRAPHS:
-        for kind in sampler or SAMPLERS:
-            one, k = cell(name, kind), BULK_SIZES[kind]
-            trace = Trace.of(one, epochs)
-            found = list(measure_hits((name, kind), one, trace, SHARES, [k]))
-            found += measure_hits((name, kind), one, trace, [0.1], [size for size in CURVE if size != k])
-            short = Trace(trace.batches[: 4 * k], trace.counts)
-            times += measure_bookkeeping((name, kind), short, k, rounds)
-            hits += found
-            console.print(hits_table(found))
+    for name, kind in product(graph or GRAPHS, sampler or SAMPLERS):
+        one, k = cell(name, kind), BULK_SIZES[kind]
+        trace = Trace.of(one, epochs)
+        if hits:
+            of_cell = list(measure_hits((name, kind), one, trace, SHARES, [k]))
+            of_cell += measure_hits((name, kind), one, trace, [0.1], [size for size in CURVE if size != k])
+            loaded.append(measure_loader((name, kind), one, trace, k))
+            found += of_cell
+            console.print(hits_table(of_cell))
+        if rounds:
+            times += measure_bookkeeping((name, kind), Trace(trace.batches[: 4 * k], trace.counts), k, rounds)
     if ranks:
         first, kind = (graph or GRAPHS)[0], (sampler or list(SAMPLERS))[0]
         small = replace(cell(first, kind), batch_size=batch_size)
         exchanges = measure_exchange(first, small, ranks, EXCHANGES)
     out.mkdir(parents=True, exist_ok=True)
-    records = [{"kind": "machine", **machine_facts(threads)}]
-    for kind_of, results in (("hits", hits), ("bookkeeping", times), ("exchange", exchanges)):
+    records = [{"kind": "machine", **machine_facts(1)}]
+    for kind_of, results in (("hits", found), ("loader", loaded), ("bookkeeping", times), ("exchange", exchanges)):
         records += [{"kind": kind_of, **asdict(result)} for result in results]
     (out / "lookahead.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    console.print(bookkeeping_table(times))
-    console.print(exchange_table(exchanges))
-    plot(hits, out / "lookahead.png")
+    for table in (loaded_table(loaded), bookkeeping_table(times), exchange_table(exchanges)):
+        console.print(table)
+    plot(found, out / "lookahead.png")

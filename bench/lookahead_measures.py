@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
+from spsample.common.threads import set_num_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
-from spsample.features import PartitionedFeatures, score
+from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, score
 from spsample.features.cache_choice import highest
+from spsample.features.cached_lookahead import map_bytes
 from spsample.features.gathering import row_reader
 from spsample.features.lookahead import Lookahead
 from traces import Cell
 
 Batches = Sequence[NDArray[Any]]
 SCORES = ("trace", "posterior")
-DIM = 128
+DIM, NARROW = 128, 16
 TIMEOUT = 3600.0
 
 
@@ -41,8 +43,20 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """Misses of a loader whose cache looks ahead, over those of the best static set, and batches of an epoch."""
+
+    graph: str
+    sampler: str
+    share: float
+    bulk_size: int
+    batches: int
+    misses: float
+
+
+@dataclass(frozen=True)
 class Bookkeeping:
-    """Nanoseconds for a row of a round: gathering it, and deciding on it; and their ratio."""
+    """Nanoseconds of one thread for a row of a round: gathering it, and deciding on it; and their ratio."""
 
     graph: str
     sampler: str
@@ -117,24 +131,42 @@ def measure_hits(
                 yield Hits(*name, by, share, bulk_size, 1 - static / rows, 1 - misses / rows, misses / max(static, 1))
 
 
+def measure_loader(name: tuple[str, str], cell: Cell, trace: Trace, bulk_size: int, share: float = 0.1) -> Loaded:
+    """The epochs of the trace, as a loader with prefetch announces and gathers them."""
+    n, capacity = len(trace.counts), int(share * len(trace.counts))
+    x = np.zeros((n, NARROW), np.float32)
+    of_all, of_each = map_bytes(n)
+    budget = of_all + capacity * (x.itemsize * NARROW + of_each)
+    cached = CachedFeatures(FeatureStore(x), budget, trace.counts.astype(np.float64), replacement="lookahead")
+    loader = cell.loader(bulk_size, features=cached)
+    for _ in range(len(trace.batches) // len(loader)):
+        for _batch in loader:
+            pass
+    static = int(trace.counts.sum()) - int(trace.counts[highest(trace.counts, capacity)].sum())
+    return Loaded(*name, share, bulk_size, len(loader), cached.counts.misses / max(static, 1))
+
+
 def measure_bookkeeping(
     name: tuple[str, str], trace: Trace, bulk_size: int, rounds: int, share: float = 0.1
 ) -> Iterator[Bookkeeping]:
-    """Gathering all rows of the batches, and deciding on them, in turn; the first round is a discarded warm-up."""
+    """Gathering the rows of a batch and deciding on it, in turn: processor time of one thread, which does both.
+
+    The first round is a discarded warm-up.
+    """
+    set_num_threads(1)
     rows = sum(map(len, trace.batches))
-    reader = row_reader(np.zeros((len(trace.counts), DIM), np.float32) + 1)
+    reader = row_reader(np.random.default_rng(0).random((len(trace.counts), DIM), np.float32))
     scores, capacity = trace.counts.astype(np.float64), int(share * len(trace.counts))
     kept = highest(scores, capacity)
     for round_ in range(rounds + 1):
-        start = time.perf_counter()
+        deciding = decisions(Lookahead(scores, capacity, kept), trace.batches, bulk_size)
+        gathered = decided = 0.0
         for ids in trace.batches:
+            start = time.thread_time()
             reader.gather(ids)
-        gathered = time.perf_counter() - start
-        lookahead = Lookahead(scores, capacity, kept)
-        start = time.perf_counter()
-        for _ in decisions(lookahead, trace.batches, bulk_size):
-            pass
-        decided = time.perf_counter() - start
+            between = time.thread_time()
+            next(deciding)
+            gathered, decided = gathered + between - start, decided + time.thread_time() - between
         if round_:
             yield Bookkeeping(*name, bulk_size, round_, 1e9 * gathered / rows, 1e9 * decided / rows, decided / gathered)
 
