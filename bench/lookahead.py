@@ -129,7 +129,7 @@ def lookahead(
             found += of_cell
             console.print(hits_table(of_cell))
         if rounds:
-            times += measure_bookkeeping((name, kind), Trace(trace.batches[: 4 * k], trace.counts), k, rounds)
+            times += measure_bookkeeping((name, kind), Trace(trace.batches[: 16 * k], trace.counts), k, rounds)
     if ranks:
         first, kind = (graph or GRAPHS)[0], (sampler or list(SAMPLERS))[0]
         small = replace(cell(first, kind), batch_size=batch_size)

@@ -129,6 +129,25 @@ public:
         return place;
     }
 
+    // Empties places of items whose use is unknown, those that score least first; gives their number. What is needed of one is fetched while
+    // others are looked for.
+    int64_t take_unknown(int64_t most, int32_t* places) {
+        int64_t count = 0;
+        for (; count < most && worst() != kNone; ++count) {
+            places[count] = worst();
+            unknown_.erase(static_cast<size_t>(places[count]));
+            __builtin_prefetch(&item_of_rank_[static_cast<size_t>(places[count])]);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            places[i] = item_of_rank_[static_cast<size_t>(places[i])];
+            __builtin_prefetch(&place_of_[static_cast<size_t>(places[i])], 1);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            places[i] = emptied(place_of(places[i]));
+        }
+        return count;
+    }
+
     // Empties the place of the item of this rank, whose use is unknown.
     int32_t take_unknown(int32_t rank) {
         unknown_.erase(static_cast<size_t>(rank));
