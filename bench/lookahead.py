@@ -54,9 +54,9 @@ def hits_table(results: Sequence[Hits]) -> Table:
 
 def bookkeeping_table(results: Sequence[Bookkeeping]) -> Table:
     """A row for each cell: medians, and the spread of the ratio."""
-    shown = Table("graph", "sampler", "k", "gather, ns a row", "decide, ns a row", "share: median (least to most)")
-    for name in dict.fromkeys((one.graph, one.sampler, one.bulk_size) for one in results):
-        of = [one for one in results if (one.graph, one.sampler, one.bulk_size) == name]
+    shown = Table("graph", "sampler", "k", "batches a turn", "gather, ns a row", "decide, ns a row", "share (spread)")
+    for name in dict.fromkeys((one.graph, one.sampler, one.bulk_size, one.turn) for one in results):
+        of = [one for one in results if (one.graph, one.sampler, one.bulk_size, one.turn) == name]
         shares = [one.share for one in of]
         gather, decide = (statistics.median(getattr(one, what) for one in of) for what in ("gather", "decide"))
         spread = f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})"

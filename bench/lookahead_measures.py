@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,11 +57,12 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Bookkeeping:
-    """Nanoseconds of one thread for a row of a round: gathering it, and deciding on it; and their ratio."""
+    """Nanoseconds of one thread for a row: gathering it and deciding on it, `turn` batches in turn; and their ratio."""
 
     graph: str
     sampler: str
     bulk_size: int
+    turn: int
     round: int
     gather: float
     decide: float
@@ -149,26 +151,28 @@ def measure_loader(name: tuple[str, str], cell: Cell, trace: Trace, bulk_size: i
 def measure_bookkeeping(
     name: tuple[str, str], trace: Trace, bulk_size: int, rounds: int, share: float = 0.1
 ) -> Iterator[Bookkeeping]:
-    """Gathering the rows of a batch and deciding on it, in turn: processor time of one thread, which does both.
+    """Gathering the rows of some batches and deciding on them, in turn: processor time of one thread, which does both.
 
-    The first round is a discarded warm-up.
+    A turn is a batch, as in a loader, or a bulk. The first round is a discarded warm-up.
     """
     set_num_threads(1)
-    rows = sum(map(len, trace.batches))
     reader = row_reader(np.random.default_rng(0).random((len(trace.counts), DIM), np.float32))
     scores, capacity = trace.counts.astype(np.float64), int(share * len(trace.counts))
-    kept = highest(scores, capacity)
-    for round_ in range(rounds + 1):
+    kept, rows = highest(scores, capacity), sum(map(len, trace.batches)) / 1e9
+    for round_, turn in product(range(rounds + 1), (1, bulk_size)):
         deciding = decisions(Lookahead(scores, capacity, kept), trace.batches, bulk_size)
         gathered = decided = 0.0
-        for ids in trace.batches:
+        for first in range(0, len(trace.batches), turn):
+            batches = trace.batches[first : first + turn]
             start = time.thread_time()
-            reader.gather(ids)
+            for ids in batches:
+                reader.gather(ids)
             between = time.thread_time()
-            next(deciding)
+            for _ in batches:
+                next(deciding)
             gathered, decided = gathered + between - start, decided + time.thread_time() - between
         if round_:
-            yield Bookkeeping(*name, bulk_size, round_, 1e9 * gathered / rows, 1e9 * decided / rows, decided / gathered)
+            yield Bookkeeping(*name, bulk_size, turn, round_, gathered / rows, decided / rows, decided / gathered)
 
 
 def measure_exchange(name: str, cell: Cell, ranks: int, bulk_sizes: Sequence[int]) -> list[Exchange]:
