@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -153,14 +154,17 @@ def measure_bookkeeping(
 ) -> Iterator[Bookkeeping]:
     """Gathering the rows of some batches and deciding on them, in turn: processor time of one thread, which does both.
 
-    A turn is a batch, as in a loader, or a bulk. The first round is a discarded warm-up.
+    A turn is a batch, as in a loader, or a bulk. The first round is a discarded warm-up, and so is a run over all
+    batches before each.
     """
     set_num_threads(1)
     reader = row_reader(np.random.default_rng(0).random((len(trace.counts), DIM), np.float32))
     scores, capacity = trace.counts.astype(np.float64), int(share * len(trace.counts))
     kept, rows = highest(scores, capacity), sum(map(len, trace.batches)) / 1e9
     for round_, turn in product(range(rounds + 1), (1, bulk_size)):
-        deciding = decisions(Lookahead(scores, capacity, kept), trace.batches, bulk_size)
+        lookahead = Lookahead(scores, capacity, kept)
+        deque(decisions(lookahead, trace.batches, bulk_size), maxlen=0)  # so that there is room for what is known
+        deciding = decisions(lookahead, trace.batches, bulk_size)
         gathered = decided = 0.0
         for first in range(0, len(trace.batches), turn):
             batches = trace.batches[first : first + turn]

@@ -207,25 +207,31 @@ private:
         return worst > rank ? places_.take_unknown(worst) : PlacesByUse::kNone;
     }
 
-    // Misses with a known next use, the first one first, then those without. Counted, not compared: there are few batches. Equal ones keep
-    // their order. An item that comes again in the batch is left out.
+    // Sorts the misses that may stay: those with a known next use, the first one first, then those without. Counted, not compared: there are
+    // few batches. Equal ones keep their order. An item that comes again in the batch is left out.
     void sort_by_use(const int64_t* misses, int64_t count) {
-        const int32_t first = future_.first_batch();
-        starts_.assign(static_cast<size_t>(known()) + 1, 0);  // of the batches after the first one, of no batch, and of the first one
-        const auto start = [&](int64_t i) -> int32_t& {
+        const int32_t first = future_.first_batch(), unknown = known() - 1;
+        const bool may_all = places_.has_free() || places_.worst() != PlacesByUse::kNone;
+        const uint32_t later = may_all ? UINT32_MAX : static_cast<uint32_t>(places_.latest(first, first + unknown) - first - 1);
+        grow(candidates_, count);
+        int64_t left = 0;
+        for (int64_t i = 0; i < count; ++i) {
             const int32_t next = miss_next_[static_cast<size_t>(i)];
-            const int32_t unknown = known() - 1;
-            return starts_[static_cast<size_t>(next == KnownFuture::kUnknown ? unknown : next == first ? unknown + 1 : next - first - 1)];
+            candidates_[static_cast<size_t>(left)] = {next, static_cast<int32_t>(misses[i])};
+            left += static_cast<uint32_t>(next - first - 1) < later;  // an unknown one is the latest
+        }
+        starts_.assign(static_cast<size_t>(known()), 0);  // of the batches after the first one, and of no batch
+        const auto start = [&](const Miss& miss) -> int32_t& {
+            return starts_[static_cast<size_t>(chosen(miss.rank == KnownFuture::kUnknown, unknown, miss.rank - first - 1))];
         };
-        for (int64_t i = 0; i < count; ++i) ++start(i);
+        const Misses all{candidates_.data(), candidates_.data() + left};
+        for (const Miss& miss : all) ++start(miss);
         int32_t before = 0;
         for (int32_t& one : starts_) before += std::exchange(one, before);
-        grow(sorted_, count);
-        known_ = {sorted_.data(), sorted_.data() + starts_[static_cast<size_t>(known()) - 1]};
-        unknown_ = {known_.last, sorted_.data() + starts_[static_cast<size_t>(known())]};
-        for (int64_t i = 0; i < count; ++i) {
-            sorted_[static_cast<size_t>(start(i)++)] = {miss_next_[static_cast<size_t>(i)], static_cast<int32_t>(misses[i])};
-        }
+        grow(sorted_, left);
+        known_ = {sorted_.data(), sorted_.data() + starts_[static_cast<size_t>(unknown)]};
+        unknown_ = {known_.last, sorted_.data() + left};
+        for (const Miss& miss : all) sorted_[static_cast<size_t>(start(miss)++)] = miss;
     }
 
     // Misses without a known use, by rank. Only those that may stay.
@@ -256,7 +262,7 @@ private:
     KnownFuture future_;
     PlacesByUse places_;
     Misses known_, unknown_;  // of the batch that is decided on: in sorted_
-    std::vector<Miss> sorted_;
+    std::vector<Miss> candidates_, sorted_;
     std::vector<int32_t> hit_next_, miss_next_, emptied_;
     std::vector<int32_t> new_;
     std::vector<int32_t> starts_;

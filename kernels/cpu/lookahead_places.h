@@ -113,6 +113,12 @@ public:
         top = place;
     }
 
+    // The latest batch in whose list any place is, of those after `first` up to `last`; where there is none, the one after `first`.
+    int32_t latest(int32_t first, int32_t last) {
+        while (last > first + 1 && head(last) == kNone) --last;
+        return std::max(last, first + 1);
+    }
+
     // Whether no use of a held item is known.
     void set_unknown(int32_t item) { unknown_.insert(static_cast<size_t>(rank_of(item))); }
     void set_known(int32_t item) { unknown_.erase(static_cast<size_t>(rank_of(item))); }
