@@ -88,17 +88,26 @@ def exchange_table(results: Sequence[Exchange]) -> Table:
 
 
 def plot(results: Sequence[Hits], path: Path) -> None:
-    """Misses over those of the static set against the batches of a bulk: a line for each cell."""
+    """Misses over those of the best static set against the batches of a bulk: a panel a graph, a line a sampler."""
     plt = pyplot() if results else None
     if plt is None:
         return
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     chosen = [one for one in results if one.score == "trace" and one.share == 0.1]
-    for name in dict.fromkeys((one.graph, one.sampler) for one in chosen):
-        line = sorted((one.bulk_size, one.misses) for one in chosen if (one.graph, one.sampler) == name)
-        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=", ".join(name))
-    axes.set(xscale="log", xlabel="batches of a bulk (k)", ylabel="misses over those of the best static set", ylim=0)
-    axes.legend(fontsize="x-small")
+    graphs = list(dict.fromkeys(one.graph for one in chosen))
+    figure, panels = plt.subplots(
+        1, len(graphs), figsize=(2.5 * len(graphs) + 1, 3.2), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, graph in zip(panels[0], graphs, strict=True):
+        for kind in dict.fromkeys(one.sampler for one in chosen):
+            line = sorted((one.bulk_size, one.misses) for one in chosen if (one.graph, one.sampler) == (graph, kind))
+            if line:
+                axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=kind)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(CURVE, [str(size) for size in CURVE])
+        axes.set(title=graph, xlabel="batches of a bulk (k)")
+        axes.grid(alpha=0.3)
+    panels[0][0].set_ylabel("misses over those\nof the best static set")
+    panels[0][0].legend(fontsize="small")
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
