@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,14 @@ from lookahead_measures import (
     Bookkeeping,
     Exchange,
     Hits,
+    Loaded,
     Trace,
     measure_bookkeeping,
     measure_exchange,
     measure_hits,
+    measure_loader,
 )
 from machine_facts import machine_facts
-from spsample.common.threads import set_num_threads
 from traces import EPOCHS, GRAPHS, SAMPLERS, cell
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -52,13 +54,23 @@ def hits_table(results: Sequence[Hits]) -> Table:
 
 def bookkeeping_table(results: Sequence[Bookkeeping]) -> Table:
     """A row for each cell: medians, and the spread of the ratio."""
-    shown = Table("graph", "sampler", "k", "gather, ns a row", "decide, ns a row", "share: median (least to most)")
-    for name in dict.fromkeys((one.graph, one.sampler, one.bulk_size) for one in results):
-        of = [one for one in results if (one.graph, one.sampler, one.bulk_size) == name]
+    shown = Table("graph", "sampler", "k", "batches a turn", "gather, ns a row", "decide, ns a row", "share (spread)")
+    for name in dict.fromkeys((one.graph, one.sampler, one.bulk_size, one.turn) for one in results):
+        of = [one for one in results if (one.graph, one.sampler, one.bulk_size, one.turn) == name]
         shares = [one.share for one in of]
         gather, decide = (statistics.median(getattr(one, what) for one in of) for what in ("gather", "decide"))
         spread = f"{statistics.median(shares):.3f} ({min(shares):.3f} to {max(shares):.3f})"
         shown.add_row(*map(str, name), f"{gather:.1f}", f"{decide:.1f}", spread)
+    return shown
+
+
+def loaded_table(results: Sequence[Loaded]) -> Table:
+    """A row for each cell."""
+    shown = Table("graph", "sampler", "rows kept", "k", "batches an epoch", "a loader's misses over static")
+    for one in results:
+        shown.add_row(
+            one.graph, one.sampler, f"{one.share:.0%}", str(one.bulk_size), str(one.batches), f"{one.misses:.3f}"
+        )
     return shown
 
 
@@ -76,17 +88,26 @@ def exchange_table(results: Sequence[Exchange]) -> Table:
 
 
 def plot(results: Sequence[Hits], path: Path) -> None:
-    """Misses over those of the static set against the batches of a bulk: a line for each cell."""
+    """Misses over those of the best static set against the batches of a bulk: a panel a graph, a line a sampler."""
     plt = pyplot() if results else None
     if plt is None:
         return
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     chosen = [one for one in results if one.score == "trace" and one.share == 0.1]
-    for name in dict.fromkeys((one.graph, one.sampler) for one in chosen):
-        line = sorted((one.bulk_size, one.misses) for one in chosen if (one.graph, one.sampler) == name)
-        axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=", ".join(name))
-    axes.set(xscale="log", xlabel="batches of a bulk (k)", ylabel="misses over those of the best static set", ylim=0)
-    axes.legend(fontsize="x-small")
+    graphs = list(dict.fromkeys(one.graph for one in chosen))
+    figure, panels = plt.subplots(
+        1, len(graphs), figsize=(2.5 * len(graphs) + 1, 3.2), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, graph in zip(panels[0], graphs, strict=True):
+        for kind in dict.fromkeys(one.sampler for one in chosen):
+            line = sorted((one.bulk_size, one.misses) for one in chosen if (one.graph, one.sampler) == (graph, kind))
+            if line:
+                axes.plot(*zip(*line, strict=True), marker="o", markersize=3, label=kind)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(CURVE, [str(size) for size in CURVE])
+        axes.set(title=graph, xlabel="batches of a bulk (k)")
+        axes.grid(alpha=0.3)
+    panels[0][0].set_ylabel("misses over those\nof the best static set")
+    panels[0][0].legend(fontsize="small")
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
@@ -95,37 +116,38 @@ def lookahead(
     graph: Annotated[list[str] | None, typer.Option(help=f"Or rmat:SCALE,EDGE_FACTOR. [{' '.join(GRAPHS)}]")] = None,
     sampler: Annotated[list[str] | None, typer.Option(help=f"[{' '.join(SAMPLERS)}]")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs over which hits are counted.")] = EPOCHS,
-    rounds: Annotated[int, typer.Option(help="Rounds of the bookkeeping after the warm-up.")] = 5,
-    threads: Annotated[int, typer.Option(help="Of the gather that bookkeeping is compared with.")] = 2,
+    hits: Annotated[bool, typer.Option(help="Count hits.")] = True,
+    rounds: Annotated[int, typer.Option(help="Rounds of the bookkeeping after the warm-up; 0: leave it out.")] = 5,
     ranks: Annotated[int, typer.Option(help="Threads that are ranks, for fetches by the bulk; 0: leave them out.")] = 4,
     batch_size: Annotated[int, typer.Option(help="Seeds of a batch on ranks.")] = 256,
     out: Annotated[Path, typer.Option(help="Folder of lookahead.jsonl and lookahead.png.")] = Path("bench/results"),
 ) -> None:
     """Rows kept by next use: hits beside a static set, the cost of deciding, and fetches by the bulk on ranks."""
     console = Console(width=140) if not sys.stdout.isatty() else Console()
-    set_num_threads(threads)
-    hits: list[Hits] = []
+    found: list[Hits] = []
+    loaded: list[Loaded] = []
     times: list[Bookkeeping] = []
     exchanges: list[Exchange] = []
-    for name in graph or GRAPHS:
-        for kind in sampler or SAMPLERS:
-            one, k = cell(name, kind), BULK_SIZES[kind]
-            trace = Trace.of(one, epochs)
-            found = list(measure_hits((name, kind), one, trace, SHARES, [k]))
-            found += measure_hits((name, kind), one, trace, [0.1], [size for size in CURVE if size != k])
-            short = Trace(trace.batches[: 4 * k], trace.counts)
-            times += measure_bookkeeping((name, kind), short, k, rounds)
-            hits += found
-            console.print(hits_table(found))
+    for name, kind in product(graph or GRAPHS, sampler or SAMPLERS):
+        one, k = cell(name, kind), BULK_SIZES[kind]
+        trace = Trace.of(one, epochs)
+        if hits:
+            of_cell = list(measure_hits((name, kind), one, trace, SHARES, [k]))
+            of_cell += measure_hits((name, kind), one, trace, [0.1], [size for size in CURVE if size != k])
+            loaded.append(measure_loader((name, kind), one, trace, k))
+            found += of_cell
+            console.print(hits_table(of_cell))
+        if rounds:
+            times += measure_bookkeeping((name, kind), Trace(trace.batches[: 16 * k], trace.counts), k, rounds)
     if ranks:
         first, kind = (graph or GRAPHS)[0], (sampler or list(SAMPLERS))[0]
         small = replace(cell(first, kind), batch_size=batch_size)
         exchanges = measure_exchange(first, small, ranks, EXCHANGES)
     out.mkdir(parents=True, exist_ok=True)
-    records = [{"kind": "machine", **machine_facts(threads)}]
-    for kind_of, results in (("hits", hits), ("bookkeeping", times), ("exchange", exchanges)):
+    records = [{"kind": "machine", **machine_facts(1)}]
+    for kind_of, results in (("hits", found), ("loader", loaded), ("bookkeeping", times), ("exchange", exchanges)):
         records += [{"kind": kind_of, **asdict(result)} for result in results]
     (out / "lookahead.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    console.print(bookkeeping_table(times))
-    console.print(exchange_table(exchanges))
-    plot(hits, out / "lookahead.png")
+    for table in (loaded_table(loaded), bookkeeping_table(times), exchange_table(exchanges)):
+        console.print(table)
+    plot(found, out / "lookahead.png")

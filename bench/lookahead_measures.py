@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +14,19 @@ from numpy.typing import NDArray
 
 import spsample as sp
 from spsample.comm import Communicator, Recorder, run_threads
+from spsample.common.threads import set_num_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
-from spsample.features import PartitionedFeatures, score
+from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, score
 from spsample.features.cache_choice import highest
+from spsample.features.caching.cached_lookahead import map_bytes
 from spsample.features.caching.lookahead import Lookahead
 from spsample.features.gathering import row_reader
 from traces import Cell
 
 Batches = Sequence[NDArray[Any]]
 SCORES = ("trace", "posterior")
-DIM = 128
+DIM, NARROW = 128, 16
 TIMEOUT = 3600.0
 
 
@@ -41,12 +45,25 @@ class Hits:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """Misses of a loader whose cache looks ahead, over those of the best static set, and batches of an epoch."""
+
+    graph: str
+    sampler: str
+    share: float
+    bulk_size: int
+    batches: int
+    misses: float
+
+
+@dataclass(frozen=True)
 class Bookkeeping:
-    """Nanoseconds for a row of a round: gathering it, and deciding on it; and their ratio."""
+    """Nanoseconds of one thread for a row: gathering it and deciding on it, `turn` batches in turn; and their ratio."""
 
     graph: str
     sampler: str
     bulk_size: int
+    turn: int
     round: int
     gather: float
     decide: float
@@ -117,26 +134,49 @@ def measure_hits(
                 yield Hits(*name, by, share, bulk_size, 1 - static / rows, 1 - misses / rows, misses / max(static, 1))
 
 
+def measure_loader(name: tuple[str, str], cell: Cell, trace: Trace, bulk_size: int, share: float = 0.1) -> Loaded:
+    """The epochs of the trace, as a loader with prefetch announces and gathers them."""
+    n, capacity = len(trace.counts), int(share * len(trace.counts))
+    x = np.zeros((n, NARROW), np.float32)
+    of_all, of_each = map_bytes(n)
+    budget = of_all + capacity * (x.itemsize * NARROW + of_each)
+    cached = CachedFeatures(FeatureStore(x), budget, trace.counts.astype(np.float64), replacement="lookahead")
+    loader = cell.loader(bulk_size, features=cached)
+    for _ in range(len(trace.batches) // len(loader)):
+        for _batch in loader:
+            pass
+    static = int(trace.counts.sum()) - int(trace.counts[highest(trace.counts, capacity)].sum())
+    return Loaded(*name, share, bulk_size, len(loader), cached.counts.misses / max(static, 1))
+
+
 def measure_bookkeeping(
     name: tuple[str, str], trace: Trace, bulk_size: int, rounds: int, share: float = 0.1
 ) -> Iterator[Bookkeeping]:
-    """Gathering all rows of the batches, and deciding on them, in turn; the first round is a discarded warm-up."""
-    rows = sum(map(len, trace.batches))
-    reader = row_reader(np.zeros((len(trace.counts), DIM), np.float32) + 1)
+    """Gathering the rows of some batches and deciding on them, in turn: processor time of one thread, which does both.
+
+    A turn is a batch, as in a loader, or a bulk. The first round is a discarded warm-up, and so is a run over all
+    batches before each.
+    """
+    set_num_threads(1)
+    reader = row_reader(np.random.default_rng(0).random((len(trace.counts), DIM), np.float32))
     scores, capacity = trace.counts.astype(np.float64), int(share * len(trace.counts))
-    kept = highest(scores, capacity)
-    for round_ in range(rounds + 1):
-        start = time.perf_counter()
-        for ids in trace.batches:
-            reader.gather(ids)
-        gathered = time.perf_counter() - start
+    kept, rows = highest(scores, capacity), sum(map(len, trace.batches)) / 1e9
+    for round_, turn in product(range(rounds + 1), (1, bulk_size)):
         lookahead = Lookahead(scores, capacity, kept)
-        start = time.perf_counter()
-        for _ in decisions(lookahead, trace.batches, bulk_size):
-            pass
-        decided = time.perf_counter() - start
+        deque(decisions(lookahead, trace.batches, bulk_size), maxlen=0)  # so that there is room for what is known
+        deciding = decisions(lookahead, trace.batches, bulk_size)
+        gathered = decided = 0.0
+        for first in range(0, len(trace.batches), turn):
+            batches = trace.batches[first : first + turn]
+            start = time.thread_time()
+            for ids in batches:
+                reader.gather(ids)
+            between = time.thread_time()
+            for _ in batches:
+                next(deciding)
+            gathered, decided = gathered + between - start, decided + time.thread_time() - between
         if round_:
-            yield Bookkeeping(*name, bulk_size, round_, 1e9 * gathered / rows, 1e9 * decided / rows, decided / gathered)
+            yield Bookkeeping(*name, bulk_size, turn, round_, gathered / rows, decided / rows, decided / gathered)
 
 
 def measure_exchange(name: str, cell: Cell, ranks: int, bulk_sizes: Sequence[int]) -> list[Exchange]:

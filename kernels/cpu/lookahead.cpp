@@ -3,8 +3,8 @@
 // Belady's rule at the grain of batches (docs/lookahead.md): of what was held and what a batch brings, that stays whose next use comes first;
 // where no use is known, what scores more. O(1) for each use of an item, but for a sort of the few that score better than what is held.
 #include <algorithm>
-#include <array>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <nanobind/stl/tuple.h>
@@ -16,13 +16,13 @@
 namespace spsample {
 namespace {
 
-// Of an item of the batch: its next batch, or where no use is known itself or its rank; and its place, or its position in the batch.
-struct Ranked {
+// A miss: the next batch that uses the item, or where none is known its rank; and its position in the batch.
+struct Miss {
     int32_t rank;
-    int32_t where;
+    int32_t position;
 };
 
-constexpr int64_t kAhead = 16;
+constexpr uint32_t kAhead = 32;
 
 class Lookahead {
 public:
@@ -65,10 +65,7 @@ public:
     bool is_next(const In<Index>& ids) const {
         if (known() == 0 || ids.size() != future_.front().size) return false;
         nb::gil_scoped_release release;
-        const auto [first, size] = future_.front();
-        int64_t differences = 0;
-        for (uint32_t i = 0; i < size; ++i) differences |= static_cast<int64_t>(ids.data()[i]) ^ future_.use(first + i).item;
-        return differences == 0;
+        return future_.is_front(ids.data());
     }
 
     // Decides on the first known batch, which is then over.
@@ -134,105 +131,120 @@ public:
     }
 
 private:
-    enum : size_t { kMissKnown, kMissUnknown, kHitKnown, kHitUnknown, kGroups };
-    struct Group {
-        Ranked *first = nullptr, *last = nullptr;
-        Ranked* begin() const { return first; }
-        Ranked* end() const { return last; }
+    struct Misses {
+        Miss *first = nullptr, *last = nullptr;
+        Miss* begin() const { return first; }
+        Miss* end() const { return last; }
     };
 
-    // Goes through the first batch: what is held gets its next use, what is not becomes a candidate. Gives the number of hits.
+    int32_t item_of(int64_t position) const { return future_.item(future_.front().first + static_cast<uint32_t>(position)); }
+
+    // Goes through the first batch: what is held gets its next use. Gives the number of hits.
     int64_t split(int64_t* hits, int64_t* hit_places, int64_t* misses) {
         const auto [first, size] = future_.front();
-        std::array<Ranked*, kGroups> ends;
-        for (size_t g = 0; g < kGroups; ++g) {
-            grow(memory_[g], size);
-            ends[g] = memory_[g].data();
-        }
-        const int32_t batch = future_.first_batch();
+        grow(hit_next_, size);
+        grow(miss_next_, size);
         int64_t num_hits = 0;
         for (uint32_t i = 0; i < size; ++i) {
-            places_.prefetch(future_.use(first + i + kAhead).item);  // beyond the batch any item will do
-            const auto [item, next] = future_.use(first + i);
-            const int32_t place = places_.place_of(item);
-            const bool is_hit = place != PlacesByUse::kNone, is_unknown = next == KnownFuture::kUnknown;
-            hits[num_hits] = misses[i - num_hits] = i;
+            places_.prefetch(future_.item(first + i + kAhead));  // beyond the batch any item will do
+            const int32_t next = future_.next(first + i), place = places_.place_of(future_.item(first + i));
+            const int64_t j = i - num_hits;
+            hits[num_hits] = misses[j] = i;
             hit_places[num_hits] = place;
-            num_hits += is_hit;
-            Ranked*& end = ends[size_t{is_hit} * 2 + is_unknown];
-            *end = {chosen(is_unknown, item, next), chosen(is_hit, place, static_cast<int32_t>(i))};
-            end += next != batch;  // an item that comes again is dealt with then
+            hit_next_[static_cast<size_t>(num_hits)] = miss_next_[static_cast<size_t>(j)] = next;
+            num_hits += place != PlacesByUse::kNone;
         }
-        for (size_t g = 0; g < kGroups; ++g) groups_[g] = {memory_[g].data(), ends[g]};
-        for (const auto& [next, place] : groups_[kHitKnown]) places_.add_to_batch(place, next);
-        for (const auto& [item, place] : groups_[kHitUnknown]) places_.set_unknown(item);
+        for (int64_t h = 0; h < num_hits; ++h) {
+            const int32_t next = hit_next_[static_cast<size_t>(h)];
+            if (next == KnownFuture::kUnknown) {
+                places_.set_unknown(item_of(hits[h]));
+            } else if (next != future_.first_batch()) {  // an item that comes again is dealt with then
+                places_.add_to_batch(static_cast<int32_t>(hit_places[h]), next);
+            }
+        }
+        sort_by_use(misses, size - num_hits);
         return num_hits;
     }
 
     // Chooses among the misses, the best first, so that none is taken out again. Gives the number of those that stay.
     int64_t keep(int64_t* kept, int64_t* kept_places) {
         int64_t count = 0;
-        const uint32_t first = future_.front().first;
-        places_.look_from(future_.first_batch() + known() - 1);
-        const auto put = [&](int32_t position, int32_t item, int32_t place) {
+        const auto put = [&](const Miss& miss, int32_t place) {
+            const int32_t item = item_of(miss.position);
             places_.put(item, place);
-            kept[count] = position;
+            kept[count] = miss.position;
             kept_places[count++] = place;
+            return item;
         };
-        for (const auto& [next, position] : sorted_by_use()) {
-            const int32_t place = place_before(next);
+        const Miss* miss = known_.begin();
+        const auto put_all = [&](auto&& place_for) {
+            for (; miss != known_.end(); ++miss) {
+                const int32_t place = place_for(miss->rank);
+                if (place == PlacesByUse::kNone) return;
+                put(*miss, place);
+                places_.add_to_batch(place, miss->rank);
+            }
+        };
+        put_all([&](int32_t) { return places_.has_free() ? places_.take_free() : PlacesByUse::kNone; });
+        grow(emptied_, known_.end() - miss);
+        const int64_t emptied = places_.take_unknown(known_.end() - miss, emptied_.data());
+        put_all([&, i = int64_t{0}](int32_t) mutable { return i < emptied ? emptied_[static_cast<size_t>(i++)] : PlacesByUse::kNone; });
+        places_.look_from(future_.first_batch() + known() - 1);
+        put_all([&](int32_t next) { return places_.take_later_than(next); });
+        for (const Miss& one : sorted_by_score()) {
+            const int32_t place = place_above(one.rank);
             if (place == PlacesByUse::kNone) break;
-            put(position, future_.use(first + static_cast<uint32_t>(position)).item, place);
-            places_.add_to_batch(place, next);
-        }
-        for (const auto& [rank, position] : sorted_by_score()) {
-            const int32_t place = place_above(rank), item = future_.use(first + static_cast<uint32_t>(position)).item;
-            if (place == PlacesByUse::kNone) break;
-            put(position, item, place);
-            places_.set_unknown(item);
+            places_.set_unknown(put(one, place));
         }
         future_.pop();
         return count;
     }
 
-    // A place for an item that batch `next` uses: an empty one, or that of an item which is used later, or not for all that is known.
-    int32_t place_before(int32_t next) {
-        if (places_.has_free()) return places_.take_free();
-        const int32_t worst = places_.worst();
-        return worst == PlacesByUse::kNone ? places_.take_later_than(next) : places_.take_unknown(worst);
-    }
-
-    // The same for an item of which no use is known.
+    // A place for an item of which no use is known: an empty one, or that of such an item that scores less.
     int32_t place_above(int32_t rank) {
         if (places_.has_free()) return places_.take_free();
         const int32_t worst = places_.worst();
         return worst > rank ? places_.take_unknown(worst) : PlacesByUse::kNone;
     }
 
-    // Misses with a known next use. Counted, not compared: there are few batches. Equal ones keep their order.
-    Group sorted_by_use() {
-        const Group all = groups_[kMissKnown];
-        const int32_t first = future_.first_batch();
-        starts_.assign(static_cast<size_t>(known()) + 1, 0);
-        for (const Ranked& one : all) ++starts_[static_cast<size_t>(one.rank - first) + 1];
-        for (size_t b = 1; b < starts_.size(); ++b) starts_[b] += starts_[b - 1];
-        grow(sorted_, all.last - all.first);
-        for (const Ranked& one : all) sorted_[static_cast<size_t>(starts_[static_cast<size_t>(one.rank - first)]++)] = one;
-        return {sorted_.data(), sorted_.data() + (all.last - all.first)};
+    // Sorts the misses that may stay: those with a known next use, the first one first, then those without. Counted, not compared: there are
+    // few batches. Equal ones keep their order. An item that comes again in the batch is left out.
+    void sort_by_use(const int64_t* misses, int64_t count) {
+        const int32_t first = future_.first_batch(), unknown = known() - 1;
+        const bool may_all = places_.has_free() || places_.worst() != PlacesByUse::kNone;
+        const uint32_t later = may_all ? UINT32_MAX : static_cast<uint32_t>(places_.latest(first, first + unknown) - first - 1);
+        grow(candidates_, count);
+        int64_t left = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            const int32_t next = miss_next_[static_cast<size_t>(i)];
+            candidates_[static_cast<size_t>(left)] = {next, static_cast<int32_t>(misses[i])};
+            left += static_cast<uint32_t>(next - first - 1) < later;  // an unknown one is the latest
+        }
+        starts_.assign(static_cast<size_t>(known()), 0);  // of the batches after the first one, and of no batch
+        const auto start = [&](const Miss& miss) -> int32_t& {
+            return starts_[static_cast<size_t>(chosen(miss.rank == KnownFuture::kUnknown, unknown, miss.rank - first - 1))];
+        };
+        const Misses all{candidates_.data(), candidates_.data() + left};
+        for (const Miss& miss : all) ++start(miss);
+        int32_t before = 0;
+        for (int32_t& one : starts_) before += std::exchange(one, before);
+        grow(sorted_, left);
+        known_ = {sorted_.data(), sorted_.data() + starts_[static_cast<size_t>(unknown)]};
+        unknown_ = {known_.last, sorted_.data() + left};
+        for (const Miss& miss : all) sorted_[static_cast<size_t>(start(miss)++)] = miss;
     }
 
-    // Misses without one, by rank. Only those that may stay.
-    Group sorted_by_score() {
-        Group all = groups_[kMissUnknown];
+    // Misses without a known use, by rank. Only those that may stay.
+    Misses sorted_by_score() {
         const int32_t worst = places_.has_free() ? INT32_MAX : places_.worst();
         if (worst == PlacesByUse::kNone) return {};
-        Ranked* end = all.first;
-        for (const auto& [item, position] : all) {
-            *end = {places_.rank_of(item), position};
+        Miss* end = unknown_.first;
+        for (const Miss& miss : unknown_) {
+            *end = {places_.rank_of(item_of(miss.position)), miss.position};
             end += end->rank < worst;
         }
-        std::sort(all.first, end, [](const Ranked& a, const Ranked& b) { return a.rank < b.rank; });
-        return {all.first, end};
+        std::sort(unknown_.first, end, [](const Miss& a, const Miss& b) { return a.rank < b.rank; });
+        return {unknown_.first, end};
     }
 
     static const int32_t* checked(const In<int32_t>& ranks) {
@@ -249,11 +261,11 @@ private:
 
     KnownFuture future_;
     PlacesByUse places_;
-    std::array<Group, kGroups> groups_;  // of the batch that is decided on
-    std::array<std::vector<Ranked>, kGroups> memory_;
-    std::vector<Ranked> sorted_;
+    Misses known_, unknown_;  // of the batch that is decided on: in sorted_
+    std::vector<Miss> candidates_, sorted_;
+    std::vector<int32_t> hit_next_, miss_next_, emptied_;
     std::vector<int32_t> new_;
-    std::vector<int64_t> starts_;
+    std::vector<int32_t> starts_;
 };
 
 template <class Index>

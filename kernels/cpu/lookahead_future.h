@@ -1,7 +1,8 @@
 // What is known of the future: the items of the next batches, in order, and for each use of an item the batch of its next one.
 //
 // Uses lie in a ring, batch after batch. For each item the number of its last known use is kept, so that an announcement links that use to
-// the new batch: a random load and two random stores for each use, no branch on what is in it, and no pass over the items.
+// the new batch: a random load and two random stores for each use, whose lines are fetched ahead; no branch on what is in it, and no pass over
+// the items.
 #pragma once
 
 #include <algorithm>
@@ -23,35 +24,36 @@ class KnownFuture {
 public:
     static constexpr int32_t kUnknown = -1;  // in place of the number of the next batch that uses an item
 
-    struct Use {
-        int32_t item;
-        int32_t next;  // batch of the item's next use; its own batch, where the item comes again in it
-    };
     struct Batch {
         uint32_t first;  // its first use
         uint32_t size;
     };
 
-    explicit KnownFuture(int64_t num_items) : last_(static_cast<size_t>(num_items), ~uint32_t{0}), uses_(1) {}
+    explicit KnownFuture(int64_t num_items) : last_(static_cast<size_t>(num_items), ~uint32_t{0}), items_(1), next_(2) {}
 
     int64_t num_items() const { return static_cast<int64_t>(last_.size()); }
     int32_t num_batches() const { return static_cast<int32_t>(batches_.size()); }
     int32_t first_batch() const { return first_batch_; }
     const Batch& front() const { return batches_.front(); }
-    const Use& use(uint32_t number) const { return uses_[number & mask()]; }
+    int32_t item(uint32_t number) const { return items_[number & mask()]; }
+    int32_t next(uint32_t number) const { return next_[number & mask()]; }  // batch of the item's next use; its own, where it comes again in it
     int64_t item_bytes() const { return static_cast<int64_t>(last_.size() * sizeof(uint32_t)); }
-    int64_t use_bytes() const { return static_cast<int64_t>((uses_.size() - 1) * sizeof(Use)); }
+    int64_t use_bytes() const { return static_cast<int64_t>(items_.size() * 2 * sizeof(int32_t)); }
 
     // Makes room for a batch: for as many uses as a power of two, so that an index is a mask.
     void reserve(int64_t batch_size) {
         const int64_t wanted = int64_t{end_ - begin_} + batch_size;
-        size_t size = std::max(uses_.size() - 1, kFewest);
+        size_t size = std::max(items_.size(), kFewest);
         while (size < static_cast<size_t>(wanted)) size *= 2;
         if (size > kMost) throw std::overflow_error("more than 2^30 uses of items are known ahead");
-        if (size >= uses_.size()) {
-            std::vector<Use> uses(size + 1);
-            for (uint32_t number = begin_; number != end_; ++number) uses[number & (size - 1)] = use(number);
-            uses_.swap(uses);
+        if (size > items_.size()) {
+            std::vector<int32_t> items(size), next(size + 1);
+            for (uint32_t number = begin_; number != end_; ++number) {
+                items[number & (size - 1)] = item(number);
+                next[number & (size - 1)] = this->next(number);
+            }
+            items_.swap(items);
+            next_.swap(next);
         }
         if (until_renewed_ < batch_size) renew();
     }
@@ -62,26 +64,33 @@ public:
     int64_t announce(const Index* ids, int64_t size, int32_t* first_uses) {
         if (batches_.empty()) first_batch_ = 0;
         const int32_t batch = first_batch_ + num_batches();
-        const uint32_t begin = begin_, first = end_;
-        const size_t all = mask();
-        Use* const uses = uses_.data();
+        const uint32_t begin = begin_, first = end_, all = mask(), nowhere = static_cast<uint32_t>(items_.size());
+        append(ids, size);
+        const int32_t* const items = items_.data();
+        int32_t* const next = next_.data();
         uint32_t* const last_uses = last_.data();
-        const size_t nowhere = uses_.size() - 1;  // beyond the ring
         int64_t found = 0;
-        for (int64_t i = 0; i < size; ++i) {
-            const int32_t item = static_cast<int32_t>(ids[i]);
-            const uint32_t number = first + static_cast<uint32_t>(i), last = last_uses[item];
+        for (uint32_t number = first; number != end_; ++number) {
+            __builtin_prefetch(&last_uses[items[(number + kFarAhead) & all]], 1);  // beyond the batch any item will do
+            __builtin_prefetch(&next[last_uses[items[(number + kAhead) & all]] & all], 1);
+            const int32_t item = items[number & all];
+            const uint32_t last = last_uses[item];
+            last_uses[item] = number;
             const bool is_known = last - begin < number - begin;
             first_uses[found] = item;
             found += !is_known;
-            uses[number & all] = {item, kUnknown};
-            uses[chosen(is_known, last & all, nowhere)].next = batch;
-            last_uses[item] = number;
+            next[chosen(is_known, last & all, nowhere)] = batch;
         }
-        end_ += static_cast<uint32_t>(size);
         until_renewed_ -= size;
         batches_.push_back({first, static_cast<uint32_t>(size)});
         return found;
+    }
+
+    // Whether these are the items of the first batch, of which there are as many.
+    template <class Index>
+    bool is_front(const Index* ids) const {
+        const auto [at, before, size] = span(front().first, front().size);
+        return std::equal(ids, ids + before, &items_[at]) && std::equal(ids + before, ids + size, items_.data());
     }
 
     // Removes the first batch.
@@ -95,7 +104,7 @@ public:
     template <class WasKnown>
     void clear(WasKnown&& was_known) {
         for (; begin_ != end_; ++begin_) {
-            if (use(begin_).next == kUnknown) was_known(use(begin_).item);
+            if (next(begin_) == kUnknown) was_known(item(begin_));
         }
         batches_.clear();
     }
@@ -103,8 +112,25 @@ public:
 private:
     static constexpr size_t kFewest = 64, kMost = size_t{1} << 30;  // uses
     static constexpr int64_t kRenewed = int64_t{1} << 31;           // uses
+    static constexpr uint32_t kFarAhead = 64, kAhead = 24;          // uses
 
-    size_t mask() const { return uses_.size() - 2; }
+    struct Span {
+        size_t at, before, size;  // the first `before` of them from `at` on, the others from the begin of the ring
+    };
+
+    uint32_t mask() const { return static_cast<uint32_t>(items_.size() - 1); }
+    Span span(uint32_t first, size_t size) const { return {first & mask(), std::min(size, items_.size() - (first & mask())), size}; }
+
+    // Uses of which no next one is known.
+    template <class Index>
+    void append(const Index* ids, int64_t count) {
+        const auto [at, before, size] = span(end_, static_cast<size_t>(count));
+        std::copy(ids, ids + before, &items_[at]);
+        std::copy(ids + before, ids + size, items_.data());
+        std::fill_n(&next_[at], before, kUnknown);
+        std::fill_n(next_.data(), size - before, kUnknown);
+        end_ += static_cast<uint32_t>(size);
+    }
 
     // Use numbers begin again after 2^32. Before an old one could be taken for a new one it is set to one that is over. O(items), rarely.
     void renew() {
@@ -115,7 +141,8 @@ private:
     }
 
     std::vector<uint32_t> last_;  // of each item, the number of its last known use; of others a number that is over
-    std::vector<Use> uses_;       // the ring, and one more, which is written where nothing is
+    std::vector<int32_t> items_;  // the ring
+    std::vector<int32_t> next_;   // of each use, and one more, which is written where nothing is
     std::deque<Batch> batches_;
     uint32_t begin_ = 0, end_ = 0;  // known uses
     int64_t until_renewed_ = kRenewed;

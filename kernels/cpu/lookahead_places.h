@@ -113,6 +113,12 @@ public:
         top = place;
     }
 
+    // The latest batch in whose list any place is, of those after `first` up to `last`; where there is none, the one after `first`.
+    int32_t latest(int32_t first, int32_t last) {
+        while (last > first + 1 && head(last) == kNone) --last;
+        return std::max(last, first + 1);
+    }
+
     // Whether no use of a held item is known.
     void set_unknown(int32_t item) { unknown_.insert(static_cast<size_t>(rank_of(item))); }
     void set_known(int32_t item) { unknown_.erase(static_cast<size_t>(rank_of(item))); }
@@ -127,6 +133,25 @@ public:
         const int32_t place = free_;
         free_ = below_[static_cast<size_t>(place)];
         return place;
+    }
+
+    // Empties places of items whose use is unknown, those that score least first; gives their number. What is needed of one is fetched while
+    // others are looked for.
+    int64_t take_unknown(int64_t most, int32_t* places) {
+        int64_t count = 0;
+        for (; count < most && worst() != kNone; ++count) {
+            places[count] = worst();
+            unknown_.erase(static_cast<size_t>(places[count]));
+            __builtin_prefetch(&item_of_rank_[static_cast<size_t>(places[count])]);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            places[i] = item_of_rank_[static_cast<size_t>(places[i])];
+            __builtin_prefetch(&place_of_[static_cast<size_t>(places[i])], 1);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            places[i] = emptied(place_of(places[i]));
+        }
+        return count;
     }
 
     // Empties the place of the item of this rank, whose use is unknown.
