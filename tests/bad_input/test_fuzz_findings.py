@@ -23,6 +23,7 @@ from spsample.features import (
     draw_shift,
     score,
 )
+from spsample.reorder import reorder
 
 
 def archive(**changes):
@@ -243,3 +244,11 @@ def test_names_of_sources_that_no_system_takes(tmp_path):
     for source in ("x" * 300 + ".txt", "x" * 300 + ".npy", "x" * 300):
         with pytest.raises((DataError, InputError), match="xxx"):
             convert(str(tmp_path / source), tmp_path / "store")
+
+
+@pytest.mark.parametrize("options", [{"exact": scipy.sparse.coo_array((2, 2))}, {"relabel": "no"}, {"name": 3}])
+def test_orders_by_words_that_are_none(options, tmp_path):
+    sp.Graph([0, 1, 2], [1, 0]).save(tmp_path / "store")
+    with pytest.raises(DTypeError, match=f"{next(iter(options))}: got "):
+        reorder(tmp_path / "store", tmp_path / "new", [1, 2], **options)
+    assert not (tmp_path / "new").exists()
