@@ -65,6 +65,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
     received(graph=["rmat:12,8"], ranks=[4], epochs=1, out=out)
     copies(graph=["rmat:10,8"], vertices=[999], greedy_vertices=999, small_cases=1, rounds=1, epochs=1, out=out)
+    copies(graph=["rmat:10,8"], vertices=[1000], greedy_vertices=1000, rounds=1, epochs=1, out=out)
     local_batches(graph=["rmat:10,8"], ranks=[2], epochs=2, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)

@@ -11,6 +11,7 @@ bench/gpu/first_run.sh STEP
              the real graphs (of SPSAMPLE_DATA, if set), into FIRST_RUN
   correct    with a GPU, ten minutes at most: bulks of every sampler, the tests that need a GPU, compute-sanitizer
   sampling   with a GPU, ten minutes at most: bulks against WholeGraph, cuSPARSE and the backend cpu
+  features   with a GPU, ten minutes at most: time and bus bytes of a batch's features by the share of rows on the GPU
   profile    with a GPU, ten minutes at most: milliseconds of each kernel, and what Nsight Compute says of the large ones
 
 Carry this tree and FIRST_RUN, without its venv, to the machine with the GPU. Its Python needs the packages of the
@@ -131,6 +132,16 @@ sampling() {
     done
 }
 
+features() {
+    local graph graphs=(rmat:20,16 rmat:21,32)
+    compgen -G "$SPSAMPLE_DATA/*cnr2000.npz" >/dev/null && graphs+=(cnr2000)
+    for graph in "${graphs[@]}"; do
+        measure 150 "hot-share-$graph" "$PYTHON" bench/gpu/run.py hot-share --graph "$graph" --graph-cache "$FIRST_RUN/graphs" \
+            --out "$OUT/hot-share-$graph"
+    done
+    measure 120 features "$PYTHON" bench/gpu/run.py features --graph-cache "$FIRST_RUN/graphs" --out "$OUT"
+}
+
 profile() {
     local case nsight sections kernels
     sections=(SpeedOfLight Occupancy MemoryWorkloadAnalysis SchedulerStats WarpStateStats LaunchStats)
@@ -148,7 +159,7 @@ profile() {
 
 case ${1:-} in
     prepare) prepare ;;
-    correct | sampling | profile)
+    correct | sampling | features | profile)
         summary=() failed=0 carried=0
         begin "$1"
         "$1"

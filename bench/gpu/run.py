@@ -13,6 +13,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from gpu.epoch import epoch
 from gpu.features import features
+from gpu.hot_share import hot_share
 from gpu.kernel_times import kernels
 from gpu.sampling import layerwise, sampling, show
 from gpu.summary import read
@@ -24,6 +25,7 @@ app.command()(layerwise)
 app.command("zero-copy")(zero_copy)
 app.command()(epoch)
 app.command()(features)
+app.command("hot-share")(hot_share)
 app.command()(kernels)
 
 
@@ -42,8 +44,8 @@ def all_(
 ) -> None:
     """Every measurement at its full size. What fails is named at the end, and the others go on."""
     failed = []
-    for measure, cached in ((sampling, True), (layerwise, True), (features, True), (epoch, True), (zero_copy, False)):
-        options = {"graph_cache": graph_cache} if cached else {}
+    for measure in (sampling, layerwise, features, hot_share, epoch, zero_copy):
+        options = {} if measure is zero_copy else {"graph_cache": graph_cache}
         try:
             measure(out=out, **options)
         except Exception as error:  # whatever a library raises: the other measurements are not lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spsample.advice.cache_report import CacheReport
 from spsample.advice.hits import BEST
+from spsample.common.checks import require_type
 
 __all__ = ["advise"]
 
@@ -17,12 +18,18 @@ WORTH = 0.9
 def advise(report: CacheReport) -> list[str]:
     """Return what to do, the first sentence first.
 
+    Raises
+    ------
+    DTypeError
+        If it is no report.
+
     Examples
     --------
     >>> report = CacheReport(100, 2, 64, 8, 72.0, 1e6, [], [], [], [], 1, 0.5, 0.05, None)
     >>> print(advise(report)[0])
     Rows per batch are 72% of n: no cache of a part helps much; larger batches do.
     """
+    require_type("report", report, CacheReport, "a CacheReport")
     said = [_on_caches(report)]
     said += [sentence for sentence in (_on_bulks(report), _on_partitions(report), _on_copies(report)) if sentence]
     once = _on_first_aggregation(report)
@@ -61,7 +68,7 @@ def _local_seeds_pay(report: CacheReport) -> bool:
 
 def _on_bulks(report: CacheReport) -> str | None:
     known = [one for one in report.unions if one.k <= report.bulk_size]
-    if len(known) < 2 or known[-1].rows_per_batch > WORTH * known[0].rows_per_batch:
+    if len(known) < 2 or not known[0].rows_per_batch or known[-1].rows_per_batch > WORTH * known[0].rows_per_batch:
         return None
     k, share = known[-1].k, known[-1].rows_per_batch / known[0].rows_per_batch
     return f'Fetch rows once for a bulk (fetch="bulk"): {k} batches together need {share:.0%} of their rows.'
@@ -69,7 +76,7 @@ def _on_bulks(report: CacheReport) -> str | None:
 
 def _on_partitions(report: CacheReport) -> str | None:
     plain = [one for one in report.partitions if (one.batches, one.method, one.cache) == ("shuffled", "ranges", "none")]
-    if not plain:
+    if not plain or not plain[0].epoch:  # nothing is received
         return None
     best = min(report.partitions, key=lambda one: one.epoch)
     if best.epoch > WORTH * plain[0].epoch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from spsample.advice.hits import BEST, Hits, lookahead_hits, static_hits
 from spsample.advice.partitions import PartitionBytes, partition_bytes
 from spsample.advice.trial import Trial, Workload, run_trial
 from spsample.advice.unions import Union, unions
-from spsample.common.checks import require_choice, require_int, require_number, require_type
+from spsample.common.checks import require_choice, require_int, require_iterable, require_number, require_type
 from spsample.errors import InputError
 from spsample.features import score, score_names
 from spsample.features.scores import usual_score
+from spsample.sampling.arguments import check_arguments
+from spsample.store import Graph
 
 __all__ = ["BUDGETS", "SCORES", "CacheReport", "FirstAggregation", "Workload", "cache_report"]
 
@@ -146,7 +148,8 @@ def cache_report(
     >>> report.num_batches, report.hit("posterior", "lookahead", 0.1) > report.hit("random", "static", 0.1)
     (4, True)
     """
-    _check(workload, scores, budgets, budget)
+    workload = _checked(workload)
+    scores, budgets = _checked_choices(scores, budgets, budget)
     ranks = require_int("ranks", ranks, minimum=1)
     require_number("alpha", alpha, lambda x: x > 0, "a number above 0")
     trial = run_trial(workload, require_int("epochs", epochs, minimum=1))
@@ -161,7 +164,7 @@ def cache_report(
         row_bytes=workload.row_bytes,
         rows_per_batch=trial.num_rows / max(len(trial.batches), 1),
         bytes_per_epoch=float(rows_of_epoch.sum()),
-        hits=_hits(trial, made, counts, list(budgets), workload.bulk_size),
+        hits=_hits(trial, made, counts, budgets, workload.bulk_size),
         unions=unions(trial, n),
         copies=copies_moved(made[best], rows_of_epoch, ranks, budget, alpha) if ranks > 1 else [],
         partitions=list(partition_bytes(workload, trial, made[best], ranks, budget)) if ranks > 1 else [],
@@ -202,11 +205,28 @@ def _scores(workload: Workload, name: str) -> NDArray[np.float64]:
     return score(name, workload.graph, workload.seeds, workload.sampler, workload.batch_size)
 
 
-def _check(workload: Workload, scores: Sequence[str] | None, budgets: Sequence[float], budget: float) -> None:
+def _checked(workload: Workload) -> Workload:
+    """The workload with its seeds as an array, once it is known to be one that can be sampled."""
     require_type("workload", workload, Workload, "a Workload")
-    for name in scores or ():
-        require_choice("scores", name, tuple(one for one in score_names() if one not in ("trace", "replay")))
-    for one in (*budgets, budget):
-        require_number("budgets", one, lambda x: 0 < x <= 1, "a share of the rows, above 0 and at most 1")
-    if len(workload.seeds) == 0:
+    require_type("graph", workload.graph, Graph, "a Graph in memory, or a memory map")
+    ids, _ = check_arguments(workload.graph, workload.seeds, workload.sampler, workload.batch_size)
+    if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
+    require_int("row_bytes", workload.row_bytes, minimum=1)
+    require_int("bulk_size", workload.bulk_size, minimum=1)
+    return replace(workload, seeds=ids)
+
+
+def _checked_choices(
+    scores: Sequence[str] | None, budgets: Sequence[float], budget: float
+) -> tuple[list[str] | None, list[float]]:
+    """Scores and budgets as lists."""
+    names = None if scores is None else list(require_iterable("scores", scores, "names of scores"))
+    for name in names or ():
+        require_choice("scores", name, tuple(one for one in score_names() if one not in ("trace", "replay")))
+    shares = list(require_iterable("budgets", budgets, "shares of the rows"))
+    if not shares:
+        raise InputError(argument="budgets", given="none", expected="at least one share of the rows")
+    for argument, one in (*(("budgets", one) for one in shares), ("budget", budget)):
+        require_number(argument, one, lambda x: 0 < x <= 1, "a share of the rows, above 0 and at most 1")
+    return names, shares

@@ -118,7 +118,7 @@ def run_trial(workload: Workload, epochs: int, *, seeds: Ids | None = None, samp
         for bulk in loader.bulks(epoch):
             num_edges += bulk.num_edges
             batches += [np.array(batch.src_nodes, np.int64) for batch in bulk]
-        rows = sum(len(batch) for batch in batches)
+            rows += sum(len(batch.src_nodes) for batch in bulk)
         epoch += 1
     return Trial(batches, epoch, num_edges)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,30 @@ def require_type(argument: str, value: Any, types: type[Any] | tuple[type[Any], 
     """
     if not isinstance(value, types):
         raise DTypeError(argument=argument, given=f"{short(value)} of type {type(value).__name__}", expected=expected)
+
+
+def require_iterable(argument: str, value: Any, expected: str) -> Iterator[Any]:
+    """Return an iterator over `value`; what it gives is not looked at.
+
+    Raises
+    ------
+    DTypeError
+        If it cannot be gone through; the message says what was `expected`.
+
+    Examples
+    --------
+    >>> list(require_iterable("sizes", (5, 3), "numbers"))
+    [5, 3]
+    >>> require_iterable("sizes", 5, "numbers")
+    Traceback (most recent call last):
+    ...
+    spsample.errors.DTypeError: sizes: got 5 of type int; expected numbers
+    """
+    try:
+        return iter(value)
+    except TypeError as error:
+        given = f"{short(value)} of type {type(value).__name__}"
+        raise DTypeError(argument=argument, given=given, expected=expected) from error
 
 
 def require_number(argument: str, value: Any, is_right: Callable[[float], bool], expected: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +40,8 @@ def require_file(path: Path) -> None:
     DataError
         If it does not exist, or is a folder.
     """
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file there"
+    if not os.path.isfile(path):  # of any name, where Path.is_file raises for one that is too long
+        what = "a folder" if os.path.isdir(path) else "no file there"
         raise DataError(argument=str(path), given=what, expected="a file to convert")
 
 

@@ -139,7 +139,7 @@ def _opened(text: str, kind: str, options: ConvertOptions, room: int) -> Origin:
 
 def _is_pair(text: str) -> bool:
     """Whether two files are meant, and not one with a comma in its name."""
-    return text.endswith(".npy") and "," in text and not Path(text).is_file()
+    return text.endswith(".npy") and "," in text and not os.path.isfile(text)
 
 
 def _kind(text: str) -> str:
@@ -148,7 +148,7 @@ def _kind(text: str) -> str:
     if ":" in text and text.split(":")[0] in GENERATORS:
         return "dataset"
     known = _SUFFIXES.get(suffix)
-    is_file = Path(text).suffix.lower() in COMPRESSED or Path(text).is_file()
+    is_file = Path(text).suffix.lower() in COMPRESSED or os.path.isfile(text)
     return known or ("text" if is_file else "dataset")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spsample.common.checks import require_choice, require_type
+from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.units import require_bytes
 from spsample.errors import DTypeError, InputError
 from spsample.features.memory import FeatureStore
@@ -79,10 +79,13 @@ def aggregate_features(
         raise InputError(argument="features", given=f"{source.num_rows:,} rows", expected=expected)
     shape = (graph.num_nodes, aggregated_dim(source.dim, aggregation))
     out = np.zeros(shape, np.float32) if out is None else out
+    require_type("out", out, np.ndarray, "a float32 array")
     if out.dtype != np.float32:
         raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")
     if out.shape != shape:
         raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
+    if not out.flags.writeable:
+        raise InputError(argument="out", given="an array that cannot be written to", expected="one that can")
     fill = _fill_mean if aggregation == "mean" else _fill_gcn
     degrees = graph.row_sums()
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
@@ -93,11 +96,18 @@ def aggregate_features(
 def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     """Numbers of a row that is made of a row of `dim` numbers.
 
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument cannot be used.
+
     Examples
     --------
     >>> aggregated_dim(8, "mean"), aggregated_dim(8, "gcn")
     (16, 8)
     """
+    require_choice("aggregation", aggregation, _AGGREGATIONS)
+    require_int("dim", dim, minimum=0)
     return 2 * dim if aggregation == "mean" else dim
 
 

@@ -100,8 +100,7 @@ def _row_variation(graph: Graph, sampler: Biased) -> NDArray[np.float64]:
     weights = np.ones(graph.num_edges) if graph.data is None or not by_weight else graph.data.astype(np.float64)
     rows = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
     in_set = np.where(sampler.members(graph.num_nodes)[graph.indices], weights, 0.0)
-    w = np.bincount(rows, weights, graph.num_nodes)
-    m = np.bincount(rows, in_set, graph.num_nodes)
+    w, m = (np.bincount(rows, some, graph.num_nodes).astype(np.float64) for some in (weights, in_set))
     scaled = w + (sampler.factor - 1) * m
     before = np.divide(m, w, out=np.zeros_like(m), where=w > 0)
     after = np.divide(sampler.factor * m, scaled, out=np.zeros_like(m), where=scaled > 0)

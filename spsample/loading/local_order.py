@@ -111,7 +111,7 @@ class LocalBatches:
     ranks : int
         p: part i is that of the ranks i p/g to (i + 1) p/g - 1.
     batch_size : int
-        b, the most seeds of a batch.
+        b, the most seeds of a batch; beyond all seeds as their number.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class LocalBatches:
         columns = ranks // num_parts
         seeds = np.bincount(parts, minlength=num_parts)
         own = (seeds.repeat(columns) - np.tile(np.arange(columns), num_parts) + columns - 1) // columns
-        self.steps = int((-(-own // batch_size)).max(initial=0))
+        self.steps = int((-(-own // min(batch_size, len(parts) + 1))).max(initial=0))
         sizes = np.diff(np.arange(self.steps + 1)[:, None] * own // max(self.steps, 1), axis=0)  # (steps, ranks)
         self._batch_ptr = pointers_of(sizes.ravel())
         self._dealt = np.empty(len(parts), np.int64)  # what comes at each place, among the seeds in the order of parts

@@ -199,7 +199,7 @@ def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[
     if not isinstance(state, Mapping):
         raise DTypeError(argument="state", given=f"an object of type {type(state).__name__}", expected=expected)
     state = {"batches": "shuffled", **state}  # a release that had no others did not say so
-    if state["batches"] != mine["batches"]:
+    if _differs("batches", state["batches"], mine["batches"]):
         given, mine_is = (f"the state of {one['batches']} batches" for one in (state, mine))
         raise InputError(argument="state", given=given, expected=mine_is)
     missing = [key for key in ("next_batch", "epoch", *mine) if key not in state]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.common.checks import require_path
+from spsample.common.checks import require_path, require_type
 from spsample.common.memory import available_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
@@ -25,6 +25,7 @@ from spsample.reorder.array_files import ArrayFile, Workers
 from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of
 from spsample.reorder.new_numbers import Renumbering
 from spsample.reorder.row_moves import Runs, copy_array, move_rows, move_runs
+from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
 from spsample.store.folder import system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
@@ -126,6 +127,8 @@ def reorder(
     >>> folder.cleanup()
     """
     source, target = check_paths(path, out)
+    relabel, exact = require_bool("relabel", relabel), require_bool("exact", exact)
+    require_type("name", name, str, "text")
     store = GraphStore.open(source)
     n = int(store.meta["num_nodes"])
     values = require_scores("scores", scores, n)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from spsample.common.checks import require_choice, require_int, require_type
+from spsample.common.checks import require_choice, require_int, require_iterable, require_type
 from spsample.errors import DTypeError, InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sparse import Draw, ExtractOptions, GraphOperand, RowSelector, StackedLayer
@@ -176,13 +176,19 @@ class Sampler(ABC):
     def with_sizes(self, sizes: Sequence[int]) -> Sampler:
         """Return the sampler with other sizes and the same options.
 
+        Raises
+        ------
+        InputError, DTypeError
+            If the sizes cannot be used.
+
         Examples
         --------
         >>> import spsample
         >>> spsample.GraphSAGE([15, 10], replace=True).with_sizes([5])
         GraphSAGE([5], replace=True)
         """
-        return type(self)(list(sizes), **self.options())
+        each = list(require_iterable("sizes", sizes, "a number for each layer"))
+        return type(self)(each, **self.options())
 
     def options(self) -> dict[str, Any]:
         """Keyword options that make the same sampler again."""

@@ -11,7 +11,19 @@ import pytest
 import scipy.sparse
 
 import spsample as sp
+from spsample.advice import Workload, advise, cache_report
+from spsample.convert import convert
 from spsample.errors import DataError, DTypeError, InputError
+from spsample.features import (
+    CachedFeatures,
+    DiskFeatures,
+    FeatureStore,
+    aggregate_features,
+    aggregated_dim,
+    draw_shift,
+    score,
+)
+from spsample.reorder import reorder
 
 
 def archive(**changes):
@@ -105,3 +117,138 @@ def test_matrices_with_arrays_of_text(kind):
 
 def test_shuffle_by_small_integer_types():
     np.testing.assert_array_equal(sp.shuffle(np.int8(9), np.int8(3), np.uint8(2)), sp.shuffle(9, 3, 2))
+
+
+# --- features near the trainer ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batches", [3, 0.5, np.array(3), len, None], ids=repr)
+def test_announcements_that_are_no_batches(batches, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
+    store = FeatureStore(np.ones((4, 2)))
+    with DiskFeatures(tmp_path / "x.npy", 0) as disk:
+        for source in (CachedFeatures(store, "1KiB", np.ones(4), replacement="lookahead"), disk):
+            with pytest.raises(DTypeError, match=r"batches: got .*; expected ids of each call"):
+                source.announce(batches)
+
+
+def test_local_batches_of_any_size():
+    graph = sp.Graph([0, 1, 2], [1, 0])
+    loader = sp.BulkLoader(graph, [0, 1], sp.GraphSAGE([1]), batch_size=10**400, batches="local")
+    assert [batch.seeds.tolist() for batch in loader] in ([[0, 1]], [[1, 0]])
+
+
+@pytest.mark.parametrize("batches", [scipy.sparse.coo_array((2, 2)), np.zeros(3), None, 3], ids=repr)
+def test_states_of_other_batches(batches):
+    loader = sp.BulkLoader(sp.Graph([0, 1, 2], [1, 0]), [0, 1], sp.GraphSAGE([1]), batch_size=1)
+    with pytest.raises(InputError, match="state: got the state of"):
+        loader.load_state_dict({**loader.state_dict(), "batches": batches})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seeds": scipy.sparse.coo_array((2, 2))}, "seeds: got "),
+        ({"seeds": np.array([], np.int64)}, "seeds: got none"),
+        ({"seeds": np.array([9])}, "seeds: got 9"),
+        ({"graph": "rmat:3,2"}, "graph: got 'rmat:3,2'"),
+        ({"row_bytes": "row"}, "row_bytes: got 'row'"),
+        ({"row_bytes": 0}, "row_bytes: got 0"),
+        ({"bulk_size": 0}, "bulk_size: got 0"),
+    ],
+)
+def test_workloads_that_cannot_be_sampled(change, words):
+    graph = sp.Graph([0, 1, 2], [1, 0])
+    workload = {
+        "graph": graph,
+        "seeds": np.array([0, 1]),
+        "sampler": sp.GraphSAGE([1]),
+        "batch_size": 1,
+        "row_bytes": 4,
+    }
+    with pytest.raises((InputError, DTypeError), match=words):
+        cache_report(Workload(**{**workload, **change}))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"scores": len}, "scores: got "),
+        ({"scores": ["trace"]}, "scores: got 'trace'"),
+        ({"budgets": 0.5}, "budgets: got 0.5"),
+        ({"budgets": []}, "budgets: got none"),
+        ({"budget": 0}, "budget: got 0"),
+    ],
+)
+def test_reports_of_no_scores_or_budgets(options, words):
+    workload = Workload(sp.Graph([0, 1, 2], [1, 0]), np.array([0, 1]), sp.GraphSAGE([1]), 1, row_bytes=4)
+    with pytest.raises((InputError, DTypeError), match=words):
+        cache_report(workload, **options)
+
+
+def test_advice_where_nothing_is_received():
+    """A graph without edges, each part of which has the rows of its own seeds."""
+    graph = sp.Graph(np.zeros(5, np.int64), [])
+    report = cache_report(Workload(graph, np.arange(4), sp.GraphSAGE([2, 2]), 1, row_bytes=4), ranks=2)
+    assert advise(report)
+    with pytest.raises(DTypeError, match="report: got 3 of type int; expected a CacheReport"):
+        advise(3)
+
+
+def test_advice_where_batches_need_no_rows():
+    graph = sp.Graph(np.zeros(5, np.int64), [])
+    sampler = sp.GraphSAGE([2], include_targets=False)
+    assert advise(cache_report(Workload(graph, np.arange(4), sampler, 1, row_bytes=4), ranks=2))
+
+
+def test_the_shift_of_a_graph_without_edges():
+    graph = sp.Graph(np.zeros(5, np.int64), [])
+    shift = draw_shift(graph, [0, 1], sp.Biased(sp.GraphSAGE([2]), [1], factor=2), batch_size=1)
+    assert shift.total_variation == shift.largest_total_variation == 0
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (3, "out: got 3 of type int"),
+        (np.zeros((2, 4)), "out: got dtype float64"),
+        (np.zeros((2, 3), np.float32), r"out: got shape \(2, 3\)"),
+        (np.broadcast_to(np.float32(0), (2, 4)), "out: got an array that cannot be written to"),
+    ],
+)
+def test_places_of_sums_that_are_refused(out, words):
+    with pytest.raises((InputError, DTypeError), match=words):
+        aggregate_features(sp.Graph([0, 1, 2], [1, 0]), np.ones((2, 2)), out=out)
+
+
+@pytest.mark.parametrize(("dim", "aggregation"), [("3", "mean"), (-1, "mean"), (3, "sum"), (3, np.zeros(0))])
+def test_widths_of_sums_that_are_refused(dim, aggregation):
+    with pytest.raises((InputError, DTypeError), match=r"dim: got|aggregation: got"):
+        aggregated_dim(dim, aggregation)
+
+
+@pytest.mark.parametrize("sizes", [5, None, np.array(2)], ids=repr)
+def test_sizes_that_are_one_number(sizes):
+    for sampler in (sp.GraphSAGE([2]), sp.Biased(sp.GraphSAGE([2]), [0], factor=2)):
+        with pytest.raises(DTypeError, match=r"sizes: got .*; expected a number for each layer"):
+            sampler.with_sizes(sizes)
+
+
+def test_a_trace_that_is_one_number():
+    graph = sp.Graph([0, 1, 2], [1, 0])
+    with pytest.raises(DTypeError, match="trace: got array"):
+        score("trace", graph, [0], sp.GraphSAGE([1]), 1, trace=np.array(3))
+
+
+def test_names_of_sources_that_no_system_takes(tmp_path):
+    for source in ("x" * 300 + ".txt", "x" * 300 + ".npy", "x" * 300):
+        with pytest.raises((DataError, InputError), match="xxx"):
+            convert(str(tmp_path / source), tmp_path / "store")
+
+
+@pytest.mark.parametrize("options", [{"exact": scipy.sparse.coo_array((2, 2))}, {"relabel": "no"}, {"name": 3}])
+def test_orders_by_words_that_are_none(options, tmp_path):
+    sp.Graph([0, 1, 2], [1, 0]).save(tmp_path / "store")
+    with pytest.raises(DTypeError, match=f"{next(iter(options))}: got "):
+        reorder(tmp_path / "store", tmp_path / "new", [1, 2], **options)
+    assert not (tmp_path / "new").exists()

@@ -12,6 +12,7 @@ import scipy.sparse
 from case import Case
 
 import spsample as sp
+from spsample.features import draw_shift
 from spsample.planning import scratch_bytes
 from spsample.sampling import LayerwiseSampler
 from spsample.sparse import CSRMatrix, Draw, ProbabilityMatrix, its_sample, normalize_rows, select_rows, spgemm
@@ -158,6 +159,27 @@ def fuzz_samplers(make, folder):
     repr(sampler), hash(sampler), sampler.options(), sampler == make.garbage()
 
 
+def fuzz_biased(make, folder):
+    graph = make.sound_graph()
+    n = graph.num_nodes
+    inner = make.either(lambda: sp.GraphSAGE(make.sizes(-1), replace=make.flag(), layout="blocks"), 0.1)
+    members = make.either(
+        lambda: make.choice([make.spoilt(make.rng.integers(0, n, 4)), make.rng.random(n) < 0.3, np.arange(0)]), 0.1
+    )
+    factor = make.either(lambda: make.choice([1, 2.0, 8, 0.5, 0, -1, 1e300, float("inf"), 10**400]), 0.1)
+    sampler = sp.Biased(inner, members, factor, **make.options(importance_weights=lambda: make.chance(0.5)))
+    repr(sampler), hash(sampler), sampler.options(), sampler.with_sizes(make.either(lambda: [2], 0.1))
+    seeds = make.rng.integers(0, n, 6)
+    if make.chance(0.5):
+        sp.bulk_sample(graph, seeds, sampler, batch_size=3, backend=make.choice([None, "cpu", "reference"]))
+        return
+    options = make.options(0.3, random_seed=lambda: make.choice([0, 2**64]))
+    if make.chance(0.3):
+        options["epochs"] = make.few(lambda: make.choice([1, 2, 0]))
+    batch_size = make.either(lambda: 3, 0.1)
+    draw_shift(make.either(lambda: graph, 0.05), seeds, make.either(lambda: sampler, 0.1), batch_size, **options)
+
+
 def fuzz_plan_bulk(make, folder):
     graph = make.sound_graph()
     seeds = make.either(lambda: make.rng.integers(0, graph.num_nodes, make.integer(0, 60)))
@@ -202,7 +224,9 @@ def fuzz_device(make, folder):
     make.choice(
         [
             lambda: sp.DeviceGraph(graph, make.either(lambda: make.choice(["auto", "device", "host", 0.5]))),
-            lambda: sp.DeviceFeatures(make.features(9), **make.options(hot=lambda: 0.5, dtype=lambda: "float16")),
+            lambda: sp.DeviceFeatures(
+                make.features(9), **make.options(hot=lambda: 0.5, dtype=lambda: "float16", ranking=lambda: "posterior")
+            ),
         ]
     )()
 
@@ -211,6 +235,7 @@ CASES = {
     "graph": Case(fuzz_graph, (sp.Graph,)),
     "bulk_sample": Case(fuzz_bulk_sample, (sp.bulk_sample, sp.GraphSAGE, sp.LADIES, sp.FastGCN), 3),
     "samplers": Case(fuzz_samplers, (sp.Sampler, LayerwiseSampler)),
+    "biased": Case(fuzz_biased, (sp.Biased, draw_shift)),
     "plan_bulk": Case(fuzz_plan_bulk, (sp.plan_bulk, sp.BulkPlan)),
     "bulk": Case(fuzz_bulk, (sp.BulkSample, sp.MiniBatch, scratch_bytes)),
     "csr_matrix": Case(fuzz_csr_matrix, (CSRMatrix, Draw, its_sample, normalize_rows, ProbabilityMatrix)),

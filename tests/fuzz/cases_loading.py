@@ -1,4 +1,4 @@
-"""Loaders, features, and bulks on disk."""
+"""Loaders, and bulks on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from case import Case
 
 import spsample as sp
-from spsample.features import CachedFeatures, DiskFeatures, FeatureStore, register_score, score, score_names
+from spsample.features import CachedFeatures, FeatureStore
 from spsample.loading import BulkFiles, PygLoader, bulk_arrays, load_bulk
 
 
@@ -26,14 +26,26 @@ def loader(make, p=0.06):
             bulk_size=lambda: make.choice([1, 3, "auto", np.array(3), np.int64(2), 10**400]),
             memory_budget=lambda: make.choice(["1GiB", 1 << 30, None, "1", "9" * 400, "1e3"]),
             prefetch=lambda: make.choice([0, 1, 2]),
-            features=lambda: make.features(n),
+            features=lambda: features(make, n),
+            fetch=lambda: make.choice(["batch", "bulk"]),
+            batches=lambda: make.choice(["shuffled", "shuffled", "local"]),
             labels=lambda: make.spoilt(make.rng.integers(0, 3, n)),
             edge_ids=lambda: make.chance(0.5),
             shuffle=lambda: make.chance(0.5),
             random_seed=lambda: make.integer(0, 2**62),
             backend=lambda: make.choice([None, "cpu", "reference"]),
         ),
+        **make.options(0.1, parts=lambda: make.spoilt(np.zeros(n, np.int64))),
     )
+
+
+def features(make, n):
+    """Rows for n vertices, now and then cached by their next use."""
+    rows = make.features(n)
+    if make.chance(0.7):
+        return rows
+    replacement = make.choice(["static", "lookahead"])
+    return CachedFeatures(FeatureStore(rows), make.choice([0, "4KiB"]), make.rng.random(n), replacement=replacement)
 
 
 def fuzz_loader(make, folder):
@@ -66,75 +78,6 @@ def fuzz_pyg(make, folder):
     found.load_state_dict(make.either(found.state_dict, 0.2))
 
 
-def fuzz_features(make, folder):
-    store = FeatureStore(make.features(9))
-    store.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
-    store.dim, store.num_nodes if hasattr(store, "num_nodes") else None
-
-
-def fuzz_cached_features(make, folder):
-    store = make.either(lambda: FeatureStore(make.features(9)), 0.1)
-    budget = make.either(lambda: make.choice([0, 60, "1KiB", "auto"]), 0.2)
-    if make.chance(0.5):
-        name = make.either(lambda: make.choice(["posterior", "out-degree", "replay"]), 0.1)
-        workload = make.options(
-            0.9,
-            graph=lambda: sp.Graph.from_edge_index(make.rng.integers(0, 9, (2, 20)), num_nodes=9),
-            seeds=lambda: make.rng.integers(0, 9, 4),
-            sampler=make.sound_sampler,
-            batch_size=lambda: 2,
-        )
-        CachedFeatures(store, budget, name, **workload)
-    cached = CachedFeatures(store, budget, make.either(lambda: make.spoilt(make.rng.random(9)), 0.2))
-    cached.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
-    cached.duplicate().close()
-
-
-def fuzz_disk_features(make, folder):
-    x = make.features(9)
-    np.save(folder / "x.npy", make.either(lambda: x, 0.1) if isinstance(x, np.ndarray) else np.ones((9, 2)))
-    path = make.choice([folder / "x.npy", make.path(folder)])
-    options = make.options(
-        name=lambda: make.choice(["x", "no"]),
-        page_rows=lambda: make.choice([1, 3, 4, 10**400]),
-        direct=lambda: make.chance(0.5),
-    )
-    made = DiskFeatures(path, make.either(lambda: make.choice([0, 1, 10**6, "1MiB", 10**400]), 0.1), **options)
-    made.announce(make.either(lambda: [make.spoilt(make.rng.integers(0, 9, 5))], 0.1))
-    made.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
-    made.close()
-
-
-def fuzz_features_open(make, folder):
-    make.sound_graph().save(folder / "store", overwrite=True)
-    path = make.choice([make.path(folder), folder / "store"])
-    FeatureStore.open(path, **make.options(name=lambda: make.choice(["x", "indices", "no"]), grid=lambda: None))
-
-
-def fuzz_scores(make, folder):
-    graph = make.sound_graph()
-    seeds = make.rng.integers(0, graph.num_nodes, make.integer(0, 20))
-    options = make.options(
-        epochs=lambda: make.choice([1, 2, range(2), [0]]),
-        random_seed=lambda: make.choice([0, 1, 10**400]),
-        trace=lambda: [make.spoilt(seeds)],
-    )
-    score(
-        make.either(lambda: make.choice(score_names()), 0.1),
-        make.either(lambda: graph, 0.1),
-        make.either(lambda: seeds, 0.1),
-        make.either(make.sound_sampler, 0.1),
-        make.either(lambda: make.choice([1, 3, 10**400]), 0.1),
-        **options,
-    )
-
-
-def fuzz_register_score(make, folder):
-    name = make.either(lambda: make.choice(["out-degree", "presc"]), 0.5)
-    if not isinstance(name, str):  # what is refused, whatever the method
-        register_score(name, make.either(lambda: max, 0.5))
-
-
 def bulk(make):
     graph = make.sound_graph()
     seeds = make.rng.integers(0, graph.num_nodes, make.integer(1, 20))
@@ -160,12 +103,6 @@ CASES = {
     "loader": Case(fuzz_loader, (sp.BulkLoader,), 3),
     "loader_states": Case(fuzz_loader_states, (), 2),
     "pyg_loader": Case(fuzz_pyg, (PygLoader,)),
-    "features": Case(fuzz_features, (FeatureStore,)),
-    "cached_features": Case(fuzz_cached_features, (CachedFeatures,)),
-    "disk_features": Case(fuzz_disk_features, (DiskFeatures,)),
-    "features_open": Case(fuzz_features_open, ()),
-    "scores": Case(fuzz_scores, (score, score_names), 2),
-    "register_score": Case(fuzz_register_score, (register_score,)),
     "bulk_files": Case(fuzz_bulk_files, (BulkFiles, bulk_arrays)),
     "load_bulk": Case(fuzz_load_bulk, (load_bulk,)),
 }

@@ -9,7 +9,7 @@ import spsample as sp
 from spsample import comm
 from spsample.comm import LocalCommunicator, Recorder, Traffic, run_threads
 from spsample.distributed.published.variants import ComparedGraph
-from spsample.features import CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures
+from spsample.features import CachedFeatures, CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures
 
 TIMEOUT = 20.0
 
@@ -99,25 +99,47 @@ def fuzz_shared_graphs(make, folder):
 def fuzz_shared_loader(make, folder):
     def body(make, ranks):
         graph = make.sound_graph()
-        shared = sp.ReplicatedGraph(graph, ranks)
-        seeds = make.either(lambda: make.rng.integers(0, graph.num_nodes, 20))
+        grid = sp.ProcessGrid(ranks)
+        parts = make.rng.integers(0, ranks.size, graph.num_nodes)
+        if make.chance(0.5):
+            shared = sp.ReplicatedGraph(graph, ranks)
+            own = {"parts": lambda: make.spoilt(parts)}
+        else:
+            shared = sp.PartitionedGraph.from_graph(graph, grid, partition=parts)
+            own = {}
+        local = {"batches": "local", **make.options(0.7, **own)} if make.chance(0.4) else {}
         made = sp.BulkLoader(
             shared,
-            seeds,
+            make.either(lambda: make.rng.integers(0, graph.num_nodes, 20)),
             make.sound_sampler(),
             batch_size=make.either(lambda: 3),
             **make.options(
                 bulk_size=lambda: make.choice([1, 4, "auto", np.array(3)]),
                 memory_budget=lambda: make.choice(["1GiB", None]),
                 prefetch=lambda: make.choice([0, 1]),
-                features=lambda: make.features(graph.num_nodes),
+                features=lambda: shared_rows(make, graph.num_nodes, grid),
+                fetch=lambda: make.choice(["batch", "bulk"]),
             ),
+            **local,
         )
         for _ in made:
             pass
+        made.load_state_dict(made.state_dict())
         made.close()
 
     on_ranks(make, body)
+
+
+def shared_rows(make, n, grid):
+    """Features of all ranks' own, or in block rows, cached on each or not."""
+    rows = make.features(n)
+    if make.chance(0.3):
+        return rows
+    source = PartitionedFeatures.of(rows, grid)
+    if make.chance(0.3):
+        return source
+    replacement = make.choice(["static", "lookahead"])
+    return CachedFeatures(source, make.choice([0, "4KiB"]), make.rng.random(n), replacement=replacement)
 
 
 def fuzz_shared_features(make, folder):
@@ -128,10 +150,21 @@ def fuzz_shared_features(make, folder):
             make.either(lambda: grid, 0.05),
             **make.options(dtype=lambda: make.choice([None, "float32", "float16", "bfloat16", "int8"])),
         )
+        if make.chance(0.4):
+            features = cached_on_ranks(make, features)
         features.gather(make.either(lambda: make.spoilt(make.rng.integers(0, 9, 5)), 0.1))
-        features.close()
+        getattr(features, "source", features).close()
 
     on_ranks(make, body)
+
+
+def cached_on_ranks(make, source):
+    """Ranks may have budgets and scores of their own, and know other batches."""
+    replacement = make.either(lambda: make.choice(["static", "lookahead"]), 0.1)
+    budget = make.either(lambda: make.choice([0, "1KiB", "2KiB"]), 0.1)
+    cached = CachedFeatures(source, budget, make.either(lambda: make.rng.random(9), 0.1), replacement=replacement)
+    cached.announce(make.either(lambda: [make.spoilt(make.rng.integers(0, 9, 5))], 0.1))
+    return cached
 
 
 def fuzz_opened_on_ranks(make, folder):

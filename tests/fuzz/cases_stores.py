@@ -9,6 +9,7 @@ import spsample as sp
 from spsample import data, features
 from spsample.convert import ConvertOptions, convert
 from spsample.features.copies import cost
+from spsample.reorder import reorder, restore
 from spsample.store import GraphStore, StoreWriter
 
 
@@ -144,6 +145,25 @@ def fuzz_copies(make, folder):
     cost(features.CopyPlan.of(make.either(lambda: own), n), scores, alpha())
 
 
+def fuzz_reorder(make, folder):
+    whole = data.planted(make.integer(20, 40), 3, 2)
+    where = folder / "whole"
+    whole.save(where, overwrite=True)
+    scores = make.either(lambda: make.spoilt(make.rng.random(whole.graph.num_nodes)), 0.1)
+    target = make.choice([make.path(folder), folder / f"moved-{make.integer(0, 10**9)}"])
+    source = make.choice([where, where, where, make.path(folder)])
+    options = make.options(
+        0.3,
+        relabel=lambda: make.chance(0.5),
+        exact=lambda: make.chance(0.5),
+        name=lambda: "fuzz",
+        memory_budget=lambda: make.choice([1 << 20, "1MiB", 1]),
+    )
+    made = reorder(source, target, scores, **options)
+    back = make.choice([make.path(folder), folder / f"back-{make.integer(0, 10**9)}"])
+    restore(make.either(lambda: made.path, 0.1), back, **make.options(0.1, memory_budget=lambda: "1MiB"))
+
+
 def convert_options(make, folder):
     path = lambda: make.choice([None, folder / "none.npy", make.path(folder)])  # noqa: E731
     return ConvertOptions(
@@ -199,6 +219,7 @@ CASES = {
     "partitions": Case(fuzz_partitions, (data.partition_quality, data.metis_partition, data.partition_vertices)),
     "part_stores": Case(fuzz_part_stores, (data.part_dataset, data.write_part_stores)),
     "copies": Case(fuzz_copies, (features.CopyPlan, features.plan_copies)),
-    "convert_options": Case(fuzz_convert_options, ()),
-    "convert": Case(fuzz_convert, ()),
+    "reorder": Case(fuzz_reorder, (reorder, restore)),
+    "convert_options": Case(fuzz_convert_options, (ConvertOptions,)),
+    "convert": Case(fuzz_convert, (convert,)),
 }

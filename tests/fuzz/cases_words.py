@@ -7,7 +7,7 @@ from case import Case
 
 import spsample as sp
 from spsample import sparse
-from spsample.backends import available_backends, backend_for, get_backend
+from spsample.backends import ColumnScale, available_backends, backend_for, get_backend
 from spsample.sparse import Draw, ExtractOptions
 
 
@@ -97,6 +97,18 @@ def fuzz_local_operand(make, folder):
     assert matrix.num_nodes == graph.num_nodes
 
 
+def fuzz_scaled_operand(make, folder):
+    """As `Biased` makes it."""
+    A, Q = operand_and_selector(make)
+    if Q is None:
+        return
+    members = make.rng.integers(0, 2**63, make.integer(0, 3)).astype(np.uint64)
+    scale = ColumnScale(members, make.choice([1.0, 2.0, 0.25, 1e18]))
+    scaled = sparse.ScaledOperand(A, scale, None)
+    P = sparse.normalize_rows(make.either(lambda: Q @ scaled, 0.05))
+    sparse.its_sample(make.either(lambda: P, 0.05), draw(make))
+
+
 CASES = {
     "words": Case(
         fuzz_words,
@@ -120,5 +132,6 @@ CASES = {
         (sp.set_num_threads, sp.clear_pool, sparse.get_num_threads, sparse.measured_pool, sparse.pool_bytes),
     ),
     "backends": Case(fuzz_backends, (available_backends, get_backend, backend_for)),
+    "scaled_operand": Case(fuzz_scaled_operand, (sparse.ScaledOperand,)),
     "local_operand": Case(fuzz_local_operand, (sparse.LocalOperand,)),
 }

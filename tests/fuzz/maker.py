@@ -11,6 +11,7 @@ import spsample as sp
 from spsample.sparse import CSRMatrix
 
 MAX_NODES = 50
+MANY = 9
 
 SCALARS = [
     *(
@@ -109,6 +110,11 @@ class Maker:
     def either(self, right, p=0.06):
         """What `right` makes, rarely garbage."""
         return self.garbage() if self.chance(p) else right()
+
+    def few(self, right, p=0.06):
+        """As `either`, without numbers that are legal and take long."""
+        value = self.either(right, p)
+        return right() if isinstance(value, (int, np.integer)) and value > MANY else value
 
     def garbage(self):
         kind = self.integer(0, 5)
@@ -261,4 +267,7 @@ class Maker:
     def sound_sampler(self):
         """A sampler without a fault."""
         sizes = [self.integer(1, 6) for _ in range(self.integer(1, 3))]
-        return self.choice([sp.GraphSAGE, sp.LADIES, sp.FastGCN])(sizes)
+        made = self.choice([sp.GraphSAGE, sp.LADIES, sp.FastGCN])(sizes)
+        if made.kind == "node-wise" and self.chance(0.2):
+            return sp.Biased(made, np.arange(0), self.choice([0.5, 2, 8.0]), importance_weights=self.chance(0.3))
+        return made

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+import cases_advice
 import cases_cli
+import cases_features
 import cases_graphs
 import cases_loading
 import cases_ranks
@@ -18,12 +20,16 @@ PACKAGES = (
     *(
         f"spsample.{name}"
         for name in (
+            "advice",
             "backends",
             "comm",
+            "convert",
             "data",
             "distributed",
             "features",
             "loading",
+            "planning",
+            "reorder",
             "sampling",
             "sparse",
             "store",
@@ -32,7 +38,17 @@ PACKAGES = (
     ),
 )
 
-MODULES = (cases_graphs, cases_words, cases_loading, cases_stores, cases_ranks, cases_training, cases_cli)
+MODULES = (
+    cases_graphs,
+    cases_words,
+    cases_loading,
+    cases_features,
+    cases_stores,
+    cases_ranks,
+    cases_training,
+    cases_advice,
+    cases_cli,
+)
 
 CONSTANTS = {"LAW_VERSION", "law_version"}
 
@@ -41,11 +57,15 @@ MADE_BY_THE_LIBRARY = {
     "Batch",
     "Block",
     "CacheCounts",
+    "CacheReport",
+    "ColumnScale",
     "ColumnMatrix",
     "ColumnSample",
     "Compaction",
+    "Conversion",
     "CopyCost",
     "DiskCounts",
+    "DrawShift",
     "Entries",
     "EpochRecord",
     "GatheredRows",
@@ -56,6 +76,7 @@ MADE_BY_THE_LIBRARY = {
     "Preset",
     "RankSummary",
     "Received",
+    "Reordering",
     "Resumption",
     "RouteCounts",
     "RoutedRows",

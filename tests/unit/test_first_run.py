@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = ("correct", "sampling", "profile")
+STEPS = ("correct", "sampling", "features", "profile")
 MOST_SECONDS = 600
 
 PROGRAMS = {
@@ -115,6 +115,17 @@ def test_what_fails_is_named_and_the_rest_goes_on(machine):
     sanitized = [line for line in machine.calls.read_text().splitlines() if line.startswith("compute-sanitizer")]
     assert all("--report-api-errors no" in line for line in sanitized)
     assert len(sanitized) == 2
+
+
+def test_features_of_the_real_graph_are_measured_where_it_was_carried(machine):
+    machine.prepare()
+    assert "--graph cnr2000" not in machine.run("features").stderr
+    (machine.folder / "carried" / "data").mkdir()
+    (machine.folder / "carried" / "data" / "topo_cnr2000.npz").write_text("")
+    machine.limits.unlink()
+    done = machine.run("features")
+    assert "hot-share --graph cnr2000" in done.stderr
+    assert sum(map(int, machine.limits.read_text().split())) <= MOST_SECONDS
 
 
 def test_kernels_that_do_not_fit_are_told(machine):

@@ -11,7 +11,7 @@ import numpy as np
 from spsample.comm import collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of
-from spsample.common.checks import require_type
+from spsample.common.checks import require_iterable, require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
 from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
@@ -297,7 +297,8 @@ class CachedFeatures:
         InputError, DTypeError
             If one is no array of vertex ids.
         """
-        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in batches]
+        each = require_iterable("batches", batches, "ids of each call")
+        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in each]
         for batch in checked:
             check_ids("batches", batch, self.num_rows)
         self._rows.announce(self.source, checked)

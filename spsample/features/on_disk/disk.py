@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from spsample.common.checks import require_int, require_type
+from spsample.common.checks import require_int, require_iterable, require_type
 from spsample.common.threads import compiled_core
 from spsample.common.units import format_bytes
 from spsample.errors import BackendError, DataError, InputError
@@ -212,7 +212,7 @@ class DiskFeatures:
             If ids are no integers in one dimension, or out of range.
         """
         rows = self._open_rows()
-        known = [self._checked(ids) for ids in batches]
+        known = [self._checked(ids) for ids in require_iterable("batches", batches, "ids of each call")]
         if self.looks_ahead:
             self._waiting.extend(rows, known)
 

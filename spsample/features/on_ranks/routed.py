@@ -9,7 +9,7 @@ import numpy as np
 from spsample.comm import collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_type
+from spsample.common.checks import require_iterable, require_type
 from spsample.common.contents import contents_of
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
@@ -188,7 +188,7 @@ class RoutedFeatures:
         """
         announce = getattr(self.source, "announce", None)
         if announce is not None:
-            each = (np.asarray(ids) for ids in batches)
+            each = (np.asarray(ids) for ids in require_iterable("batches", batches, "ids of each call"))
             announce([ids[self._routes.is_of_source(ids)] for ids in each])
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:

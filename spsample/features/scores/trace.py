@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array
 from spsample.comm import collective
-from spsample.common.checks import require_type
+from spsample.common.checks import require_iterable
 from spsample.features.scores.visits import add_visits
 from spsample.sampling import Sampler
 from spsample.store.base_graph import BaseGraph
@@ -46,8 +46,7 @@ def count_trace(
     """
     counts = np.zeros(graph.num_nodes, np.int64)
     with collective(graph.comm, call="the reading of a trace"):
-        require_type("trace", trace, Iterable, "minibatches, or arrays of vertex ids")
-        for i, batch in enumerate(trace):
+        for i, batch in enumerate(require_iterable("trace", trace, "minibatches, or arrays of vertex ids")):
             add_visits(counts, [_visited(batch, i, graph.num_nodes)])
     return graph.comm.all_reduce(counts, phase=PHASE).astype(np.float64)
 
