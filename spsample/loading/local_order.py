@@ -199,8 +199,12 @@ def batches_of(
             given="True with batches='local'",
             expected="False: a rank's local batches are all of about one size, and none is a last one to leave out",
         )
-    of_seeds, num_parts = _own_block_rows(graph, seeds) if parts is None else _given_parts(graph, parts, seeds)
-    _require_seeds(of_seeds, num_parts)
+    if parts is None:
+        of_seeds, num_parts = _own_block_rows(graph, seeds)
+        _require_seeds(of_seeds, num_parts, argument="batches", given="'local', with no seeds in block row")
+    else:
+        of_seeds, num_parts = _given_parts(graph, parts, seeds)
+        _require_seeds(of_seeds, num_parts, argument="parts", given="no seeds in part")
     return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)
 
 
@@ -243,13 +247,13 @@ def _given_parts(graph: BaseGraph, parts: Any, seeds: Int64Array) -> tuple[Int64
     return array[seeds].astype(np.int64), most + 1
 
 
-def _require_seeds(parts: Int64Array, num_parts: int) -> None:
+def _require_seeds(parts: Int64Array, num_parts: int, argument: str, given: str) -> None:
     """Refuse a part without seeds, whose ranks would have no batches."""
     without = np.flatnonzero(np.bincount(parts, minlength=num_parts) == 0)
     if len(without):
         raise InputError(
-            argument="batches",
-            given=f"'local', with no seeds in block row {without[0]} of {num_parts}",
+            argument=argument,
+            given=f"{given} {without[0]} of {num_parts}",
             expected="seeds in each of them",
             hint="Take a partition that spreads the seeds over its parts, or batches='shuffled'.",
         )

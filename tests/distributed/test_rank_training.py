@@ -29,10 +29,10 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def trainer_of(data, seen=(), sampler=None, model=None, **settings):
+def trainer_of(data, seen=(), sampler=None, model=None, parts=None, **settings):
     config = TrainConfig(**{"epochs": 2, "batch_size": 32, "learning_rate": 0.02, "bulk_size": 8, **settings})
     model = model or ModelConfig(hidden=16, dropout=0.0)
-    return Trainer(data, sampler or sp.GraphSAGE([5, 3]), model, config, list(seen))
+    return Trainer(data, sampler or sp.GraphSAGE([5, 3]), model, config, list(seen), parts=parts)
 
 
 def gradient_of(weights, batches, model=None, sampler=None):
@@ -146,15 +146,19 @@ def test_local_batches_weigh_each_seed_as_much_as_any_other(sampler, kind):
             torch.testing.assert_close(mine, parameter.grad, rtol=1e-5, atol=1e-6)
 
 
-def test_a_run_of_local_batches_goes_on_bit_for_bit_and_on_as_many_ranks_only():
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_a_run_of_local_batches_goes_on_bit_for_bit_and_on_as_many_ranks_only(kind):
+    """From every step, those in the middle of an epoch too."""
     settings = {"batch_size": 16, "batches": "local", "model": ModelConfig(hidden=16, dropout=0.2)}
 
     def whole(comm):
+        data, parts = local_data(comm, kind)
         seen = Seen(save_at="every step")
-        return outcome(trainer_of(local_data(comm, "partitioned")[0], [seen], **settings).fit()), seen
+        return outcome(trainer_of(data, [seen], parts=parts, **settings).fit()), seen
 
     def rest(comm, state):
-        trainer = trainer_of(local_data(comm, "partitioned")[0], [seen := Seen()], **settings)
+        data, parts = local_data(comm, kind)
+        trainer = trainer_of(data, [seen := Seen()], parts=parts, **settings)
         trainer.load_state_dict(copy.deepcopy(state))
         return outcome(trainer.fit()), seen.losses
 
