@@ -40,6 +40,7 @@ class Result:
     """Metric of one run, of the epoch that was best on the validation vertices."""
 
     dataset: str
+    ranks: int
     batches_are: str
     random_seed: int
     val: float
@@ -154,7 +155,8 @@ def train_all(training: Training, seeds: int) -> list[Result]:
         for kind, run in runs.items():
             curve = [(record.epoch, record.val) for record in run.history if record.val is not None]
             epochs, vals = (list(column) for column in zip(*curve, strict=True))
-            results.append(Result(data.name, kind, seed, run.val, run.test, run.best_epoch, epochs, vals))
+            best = (run.val, run.test, run.best_epoch)
+            results.append(Result(data.name, training.ranks, kind, seed, *best, epochs, vals))
             print(f"{kind}, random seed {seed}: test {run.test:.4f}", flush=True)
     return results
 

@@ -10,7 +10,7 @@ import numpy as np
 from spsample.comm import collective
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, score
+from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
 
@@ -37,7 +37,7 @@ def placed_features(
 
     Without a budget for a cache it is `features`. An array that is trained on with the backend "cuda" lies on the
     device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads.
-    Where the batches of a rank hold seeds of its own part, its cache has the rows that these need.
+    Where the batches of a rank hold seeds of its own part, its cache has the rows that these need from elsewhere.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ def placed_features(
     replacement = config.cache_replacement
     if config.batches == "local" and graph.comm.size > 1:
         scores = _own_scores(config.cache_score, parts, workload, options)
+        if isinstance(features, PartitionedFeatures):
+            scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
         known = workload if config.cache_budget == "auto" else {}
         return CachedFeatures(features, config.cache_budget, scores, replacement=replacement, **known)
     return CachedFeatures(
@@ -92,7 +94,7 @@ def _own_scores(
     for part in range(local.num_parts):
         scores = score(name, **{**workload, "seeds": seeds[local.seeds_of(part)]}, **options)
         if part == local.part_of(graph.comm.rank):
-            own = scores
+            own = scores.copy()
     return own
 
 
