@@ -2,7 +2,9 @@
 
 Each rank keeps copies of a few rows. A row that it does not keep costs 1 from the host, or alpha from another rank
 that keeps it. Shuffled batches are planned for with one score of all seeds, by `best-copies`. Local ones with one score
-for each rank, of its own seeds. Costs are counted over epochs that the scores have not seen, on ranks that are threads.
+for each rank, of its own seeds, and, to show what that gives, with the one of all seeds too. Costs are counted over
+epochs that the scores have not seen, on ranks that are threads. Counts of these very epochs, taken for scores, show how
+much better scores could be.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from traces import EPOCHS, Cell, cell
 
 RANKS = (4, 8)
 PARTITIONS = ("ranges", "metis", "metis-seeds", "random")
+ALL_SEEDS = "all seeds"
 FIRST_EPOCH = 100
 """The first of those that are counted."""
 
@@ -51,6 +54,7 @@ class Result:
     alpha: float
     batches_are: str
     copies: str
+    scores_of: str
     batches: int
     smallest_batch: int
     rows: float
@@ -149,10 +153,10 @@ def compare(name: str, sampler: str, one: Cell, ranks: int, share: float, alpha:
     best = paid(plan_copies(common, ranks, budget, alpha), shuffled)
     base = best.cost(alpha)
 
-    def result(batches_are: str, copies: str, trace: Traced, found: Paid) -> Result:
+    def result(what: tuple[str, str, str], trace: Traced, found: Paid) -> Result:
         total, cost = float(found.rows.mean()), found.cost(alpha)
         return Result(
-            *(name, sampler, ranks, share, alpha, batches_are, copies, trace.batches, trace.smallest_batch, total),
+            *(name, sampler, ranks, share, alpha, *what, trace.batches, trace.smallest_batch, total),
             host=float(found.host.mean()) / total,
             peer=float(found.peer.mean()) / total,
             mean=float(cost.mean()) / total,
@@ -161,26 +165,27 @@ def compare(name: str, sampler: str, one: Cell, ranks: int, share: float, alpha:
             largest_over_shuffled=float(cost.max() / base.max()),
         )
 
-    results = [result("shuffled", "best-copies", shuffled, best)]
+    results = [result(("shuffled", "best-copies", ALL_SEEDS), shuffled, best)]
     own_hottest = paid(plan_copies(common, ranks, budget, alpha, method="replicated"), shuffled)
-    results.append(result("shuffled", "replicated", shuffled, own_hottest))
+    results.append(result(("shuffled", "replicated", ALL_SEEDS), shuffled, own_hottest))
     for method, parts in partitions(one, ranks):
-        trace, scores = traced(one, ranks, parts, epochs), rank_scores(one, parts, ranks)
-        for copies in ("best-copies", "replicated"):
-            found = paid(plan_copies(scores, ranks, budget, alpha, method=copies), trace)
-            results.append(result(f"local, {method}", copies, trace, found))
+        trace = traced(one, ranks, parts, epochs)
+        scores = {"own seeds": rank_scores(one, parts, ranks), ALL_SEEDS: common, "counted epochs": trace.needs}
+        for scores_of, copies in product(scores, ("best-copies", "replicated")):
+            found = paid(plan_copies(scores[scores_of], ranks, budget, alpha, method=copies), trace)
+            results.append(result((f"local, {method}", copies, scores_of), trace, found))
     return results
 
 
 def table(results: list[Result]) -> Table:
     """A row for each kind of batches and plan of copies."""
-    head = ("graph", "ranks", "batches", "copies", "rows an epoch", "host", "peer", "mean", "largest")
+    head = ("graph", "ranks", "batches", "copies", "scores of", "rows an epoch", "host", "peer", "mean", "largest")
     shown = Table(*head, "mean / shuffled", "largest / shuffled", "steps", "smallest batch")
     for one in results:
         shares = (f"{value:.3f}" for value in (one.host, one.peer, one.mean, one.largest))
         over = (f"{one.mean_over_shuffled:.3f}", f"{one.largest_over_shuffled:.3f}")
         steps = -(-one.batches // one.ranks)
-        row = (one.graph, str(one.ranks), one.batches_are, one.copies, f"{one.rows:,.0f}")
+        row = (one.graph, str(one.ranks), one.batches_are, one.copies, one.scores_of, f"{one.rows:,.0f}")
         shown.add_row(*row, *shares, *over, str(steps), str(one.smallest_batch))
     return shown
 

@@ -1,6 +1,9 @@
 """Local batches in training: the metric they reach beside shuffled batches, and what steps of one part alone lose.
 
 Every kind of batches is trained with the same random seeds, and with as many seeds in a step. Ranks are threads.
+
+Steps of one part are made as no loader of spsample makes them: by one loader for each part, on one rank. Their batches
+come in turn, a step of each part, or part by part, all steps of a part before the next one.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ import dataclasses
 import json
 import os
 import statistics
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +29,7 @@ import spsample as sp
 from machine_facts import machine_facts
 from spsample.comm import Communicator, run_threads
 from spsample.data import Dataset, load_dataset, partition_vertices
-from spsample.loading.local_order import LocalBatches
+from spsample.loading import Batch
 from spsample.training import ModelConfig, TrainConfig, Trainer, TrainResult
 
 SHUFFLED = "shuffled"
@@ -35,11 +40,50 @@ class Result:
     """Metric of one run, of the epoch that was best on the validation vertices."""
 
     dataset: str
+    ranks: int
     batches_are: str
     random_seed: int
     val: float
     test: float
     best_epoch: int
+    epochs: list[int]
+    vals: list[float]
+
+
+class PartLoaders:
+    """What a trainer on one rank asks of its loader, of one loader for each part.
+
+    Parameters
+    ----------
+    loaders
+        Their batches make up an epoch.
+    in_turn
+        A batch of each of them, then the next of each; otherwise all batches of one before those of the next.
+    """
+
+    def __init__(self, loaders: Sequence[sp.BulkLoader], in_turn: bool) -> None:
+        self.loaders, self.in_turn = loaders, in_turn
+        self.num_batches = sum(loader.num_batches for loader in loaders)
+        self.cache_counts = None
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {phase: sum(one.seconds[phase] for one in self.loaders) for phase in self.loaders[0].seconds}
+
+    def __iter__(self) -> Iterator[Batch]:
+        steps: Iterable[Any] = zip_longest(*self.loaders) if self.in_turn else self.loaders
+        return (batch for batch in chain.from_iterable(steps) if batch is not None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for loader in self.loaders:
+            loader.set_epoch(state["epoch"])
+
+    def close(self) -> None:
+        for loader in self.loaders:
+            loader.close()
 
 
 @dataclass(frozen=True)
@@ -75,11 +119,24 @@ class Training:
 
         return run_threads(self.ranks, body, timeout=3600.0)[0]
 
-    def part_by_part(self, random_seed: int, parts: NDArray[Any]) -> TrainResult:
-        """One rank, each step a batch of one part, the parts in turn: what no one should do."""
+    def one_part_a_step(self, random_seed: int, parts: NDArray[Any], in_turn: bool) -> TrainResult:
+        """One rank, each step a batch of one part: what no one should do."""
         trainer = self.trainer(self.data, random_seed, self.step_seeds)
         seeds = trainer.loader.seeds
-        trainer.loader._cut = LocalBatches(parts[seeds], self.ranks, self.ranks, self.step_seeds)
+        trainer.loader.close()
+        loaders = [
+            sp.BulkLoader(
+                trainer.graph,
+                seeds[parts[seeds] == part],
+                trainer.sampler,
+                batch_size=self.step_seeds,
+                prefetch=0,
+                features=trainer.features,
+                random_seed=random_seed + part,
+            )
+            for part in range(self.ranks)
+        ]
+        trainer.loader = PartLoaders(loaders, in_turn)
         return trainer.fit()
 
 
@@ -91,9 +148,15 @@ def train_all(training: Training, seeds: int) -> list[Result]:
     for seed in range(seeds):
         runs = {SHUFFLED: training.on_ranks(seed, None)}
         runs |= {f"local, {method}": training.on_ranks(seed, own) for method, own in parts.items()}
-        runs |= {f"one part a step, {method}": training.part_by_part(seed, own) for method, own in parts.items()}
+        for order in ("in turn", "part by part"):
+            for method, own in parts.items():
+                run = training.one_part_a_step(seed, own, order == "in turn")
+                runs[f"one part a step, {order}, {method}"] = run
         for kind, run in runs.items():
-            results.append(Result(data.name, kind, seed, run.val, run.test, run.best_epoch))
+            curve = [(record.epoch, record.val) for record in run.history if record.val is not None]
+            epochs, vals = (list(column) for column in zip(*curve, strict=True))
+            best = (run.val, run.test, run.best_epoch)
+            results.append(Result(data.name, training.ranks, kind, seed, *best, epochs, vals))
             print(f"{kind}, random seed {seed}: test {run.test:.4f}", flush=True)
     return results
 

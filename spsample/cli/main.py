@@ -67,6 +67,10 @@ class _Group(TyperGroup):
             raise typer.Exit(2) from None
 
 
+_BY_ANOTHER_NAME = {"parts": "partition"}
+"""Arguments in Python, and the option that gives each to commands that have none of its name."""
+
+
 def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
     """Return an error about an argument as one about the option of a command that it came from.
 
@@ -89,6 +93,7 @@ def as_typed(error: BaseException, params: Iterable[Any]) -> BaseException:
         return error
     flags = {param.name: param.opts[0] for param in params}
     flags |= {flag.removeprefix("--").replace("-", "_"): flag for flag in flags.values()}
+    flags = {argument: flags[name] for argument, name in _BY_ANOTHER_NAME.items() if name in flags} | flags
     name, bracket, position = error.argument.partition("[")
     flag = flags.get(name, "")
     if not flag.startswith("--"):

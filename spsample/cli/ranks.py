@@ -195,6 +195,9 @@ def check_rank_options(options: RankOptions, ranks: int, batches: str | None = N
         if option == "--partition" and batches == "local":
             continue  # whose seeds they are
         raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
+    if batches == "local" and options.partition is None and ranks > 1:
+        expected = "--partition too: a file of `spsample partition` with as many parts as ranks"
+        raise InputError(argument="--batches", given="local with --replicated", expected=expected)
 
 
 def note_ignored_options(options: RankOptions) -> None:

@@ -175,7 +175,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
     with collective(comm):
         _check_options(given)
         options = overridden(RankOptions(), given)
-        check_rank_options(options, comm.size, given["batches"])
+        resumes_local = given["resume"] is not None and options.partition is not None  # other batches are refused below
+        check_rank_options(options, comm.size, "local" if resumes_local else given["batches"])
     if comm.size == 1:
         note_ignored_options(options)
     if comm.rank == 0 and given["cache_budget"] is None and given["cache_score"] not in (None, TrainConfig.cache_score):
@@ -240,11 +241,16 @@ class _Job:
 
     @classmethod
     def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None) -> _Job:
-        options = overridden(Runs(), given)
-        random_seed = overridden(Preset(), given).train.random_seed
+        from spsample.comm import collective
+
+        with collective(comm):
+            options = overridden(Runs(), given)
+            random_seed = overridden(Preset(), given).train.random_seed
+            sampler = overridden(SamplerChoice(), given).sampler
         first = _load(ranks, given["dataset"], options.split or 0, random_seed)
-        sampler = overridden(SamplerChoice(), given).sampler
-        return cls(given, sampler, options, first, overridden(preset_for(first.dataset.name), given), comm, ranks)
+        with collective(comm):
+            preset = overridden(preset_for(first.dataset.name), given)
+        return cls(given, sampler, options, first, preset, comm, ranks)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -257,6 +263,15 @@ class _Job:
         values |= {name: value for name, value in vars(self.options).items() if value not in (None, False)}
         values.pop(unused)
         return {**written(SETTINGS, values), "dataset": self.given["dataset"]}
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Options that say which seeds are local to which rank, as files of settings have them; none where none are."""
+        if self.ranks is None or self.preset.train.batches != "local":
+            return {}
+        options = overridden(RankOptions(), self.given)
+        values = {name: getattr(options, name) for name in ("partitioned", "replication", "partition")}
+        return written([RankOptions], {name: value for name, value in values.items() if value is not None})
 
     def __len__(self) -> int:
         return self.options.repeats * (self.first.dataset.num_splits if self.options.all_splits else 1)
@@ -370,7 +385,7 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     folder = RunFolder(out)
     if job.comm.rank == 0:
         folder.create()
-        write_config(folder.config, "train", {**job.settings, **vars(overridden(Recording(), job.given))})
+        write_config(folder.config, "train", {**job.settings, **job.parts, **vars(overridden(Recording(), job.given))})
     return folder
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spsample.backends.protocol import Int64Array
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of"]
+__all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of", "local_batches_of"]
 
 BATCHES = ("shuffled", "local")
 """What the argument `batches` of a loader can be."""
@@ -113,6 +113,11 @@ class LocalBatches:
     batch_size : int
         b, the most seeds of a batch; beyond all seeds as their number.
 
+    Attributes
+    ----------
+    num_batches, steps : int
+        Of an epoch: batches of all ranks, and steps, each of which has a batch of every rank.
+
     Examples
     --------
     >>> batches = LocalBatches(np.array([0, 1, 0, 0, 1, 0]), num_parts=2, ranks=2, batch_size=2)
@@ -160,6 +165,20 @@ class LocalBatches:
         bounds: Int64Array = self._batch_ptr[first : end + 1] - self._batch_ptr[first]
         return bounds
 
+    def part_of(self, rank: int) -> int:
+        """Whose seeds the batches of a rank hold."""
+        return rank // (self.ranks // self.num_parts)
+
+    def seeds_of(self, part: int) -> Int64Array:
+        """Positions among the seeds of those of a part, ascending.
+
+        Examples
+        --------
+        >>> LocalBatches(np.array([0, 1, 0, 1]), num_parts=2, ranks=4, batch_size=2).seeds_of(1)
+        array([1, 3])
+        """
+        return np.flatnonzero(self._parts == part)
+
     def identity(self) -> dict[str, Any]:
         """Return the number of ranks and of parts too, and a digest of the part of each seed."""
         sizes = {"ranks": self.ranks, "num_parts": self.num_parts}
@@ -199,8 +218,30 @@ def batches_of(
             given="True with batches='local'",
             expected="False: a rank's local batches are all of about one size, and none is a last one to leave out",
         )
-    of_seeds, num_parts = _own_block_rows(graph, seeds) if parts is None else _given_parts(graph, parts, seeds)
-    _require_seeds(of_seeds, num_parts)
+    return local_batches_of(parts, graph, seeds, batch_size)
+
+
+def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size: int) -> LocalBatches:
+    """How a loader with batches="local" and these arguments cuts its epochs.
+
+    Raises
+    ------
+    InputError
+        If the arguments do not fit each other or the graph and its ranks, or a part has no seeds.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> graph = spsample.Graph([0, 1, 2], [1, 0])
+    >>> local_batches_of([0, 0], graph, np.array([0, 1]), batch_size=2).steps
+    1
+    """
+    if parts is None:
+        of_seeds, num_parts = _own_block_rows(graph, seeds)
+        _require_seeds(of_seeds, num_parts, argument="batches", given="'local', with no seeds in block row")
+    else:
+        of_seeds, num_parts = _given_parts(graph, parts, seeds)
+        _require_seeds(of_seeds, num_parts, argument="parts", given="no seeds in part")
     return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)
 
 
@@ -243,13 +284,13 @@ def _given_parts(graph: BaseGraph, parts: Any, seeds: Int64Array) -> tuple[Int64
     return array[seeds].astype(np.int64), most + 1
 
 
-def _require_seeds(parts: Int64Array, num_parts: int) -> None:
+def _require_seeds(parts: Int64Array, num_parts: int, argument: str, given: str) -> None:
     """Refuse a part without seeds, whose ranks would have no batches."""
     without = np.flatnonzero(np.bincount(parts, minlength=num_parts) == 0)
     if len(without):
         raise InputError(
-            argument="batches",
-            given=f"'local', with no seeds in block row {without[0]} of {num_parts}",
+            argument=argument,
+            given=f"{given} {without[0]} of {num_parts}",
             expected="seeds in each of them",
             hint="Take a partition that spreads the seeds over its parts, or batches='shuffled'.",
         )

@@ -28,6 +28,9 @@ MAYBE_UNKNOWN = "graph_digest"
 """The key of a state that is compared only where both sides know it."""
 
 
+_OF_LOCAL_BATCHES = "Local batches go on with as many ranks and the same partition as that loader's."
+
+
 def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> Any:
     """`seeds`, or of a mask over the vertices the ids where it is true; errors name `argument`.
 
@@ -207,8 +210,9 @@ def _checked_place(state: Any, mine: dict[str, Any], num_batches: int) -> tuple[
         raise InputError(argument="state", given=f"no {', no '.join(map(repr, missing))}", expected=expected)
     other = [key for key in mine if _differs(key, state[key], mine[key])]
     if other:
-        theirs = {key: state[key] for key in other}
-        raise InputError(argument="state", given=str(theirs), expected=str({key: mine[key] for key in other}))
+        theirs, wanted = ({key: one[key] for key in other} for one in (state, mine))
+        hint = _OF_LOCAL_BATCHES if {"ranks", "num_parts", "parts_sha256"} & set(other) else ""
+        raise InputError(argument="state", given=str(theirs), expected=str(wanted), hint=hint)
     next_batch = require_int("next_batch", state["next_batch"], minimum=0, maximum=num_batches)
     return require_word("epoch", state["epoch"]), next_batch
 

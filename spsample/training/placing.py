@@ -5,11 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from spsample.comm import collective
+from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, score
-from spsample.features.scores import usual_score
+from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
+from spsample.features.scores import score_names, usual_score
+from spsample.loading.local_order import local_batches_of
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
     from spsample.data import Dataset
     from spsample.sampling import Sampler
     from spsample.settings.training import TrainConfig
@@ -19,12 +26,18 @@ __all__ = ["placed_features"]
 
 
 def placed_features(
-    features: FeatureSource, dataset: Dataset, graph: BaseGraph, sampler: Sampler, config: TrainConfig
+    features: FeatureSource,
+    dataset: Dataset,
+    graph: BaseGraph,
+    sampler: Sampler,
+    config: TrainConfig,
+    parts: ArrayLike | None = None,
 ) -> FeatureSource:
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
 
     Without a budget for a cache it is `features`. An array that is trained on with the backend "cuda" lies on the
     device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads.
+    Where the batches of a rank hold seeds of its own part, its cache has the rows that these need from elsewhere.
 
     Parameters
     ----------
@@ -35,6 +48,8 @@ def placed_features(
         That batches are sampled from.
     sampler : Sampler
     config : TrainConfig
+    parts : array-like (vertices,), optional
+        Of local seeds, as of `BulkLoader`.
 
     Raises
     ------
@@ -55,8 +70,32 @@ def placed_features(
         return DeviceFeatures(x, _share(config.cache_budget, features), ranking)
     if config.cache_budget is None:
         return features  # the batches of a partitioned graph pass through the host
-    options |= {"replacement": config.cache_replacement}
-    return CachedFeatures(features, config.cache_budget, config.cache_score, **workload, **options)
+    replacement = config.cache_replacement
+    if config.batches == "local" and graph.comm.size > 1:
+        scores = _own_scores(config.cache_score, parts, workload, options)
+        if isinstance(features, PartitionedFeatures):
+            scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
+        known = workload if config.cache_budget == "auto" else {}
+        return CachedFeatures(features, config.cache_budget, scores, replacement=replacement, **known)
+    return CachedFeatures(
+        features, config.cache_budget, config.cache_score, replacement=replacement, **workload, **options
+    )
+
+
+def _own_scores(
+    name: str, parts: ArrayLike | None, workload: dict[str, Any], options: dict[str, Any]
+) -> NDArray[np.float64]:
+    """(vertices,) how much batches of this rank's own seeds want each vertex; collective, one part after the other."""
+    graph, seeds = workload["graph"], np.asarray(workload["seeds"])
+    with collective(graph.comm, call="a look at local seeds"):
+        require_choice("score", name, score_names())
+        local = local_batches_of(parts, graph, seeds, workload["batch_size"])
+    own = np.zeros(graph.num_nodes)
+    for part in range(local.num_parts):
+        scores = score(name, **{**workload, "seeds": seeds[local.seeds_of(part)]}, **options)
+        if part == local.part_of(graph.comm.rank):
+            own = scores.copy()
+    return own
 
 
 def _score_options(config: TrainConfig) -> dict[str, Any]:

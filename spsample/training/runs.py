@@ -146,7 +146,8 @@ class RunFolder:
                 trainer.callbacks += self._callbacks(recording)
         state = broadcast_object(trainer.comm, self._state)
         if state is not None:
-            trainer.load_state_dict(state)
+            with collective(trainer.comm):
+                trainer.load_state_dict(state)
         result = trainer.fit()
         with collective(trainer.comm):
             if writes:

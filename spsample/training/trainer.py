@@ -123,7 +123,7 @@ class Trainer:
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
-        self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config)
+        self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
         self.loader = self._make_loader(parts)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)

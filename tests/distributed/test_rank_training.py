@@ -14,10 +14,12 @@ import spsample as sp  # noqa: E402
 from spsample.comm import Recorder, run_threads  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
+from spsample.features import score  # noqa: E402
 from spsample.training import ModelConfig, TrainConfig, Trainer  # noqa: E402
 from spsample.training.gradients import CommunicatorGradients, StepLoss  # noqa: E402
 
 TIMEOUT = 60.0
+SAMPLER = sp.GraphSAGE([5, 3])
 SHAPES = [(p, c) for p in (1, 2, 3, 4) for c in range(1, p + 1) if p % c == 0]
 
 
@@ -29,10 +31,10 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def trainer_of(data, seen=(), sampler=None, model=None, **settings):
+def trainer_of(data, seen=(), sampler=None, model=None, parts=None, **settings):
     config = TrainConfig(**{"epochs": 2, "batch_size": 32, "learning_rate": 0.02, "bulk_size": 8, **settings})
     model = model or ModelConfig(hidden=16, dropout=0.0)
-    return Trainer(data, sampler or sp.GraphSAGE([5, 3]), model, config, list(seen))
+    return Trainer(data, sampler or sp.GraphSAGE([5, 3]), model, config, list(seen), parts=parts)
 
 
 def gradient_of(weights, batches, model=None, sampler=None):
@@ -70,20 +72,69 @@ def test_the_gradient_of_a_step_is_that_of_its_batches_on_one_rank(p, c, archite
         torch.testing.assert_close(mine, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("score", ["posterior", "replay"])
-def test_a_cache_changes_no_loss(score):
+@pytest.mark.parametrize("name", ["posterior", "replay"])
+def test_a_cache_changes_no_loss(name):
     def body(comm, **settings):
         result = trainer_of(on_ranks(comm), batch_size=32, **settings).fit()
         return [record.loss for record in result.history], result.cache
 
     plain = run_threads(2, body, TIMEOUT)
-    cached = run_threads(2, lambda comm: body(comm, cache_budget="6KiB", cache_score=score), TIMEOUT)
-    auto = run_threads(2, lambda comm: body(comm, cache_budget="auto", cache_score=score), TIMEOUT)
+    cached = run_threads(2, lambda comm: body(comm, cache_budget="6KiB", cache_score=name), TIMEOUT)
+    auto = run_threads(2, lambda comm: body(comm, cache_budget="auto", cache_score=name), TIMEOUT)
     for one, mine, all_rows in zip(plain, cached, auto, strict=True):
         assert one[0] == mine[0] == all_rows[0]
         assert one[1] is None
         assert mine[1]["hits"] > 0 < mine[1]["misses"]
         assert all_rows[1]["hits"] == mine[1]["hits"] + mine[1]["misses"]
+
+
+@pytest.mark.parametrize("name", ["posterior", "replay", "out-degree"])
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_the_cache_of_a_rank_has_what_its_own_seeds_need(kind, name):
+    """The rows of the largest scores for the seeds of its part, of those it has not; losses do not change."""
+    settings = {"epochs": 1, "batches": "local"}
+    options = {"epochs": range(1), "random_seed": 0} if name == "replay" else {}
+    scores = [
+        score(name, DATA.graph, DATA.train_idx[UNEVEN[DATA.train_idx] == part], SAMPLER, 32, **options)
+        for part in range(3)
+    ]
+
+    def body(comm, **cache):
+        data, parts = local_data(comm, kind)
+        trainer = trainer_of(data, sampler=SAMPLER, parts=parts, **settings, **cache)
+        if not cache:
+            return trainer.fit().history
+        features = trainer.loader.features
+        features.gather(np.arange(DATA.graph.num_nodes))
+        hits, misses = features.counts[:2]
+        assert 0 < hits < misses
+        wanted = scores[comm.rank].copy()
+        wanted[features.source.block_vertices()] = 0
+        features.gather(np.argsort(-wanted, kind="stable")[:hits])
+        assert features.counts[:2] == (2 * hits, misses)
+        return trainer.fit().history
+
+    cached = run_threads(3, lambda comm: body(comm, cache_budget="1KiB", cache_score=name), TIMEOUT)
+    every = run_threads(3, lambda comm: body(comm), TIMEOUT)
+    assert cached == every
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"cache_score": "best"}, "^score: got 'best'"),
+        ({"cache_budget": 3}, "^budget: got 3 B"),
+        ({"parts": np.zeros(7, int)}, "^parts: "),
+    ],
+)
+def test_caches_for_local_seeds_that_cannot_be(settings, match):
+    def body(comm):
+        data, parts = local_data(comm, "replicated")
+        with pytest.raises(InputError, match=match):
+            trainer_of(data, **{"parts": parts, "batches": "local", "cache_budget": "4KiB", **settings})
+        return True
+
+    assert run_threads(3, body, TIMEOUT) == [True] * 3
 
 
 def test_an_uneven_last_step_weighs_seeds():
@@ -146,15 +197,19 @@ def test_local_batches_weigh_each_seed_as_much_as_any_other(sampler, kind):
             torch.testing.assert_close(mine, parameter.grad, rtol=1e-5, atol=1e-6)
 
 
-def test_a_run_of_local_batches_goes_on_bit_for_bit_and_on_as_many_ranks_only():
+@pytest.mark.parametrize("kind", ["replicated", "partitioned"])
+def test_a_run_of_local_batches_goes_on_bit_for_bit_and_on_as_many_ranks_only(kind):
+    """From every step, those in the middle of an epoch too."""
     settings = {"batch_size": 16, "batches": "local", "model": ModelConfig(hidden=16, dropout=0.2)}
 
     def whole(comm):
+        data, parts = local_data(comm, kind)
         seen = Seen(save_at="every step")
-        return outcome(trainer_of(local_data(comm, "partitioned")[0], [seen], **settings).fit()), seen
+        return outcome(trainer_of(data, [seen], parts=parts, **settings).fit()), seen
 
     def rest(comm, state):
-        trainer = trainer_of(local_data(comm, "partitioned")[0], [seen := Seen()], **settings)
+        data, parts = local_data(comm, kind)
+        trainer = trainer_of(data, [seen := Seen()], parts=parts, **settings)
         trainer.load_state_dict(copy.deepcopy(state))
         return outcome(trainer.fit()), seen.losses
 

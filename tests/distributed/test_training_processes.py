@@ -101,7 +101,10 @@ def test_a_partition_changes_nothing_but_where_rows_are(backend, tmp_path):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_local_batches_of_a_partition(backend, tmp_path):
-    """The same ones, whether the graph is partitioned or on each rank; resumed with other batches they are refused."""
+    """The same ones, whether the graph is partitioned or on each rank; resumed with other batches they are refused.
+
+    A resumed run takes the partition from its folder.
+    """
     np.save(tmp_path / "parts.npy", np.random.default_rng(0).integers(0, 2, 300))
     settings = ("planted:300,5", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16", "--epochs", "2", "--json")
     local = (*settings, "--partition", tmp_path / "parts.npy", "--batches", "local")
@@ -111,9 +114,33 @@ def test_local_batches_of_a_partition(backend, tmp_path):
         assert status == 0, errors
         histories.append(json.loads(output)["runs"][0]["history"])
     assert histories[0] == histories[1]
-    status, _, errors = run(backend, 2, *COMMAND, "--resume", tmp_path / "--replicated", "--batches", "shuffled")
+    replicated = tmp_path / "--replicated"
+    status, _, errors = run(backend, 2, *COMMAND, "--resume", replicated, "--batches", "shuffled")
     assert status != 0
     assert "--batches shuffled (there local)" in errors
+    np.save(tmp_path / "other.npy", np.arange(300) % 2)
+    (replicated / "results.json").unlink()
+    status, _, errors = run(backend, 2, *COMMAND, "--resume", replicated, "--partition", tmp_path / "other.npy")
+    assert status != 0
+    assert errors.count("state: got {'parts_sha256'") == 1
+    status, output, errors = run(backend, 2, *COMMAND, "--resume", replicated, "--epochs", "3", "--json")
+    assert status == 0, errors
+    assert json.loads(output)["runs"][0]["history"][:2] == histories[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_local_batches_that_cannot_be_are_refused_in_the_words_of_the_command(backend, tmp_path):
+    np.save(tmp_path / "empty.npy", np.ones(300, int))
+    said = {
+        ("--batches", "nearby"): "--batches: got 'nearby'; expected one of 'shuffled', 'local'",
+        ("--batches", "local", "--replicated"): "--batches: got local with --replicated; expected --partition too",
+        ("--batches", "local", "--replicated", "--partition", "empty.npy"): "--partition: got no seeds in part 0 of 2",
+    }
+    for words, expected in said.items():
+        paths = [tmp_path / word if word.endswith(".npy") else word for word in words]
+        status, _, errors = run(backend, 2, *COMMAND, "planted:300", *paths)
+        assert status != 0
+        assert errors.count(expected) == 1, errors
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
