@@ -54,9 +54,13 @@ class EpochProgress(Display, Callback):
         self.bars.update(self._task, completed=progress.epoch)
         if progress.step == 0 or self._quiet:
             return
-        step = f"step {progress.next_batch // trainer.comm.size + 1} of {len(trainer.loader)}"
-        over = f"all {progress.epoch} epochs are trained"
-        print_progress(over if trainer.is_over else f"goes on at epoch {progress.epoch + 1}, {step}")
+        trained, steps = progress.next_batch // trainer.comm.size, len(trainer.loader)
+        if trainer.is_over:
+            print_progress(f"all {progress.epoch} epochs are trained")
+        elif trained >= steps:
+            print_progress(f"goes on at the end of epoch {progress.epoch + 1}")
+        else:
+            print_progress(f"goes on at epoch {progress.epoch + 1}, step {trained + 1} of {steps}")
 
     def on_step(self, trainer: Trainer, loss: float) -> None:
         """Take note of the loss."""
