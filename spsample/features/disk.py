@@ -175,7 +175,7 @@ class DiskFeatures:
     def stored_dtype(self) -> np.dtype[Any]:
         """That of the numbers in the file; rows go to an ``out`` of it as they are.
 
-        float32 where these numbers have to be decoded: what keeps rows (a cache, a bulk) then keeps what they stand for.
+        float32 where these numbers have to be decoded: a cache, or a bulk, then keeps what they stand for.
         """
         return self._stored_dtype
 
