@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from nested_sources import STORED, Nest, Place, build, ids_of, moved, nests, plain_of, rows_of, same_bits, thinned
 
 import spsample as sp
-from spsample.comm import LocalCommunicator
+from spsample.comm import LocalCommunicator, run_threads
 from spsample.data import load_dataset
-from spsample.features import DeviceFeatures
+from spsample.features import DeviceFeatures, PartitionedDeviceFeatures
 from spsample.features.formats import DTYPES
 
 pytestmark = needs_compiler
@@ -41,10 +41,34 @@ def test_tiers_of_a_device(emulated, tmp_path_factory, base, numbers, shape, hot
         x = load_dataset(str(moved(x, place))).x
     coded = numbers.removeprefix("coded ") if "coded" in numbers else None
     source = DeviceFeatures(x, hot, rng.random(shape[0]), dtype=coded)
+    gathers_the_same(emulated, source, plain, rng)
+
+
+@KEPT
+@given(
+    numbers=st.sampled_from([*STORED, *(f"coded {name}" for name in DTYPES)]),
+    shape=st.tuples(st.integers(1, 60), st.integers(1, 5)),
+    grid=st.sampled_from([(1, 1), (3, 1), (4, 2)]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_blocks_on_devices(emulated, tmp_path_factory, numbers, shape, grid, seed):
+    """Block rows of ranks, each with a device."""
+    nest, folder = Nest("blocks", numbers, shape, (), seed), tmp_path_factory.mktemp("rows")
+
+    def body(comm):
+        source = PartitionedDeviceFeatures(build(nest, folder, comm, grid[1]))
+        gathers_the_same(emulated, source, plain_of(nest), np.random.default_rng([seed, comm.rank]))
+
+    run_threads(grid[0], body)
+
+
+def gathers_the_same(emulated, source, plain, rng):
+    """Into new memory of the device and into given one; ids and places on either side."""
+    n, dim = plain.shape
     for _ in range(4):
-        ids = ids_of(shape[0], rng)
+        ids = ids_of(n, rng)
         at = rng.permutation(len(ids) + 2)[: len(ids)]
-        out = np.full((len(ids) + 2, shape[1]), 7, np.float32)
+        out = np.full((len(ids) + 2, dim), 7, np.float32)
         place = emulated.to_device if rng.random() < 0.5 else np.asarray
         same_bits(emulated.to_host(source.gather(place(ids))), plain.gather(ids))
         mine = source.gather(place(ids), emulated.to_device(out), place(at))

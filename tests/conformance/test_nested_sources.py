@@ -15,7 +15,7 @@ GRAPH = sp.load_dataset("rmat:8,6").graph
 SAMPLERS = (sp.GraphSAGE([3, 2]), sp.LADIES([20, 20]), sp.GraphSAGE([3, 2], layout="subgraph"))
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(nest=nests())
 def test_nests_have_the_bits_of_the_plain_source(tmp_path_factory, nest):
     agrees(build(nest, tmp_path_factory.mktemp("rows")), plain_of(nest), nest.seed)
