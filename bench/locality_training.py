@@ -125,14 +125,15 @@ def plot(runs: list[Trained], path: Path) -> None:
             found = [one for one in runs if one.setting == (factor, weights and factor != 1.0)]
             if not found:
                 continue
-            color = plt.cm.viridis(FACTORS.index(factor) / len(FACTORS))
+            color = "black" if factor == 1.0 else plt.cm.plasma(FACTORS.index(factor) / (len(FACTORS) + 0.5))
             style = {"color": color, "label": f"factor {factor:g}", "linewidth": 1.2}
             panels[0, column].plot(np.mean([one.losses for one in found], axis=0), **style)
             panels[1, column].plot(first.evaluated, 100 * np.mean([one.val for one in found], axis=0), **style)
         panels[0, column].set_title("with importance weights" if weights else "without importance weights")
         panels[1, column].set_xlabel("epoch")
     panels[0, 0].set_ylabel("training loss")
-    panels[1, 0].set_ylabel(f"validation {first.metric}, %")
+    panels[0, 0].set_ylim(top=1.02 * max(one.losses[len(one.losses) // 15] for one in runs))
+    panels[1, 0].set_ylabel(f"validation {first.metric.removeprefix('roc_').upper()}, %")
     panels[0, 0].legend(fontsize="small")
     figure.savefig(path, dpi=120)
     plt.close(figure)
