@@ -1,4 +1,4 @@
-"""Locality-aware sampling and features aggregated once: rows that are fetched, the shift of the draw, accuracy.
+"""Locality-aware sampling and features aggregated once: rows that are fetched, the shift of the draw.
 
 The cache holds a tenth of the rows, those of the largest score `posterior` of the sampler without preference.
 """
@@ -21,12 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 import spsample as sp
-from figures import pyplot
 from machine_facts import machine_facts
-from spsample.data import load_dataset
 from spsample.features import draw_shift, score
-from spsample.settings import preset_for
-from spsample.training import Trainer
 from traces import Cell, cell
 
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -57,17 +53,6 @@ class Precomputed:
     edges: float
     bytes: float
     time: float
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One training run at a factor."""
-
-    factor: float
-    importance_weights: bool
-    random_seed: int
-    test: float
-    losses: list[float]
 
 
 def hottest(one: Cell) -> NDArray[np.int64]:
@@ -115,26 +100,9 @@ def precomputed(name: str, sampler: str, epochs: int) -> Precomputed:
     return Precomputed(name, sampler, rows, edges, 2 * rows, seconds)
 
 
-def trained(path: str, factor: float, importance_weights: bool, random_seed: int, epochs: int) -> Trained:
-    """A run of the data set's preset."""
-    data = load_dataset(path)
-    preset = preset_for(data.name)
-    plain = sp.GraphSAGE(preset.fanouts)
-    config = replace(
-        preset.train, epochs=epochs, random_seed=random_seed, eval_every=max(epochs // 10, 1), patience=None
-    )
-    scores = score("posterior", data.graph, data.train_idx, plain, config.batch_size)
-    cached = np.argsort(-scores, kind="stable")[: int(SHARE * data.graph.num_nodes)]
-    sampler = sp.Biased(plain, cached, factor, importance_weights=importance_weights)
-    trainer = Trainer(data, sampler, preset.model, config)
-    result = trainer.fit()
-    trainer.close()
-    return Trained(factor, importance_weights, random_seed, result.test, [record.loss for record in result.history])
-
-
 def table(title: str, records: list[Any]) -> Table:
     """A row for each record, a column for each field."""
-    names = [name for name in asdict(records[0]) if name != "losses"]
+    names = list(asdict(records[0]))
     shown = Table(*names, title=title)
     for one in records:
         shown.add_row(
@@ -143,52 +111,21 @@ def table(title: str, records: list[Any]) -> Table:
     return shown
 
 
-def plot(runs: list[Trained], path: Path) -> None:
-    """Loss against epoch: without importance weights on the left, with them on the right."""
-    plt = pyplot() if runs else None
-    if plt is None:
-        return
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True, layout="constrained")
-    for axes, importance in zip(panels, (False, True), strict=True):
-        for factor in dict.fromkeys(one.factor for one in runs):
-            losses = [one.losses for one in runs if (one.factor, one.importance_weights) == (factor, importance)]
-            if losses:
-                axes.plot(np.mean(losses, axis=0), label=f"factor {factor:g}")
-        axes.set(title="importance weights" if importance else "edge weights", xlabel="epoch", ylabel="training loss")
-    panels[0].legend(fontsize="small")
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
 def locality(
     graph: Annotated[list[str] | None, typer.Option(help="[cnr2000 tolokers]")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Data set that is trained on, such as tolokers.npz.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs that are sampled.")] = 3,
-    train_epochs: Annotated[int, typer.Option(help="Epochs of each training run.")] = 60,
-    seeds: Annotated[int, typer.Option(help="Training runs of each setting.")] = 3,
     rounds: Annotated[int, typer.Option(help="Rounds of timed sampling after the warm-up.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder of locality.jsonl and locality.png.")] = Path("bench/results"),
+    out: Annotated[Path, typer.Option(help="Folder of locality.jsonl.")] = Path("bench/results"),
 ) -> None:
-    """Locality-aware sampling and features aggregated once: rows, shift of the draw, accuracy."""
+    """Locality-aware sampling and features aggregated once: rows, shift of the draw."""
     console = Console(width=140) if not sys.stdout.isatty() else Console()
     names = graph or ["cnr2000", "tolokers"]
     rows = [one for name in names for one in fetched(name, epochs, rounds)]
     once = [precomputed(name, sampler, epochs) for name in names for sampler in ("GraphSAGE", "LADIES")]
     console.print(table("Locality-aware sampling, over factor 1", rows))
     console.print(table("Features aggregated once, over sampling them", once))
-    runs = []
-    if dataset is not None:
-        settings = [(f, w) for w in (False, True) for f in FACTORS if not (w and f == 1.0)]
-        runs = [trained(dataset, f, w, s, train_epochs) for f, w in settings for s in range(seeds)]
-        for factor, weights in settings:
-            test = [one.test for one in runs if (one.factor, one.importance_weights) == (factor, weights)]
-            spread = statistics.stdev(test) if len(test) > 1 else 0.0
-            console.print(
-                f"factor {factor:g}, importance weights {weights}: test {statistics.mean(test):.4f} +- {spread:.4f}"
-            )
     out.mkdir(parents=True, exist_ok=True)
-    kinds = (("fetched", rows), ("precomputed", once), ("trained", runs))
+    kinds = (("fetched", rows), ("precomputed", once))
     records = [{"kind": "machine", **machine_facts(sp.sparse.get_num_threads())}]
     records += [{"kind": kind, **asdict(one)} for kind, ones in kinds for one in ones]
     (out / "locality.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
-    plot(runs, out / "locality.png")

@@ -16,6 +16,7 @@ from features import features
 from local_batches import local_batches
 from local_training import local_training
 from locality import locality
+from locality_training import locality_training
 from lookahead import lookahead
 from partitions import partitions
 from planning import planning
@@ -36,6 +37,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(locality)
+app.command()(locality_training)
 app.command()(received)
 app.command()(scores)
 app.command()(lookahead)
@@ -57,6 +59,9 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     locality(graph=["rmat:10,8"], dataset="planted:300", epochs=1, train_epochs=1, seeds=1, rounds=1, out=out)
+    copies(graph=["rmat:10,8"], vertices=[1000], rounds=1, out=out)
+    locality(graph=["rmat:10,8"], epochs=1, rounds=1, out=out)
+    locality_training(dataset="planted:300", epochs=1, seeds=1, out=out)
     scores(graph=["rmat:10,8"], rounds=1, out=out)
     lookahead(graph=["rmat:10,8"], epochs=2, rounds=1, ranks=2, batch_size=16, out=out)
     disk_features(graph=["rmat:12,8"], row_bytes=[512], share=0.9, rounds=1, epochs=1, group=False, out=out)

@@ -15,7 +15,7 @@ import numpy as np
 
 from spsample.backends.protocol import Int64Array
 from spsample.comm.buffers import namespace, on_device
-from spsample.comm.communicator import Array
+from spsample.comm.communicator import Array, Communicator
 from spsample.comm.messages import MessageCommunicator, Part, Pending
 from spsample.comm.waiting import Activity, end_soon, timeout_or_default, wait_for
 from spsample.errors import InputError, require_module
@@ -92,6 +92,12 @@ class TorchCommunicator(MessageCommunicator):
         self._device = _device(self.name)
         self._held = [_process_group(self)] if self.size > 1 else []
         weakref.finalize(self, self._held.clear)  # at exit, too: threads of gloo must not outlive the interpreter
+
+    def split(self, color: int, key: int | None = None) -> Communicator:
+        """Split; the ranks of a part meet, so that none closes it while others still connect."""
+        part = super().split(color, key)
+        part.barrier(phase="split")
+        return part
 
     def close(self) -> None:
         """Close the connections."""

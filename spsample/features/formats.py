@@ -66,10 +66,13 @@ class RowFormat(ABC):
     name : str
     dtype : numpy.dtype
         Of the numbers kept and sent.
+    is_coded : bool
+        Whether these numbers have to be decoded: they do not stand for themselves.
     """
 
     name: str
     dtype: np.dtype[Any]
+    is_coded = False
 
     @abstractmethod
     def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -134,6 +137,7 @@ class BFloat16(RowFormat):
 
     name = "bfloat16"
     dtype = np.dtype(np.uint16)
+    is_coded = True
 
     def encode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Ties to even; what is not a number stays so."""
@@ -169,6 +173,7 @@ class Int8(RowFormat):
 
     name = "int8"
     dtype = np.dtype(np.int8)
+    is_coded = True
 
     def __init__(self, largest: NDArray[Any]) -> None:
         if not np.isfinite(largest).all():

@@ -279,6 +279,11 @@ class CommunicatorContract:
         assert not errors, errors[0]
         other.close()
 
+    def case_parts_that_are_closed_at_once(self, comm):
+        """None is closed while other ranks of it still connect."""
+        for _ in range(20):
+            comm.split(0).close()
+
     def case_what_is_closed_is_freed(self, comm):
         """Neither handles nor connections run out."""
         comm.duplicate().close()

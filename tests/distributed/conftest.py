@@ -7,4 +7,4 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-sys.path[:0] = [str(HERE), str(HERE.parent / "comm")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "comm"), str(HERE.parent / "conformance")]

@@ -379,12 +379,22 @@ def test_a_source_that_knows_the_future_is_told_its_part():
         def announce(self, batches):
             self.told = [ids.tolist() for ids in batches]
 
+        def forget(self):
+            self.told = []
+
     def body(comm):
         source = Told(X)
         routed = RoutedFeatures(source, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
+        assert routed.looks_ahead
         routed.announce([np.array([0, 2, 9, 4]), np.array([1])])
         assert source.told == [[9, 4], []]
-        RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm)).announce([np.array([1])])
+        with pytest.raises(InputError, match="batches"):
+            routed.announce([[12]])
+        routed.forget()
+        assert source.told == []
+        untold = RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm))
+        assert not untold.looks_ahead
+        untold.announce([np.array([1])])
 
     run_threads(2, body, TIMEOUT)
 

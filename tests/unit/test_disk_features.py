@@ -108,6 +108,7 @@ def test_forms(tmp_path, form):
         for _ in range(2):
             assert np.array_equal(found.gather(ids), row_reader(kept, form).gather(ids))
             assert np.array_equal(found.gather(ids, out=np.zeros((300, 40), kept.dtype)), kept[ids])
+        assert found.stored_dtype == (np.float32 if form.is_coded else kept.dtype)
     with pytest.raises(InputError, match="form: got"):
         DiskFeatures(tmp_path / "x.npy", 0, form=Float("float32"))
 

@@ -316,10 +316,12 @@ class CachedFeatures:
         return CachedFeatures._of(self.source if duplicate is None else duplicate(), self._rows, self._counter)
 
     def close(self) -> None:
-        """Free what a duplicate of the source holds. Collective where the source is."""
-        close = getattr(self.source, "close", None)
-        if close is not None:
-            close()
+        """Free what a duplicate of the source holds. Collective where the source is.
+
+        A source without ``duplicate`` is shared, and stays open.
+        """
+        if hasattr(self.source, "duplicate"):
+            self.source.close()  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         cached = f"{self.cached_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"

@@ -1,0 +1,54 @@
+"""Feature sources nested at random, on all ranks of a job: `LAUNCHER python nested_over_ranks.py BACKEND`, on 4 ranks.
+
+The exit status is 0 only if all was right on every rank; a rank that finds a difference ends the job.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+
+from hypothesis import HealthCheck, given, settings
+from nested_sources import agrees, build, nests, plain_of, takes_all_ranks
+
+from spsample.comm import init
+
+EXAMPLES = 12
+
+
+def drawn():
+    """The same nests on every rank. Nothing is run while they are drawn: ranks would try again what failed on one."""
+    found = []
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(nest=nests().filter(takes_all_ranks))
+    def take(nest):
+        found.append(nest)
+
+    take()
+    return found
+
+
+def main(backend):
+    comm = init(backend, 60)
+    found = drawn()
+    for nest in found:
+        with tempfile.TemporaryDirectory() as folder:
+            source = build(nest, Path(folder), comm, (1, 2, 4)[nest.seed % 3])
+            agrees(source, plain_of(nest), nest.seed, comm, steps=8)
+    if comm.rank == 0:
+        print(f"{len(found)} nests: right on {comm.size} ranks", flush=True)
+    comm.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
