@@ -1,9 +1,10 @@
 """Gathering feature rows: spsample, NumPy and torch, beside what the memory of the machine gives.
 
 Each size of row is read from a table far beyond the caches, at random places. All sides of a case take turns, round
-after round; the first round is a discarded warm-up. Each call has ids of its own, so that no side finds rows in a cache
-to which the one before has brought them. The limit reads as many random rows whole, and writes nothing. Beside the time
-on the clock there is that of the processors, of all threads together, which other work on the machine changes less.
+after round; the first round is a discarded warm-up. Each call has ids of its own, and before it more other memory is
+read than the caches hold, so that no side finds rows there to which others have brought them. The limit reads as many
+random rows whole, and writes nothing. Beside the time on the clock there is that of the processors, of all threads
+together, which other work on the machine changes less.
 
 Of float32 there are cached features, too, which keep a random half of the rows: with ids of which none, half and all
 hit.
@@ -31,7 +32,7 @@ from rich.table import Table
 
 from figures import pyplot
 from limits import Memory, NoCompilerError
-from machine_facts import machine_facts
+from machine_facts import beyond_caches, machine_facts
 from spsample import _core
 from spsample.features import CachedFeatures, FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8, RowFormat
@@ -44,6 +45,8 @@ Ids = NDArray[np.int64]
 Call = Callable[[Ids], object]
 _BETWEEN = 1 << 29
 """Bytes that are read before the same ids are gathered again: more than the caches hold."""
+_OF_BEYOND = 8
+"""Of the bytes that are far beyond the caches, the part that is read before each call."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,8 @@ class Case:
     def measure(self, sizes: Sizes) -> list[Result]:
         """All sides in turn, round after round."""
         calls = self.calls()
-        rounds = [{name: _taken(call) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][1:]
+        other = np.ones(beyond_caches(0) // _OF_BEYOND, np.uint8)
+        rounds = [{name: _taken(call, other) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][1:]
         return [self._result(name, rounds) for name in calls]
 
     def _result(self, side: str, rounds: list[dict[str, _Taken]]) -> Result:
@@ -207,7 +211,8 @@ def _torch_sides(x: NDArray[Any], count: int, form: str) -> dict[str, Call]:
     return sides if form == "float32" else {**sides, "index_select, out, then float32": converted}
 
 
-def _taken(call: Callable[[], object]) -> _Taken:
+def _taken(call: Callable[[], object], other: NDArray[np.uint8]) -> _Taken:
+    other.max()  # reads it
     wall, processor = time.perf_counter(), time.process_time()
     call()
     return _Taken(time.perf_counter() - wall, time.process_time() - processor)
