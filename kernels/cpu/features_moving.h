@@ -1,8 +1,8 @@
 // Rows of features from where they lie to where they are wanted.
 //
 // Random rows are read as fast as the memory gives them: those that come next are asked for ahead, and a large result is written past the
-// caches, which saves reading the lines that are written. Rows in order that do not fill whole lines, or are converted, are put together
-// in the first-level cache, a piece at a time.
+// caches, which saves reading the lines that are written. Rows in order that are short, converted or fill no whole lines are put
+// together in the first-level cache, a piece at a time.
 #pragma once
 
 #include <algorithm>
@@ -100,9 +100,10 @@ private:
     static constexpr int64_t kPieceBytes = 1 << 13;
     static constexpr int64_t kLongestPiece = 1 << 14;  // a longer row is written in place
 
-    // Whether every row of `out` begins and ends with a line: then rows that are not converted need not be put together first.
+    // Whether every row of `out` begins and ends with a line: then rows that are not converted need not be put together first. It pays for
+    // rows of four lines and more.
     bool is_whole_lines(const char* out) const {
-        return reinterpret_cast<uintptr_t>(out) % kFeatureLine == 0 && bytes_ % kFeatureLine == 0;
+        return reinterpret_cast<uintptr_t>(out) % kFeatureLine == 0 && bytes_ % kFeatureLine == 0 && bytes_ >= 4 * kFeatureLine;
     }
 
     int64_t in_piece() const { return std::max(kPieceBytes / std::max<int64_t>(bytes_, 1), int64_t{1}); }
