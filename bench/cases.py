@@ -58,6 +58,7 @@ class Settings:
     fanouts: tuple[int, ...] = (15, 10, 5)
     batches: int = 196
     batch_size: int = 1024
+    dim: int = 100
     layer_batch_size: int = 512
     layer_sizes: tuple[int, ...] = (512, 512, 512)
     fastgcn_sizes: tuple[int, ...] = (400, 400)
@@ -72,6 +73,8 @@ def cases(settings: Settings) -> dict[str, Case]:
     made = (
         _blocks,
         _subgraph,
+        _loader_blocks,
+        _loader_subgraph,
         _variants,
         _whole_rows,
         *_LAYERWISE,
@@ -115,6 +118,43 @@ def _subgraph(settings: Settings) -> Case:
         sides=(
             Side("spsample", SPSAMPLE, "bulk", own),
             Side("torch-sparse operation", PYG, "neighbor_sample", few),
+            Side("NeighborLoader", PYG, "neighbor_loader", {**few, "workers": 0}),
+            Side("NeighborLoader, 2 workers", PYG, "neighbor_loader", {**few, "workers": 2}),
+        ),
+    )
+
+
+def _loader_blocks(settings: Settings) -> Case:
+    own = _sampling(settings, dim=settings.dim)
+    few = {**own, "batches": min(settings.few_batches, settings.batches)}
+    return Case(
+        name="loader-blocks",
+        about=f"a pass of the loader, {settings.dim} float32 features put to each batch",
+        baseline="spsample BulkLoader",
+        sides=(
+            Side("spsample BulkLoader", SPSAMPLE, "loader", own),
+            Side("spsample, COO and edge ids", SPSAMPLE, "loader_to_pyg", own),
+            Side("DGL DataLoader", DGL, "blocks_with_features", few),
+            Side(
+                "its rows read in random order",
+                MEMORY,
+                "random_rows",
+                {"row_bytes": 4 * settings.dim, "batches": settings.batches},
+            ),
+        ),
+        count=Side("rows", SPSAMPLE, "loader", own),
+    )
+
+
+def _loader_subgraph(settings: Settings) -> Case:
+    own = _sampling(settings, dim=settings.dim, sampler={"layout": "subgraph"})
+    few = {**own, "batches": min(settings.few_batches, settings.batches)}
+    return Case(
+        name="loader-subgraph",
+        about=f"a pass of the loader, {settings.dim} float32 features put to each batch, each vertex drawn once",
+        baseline="spsample, pyg()",
+        sides=(
+            Side("spsample, pyg()", SPSAMPLE, "loader_pyg", own),
             Side("NeighborLoader", PYG, "neighbor_loader", {**few, "workers": 0}),
             Side("NeighborLoader, 2 workers", PYG, "neighbor_loader", {**few, "workers": 2}),
         ),

@@ -1,8 +1,10 @@
 """Gathering feature rows: spsample, NumPy and torch, beside what the memory of the machine gives.
 
 Each size of row is read from a table far beyond the caches, at random places. All sides of a case take turns, round
-after round; the first round is a discarded warm-up. Each call has ids of its own, so that no side finds rows in a cache
-to which the one before has brought them. The limit reads as many random rows whole, and writes nothing.
+after round; the first round is a discarded warm-up. Each call has ids of its own, and before it more other memory is
+read than the caches hold, so that no side finds rows there to which others have brought them. The limit reads as many
+random rows whole, and writes nothing. Beside the time on the clock there is that of the processors, of all threads
+together, which other work on the machine changes less.
 
 Of float32 there are cached features, too, which keep a random half of the rows: with ids of which none, half and all
 hit.
@@ -11,6 +13,7 @@ hit.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -19,7 +22,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -29,7 +32,7 @@ from rich.table import Table
 
 from figures import pyplot
 from limits import Memory, NoCompilerError
-from machine_facts import machine_facts
+from machine_facts import beyond_caches, machine_facts
 from spsample import _core
 from spsample.features import CachedFeatures, FeatureStore
 from spsample.features.formats import BFloat16, Float, Int8, RowFormat
@@ -42,23 +45,24 @@ Ids = NDArray[np.int64]
 Call = Callable[[Ids], object]
 _BETWEEN = 1 << 29
 """Bytes that are read before the same ids are gathered again: more than the caches hold."""
+_OF_BEYOND = 8
+"""Of the bytes that are far beyond the caches, the part that is read before each call."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the table and of the result as float32, and how often each side is measured by which clock."""
+    """Bytes of the table and of the result as float32, and how often each side is measured."""
 
     table: int
     result: int
     rounds: int
-    clock: Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Result:
     """One side of a case: medians over rounds, of seconds and of the ratio to spsample's in the same round.
 
-    `gigabytes_per_second` counts the rows as they are read.
+    `gigabytes_per_second` counts the rows as they are read. `processor_` fields: of the time of all threads together.
     """
 
     form: str
@@ -72,6 +76,17 @@ class Result:
     over_spsample: float
     least_over_spsample: float
     most_over_spsample: float
+    processor_seconds: float
+    processor_over_spsample: float
+    processor_least_over_spsample: float
+    processor_most_over_spsample: float
+
+
+class _Taken(NamedTuple):
+    """Seconds of one call."""
+
+    wall: float
+    processor: float
 
 
 class Case:
@@ -128,14 +143,14 @@ class Case:
     def measure(self, sizes: Sizes) -> list[Result]:
         """All sides in turn, round after round."""
         calls = self.calls()
-        rounds = [{name: _seconds(call, sizes.clock) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][
-            1:
-        ]
+        other = np.ones(beyond_caches(0) // _OF_BEYOND, np.uint8)
+        rounds = [{name: _taken(call, other) for name, call in calls.items()} for _ in range(sizes.rounds + 1)][1:]
         return [self._result(name, rounds) for name in calls]
 
-    def _result(self, side: str, rounds: list[dict[str, float]]) -> Result:
-        seconds = statistics.median(one[side] for one in rounds)
-        over = [one[side] / one[BASELINE] for one in rounds]
+    def _result(self, side: str, rounds: list[dict[str, _Taken]]) -> Result:
+        seconds, processor = (statistics.median(times) for times in zip(*(one[side] for one in rounds), strict=True))
+        over = [one[side].wall / one[BASELINE].wall for one in rounds]
+        processor_over = [one[side].processor / one[BASELINE].processor for one in rounds]
         return Result(
             form=self.form,
             row_bytes=self.row_bytes,
@@ -148,6 +163,10 @@ class Case:
             over_spsample=statistics.median(over),
             least_over_spsample=min(over),
             most_over_spsample=max(over),
+            processor_seconds=processor,
+            processor_over_spsample=statistics.median(processor_over),
+            processor_least_over_spsample=min(processor_over),
+            processor_most_over_spsample=max(processor_over),
         )
 
 
@@ -192,19 +211,23 @@ def _torch_sides(x: NDArray[Any], count: int, form: str) -> dict[str, Call]:
     return sides if form == "float32" else {**sides, "index_select, out, then float32": converted}
 
 
-def _seconds(call: Callable[[], object], clock: Callable[[], float]) -> float:
-    start = clock()
+def _taken(call: Callable[[], object], other: NDArray[np.uint8]) -> _Taken:
+    other.max()  # reads it
+    wall, processor = time.perf_counter(), time.process_time()
     call()
-    return clock() - start
+    return _Taken(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def table(results: list[Result]) -> Table:
     """A row for each side of each case."""
-    made = Table("form", "bytes of a row", "side", "ms", "GB/s of rows read", "time over spsample")
+    made = Table(
+        "form", "bytes of a row", "side", "ms", "GB/s of rows read", "time over spsample", "processor time over it"
+    )
     for one in results:
         over = f"{one.over_spsample:.2f} ({one.least_over_spsample:.2f} to {one.most_over_spsample:.2f})"
-        rate = f"{one.gigabytes_per_second:.1f}"
-        made.add_row(one.form, str(one.row_bytes), one.side, f"{one.seconds * 1e3:.2f}", rate, over)
+        spread = f"{one.processor_least_over_spsample:.2f} to {one.processor_most_over_spsample:.2f}"
+        rate, processor = f"{one.gigabytes_per_second:.1f}", f"{one.processor_over_spsample:.2f} ({spread})"
+        made.add_row(one.form, str(one.row_bytes), one.side, f"{one.seconds * 1e3:.2f}", rate, over, processor)
     return made
 
 
@@ -237,13 +260,12 @@ def features(
     result_bytes: Annotated[int, typer.Option(help="Of the result, as float32.")] = 64 << 20,
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 15,
     threads: Annotated[int, typer.Option(help="Of every side.")] = 2,
-    cpu_time: Annotated[bool, typer.Option(help="Time on the processor, of one thread: for busy machines.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of features.jsonl and features.png.")] = Path("bench/results"),
 ) -> None:
     """Gathering feature rows of several types and sizes: spsample, NumPy, torch and the memory."""
     console = Console(width=140) if not sys.stdout.isatty() else Console()
-    threads = 1 if cpu_time else threads
-    sizes = Sizes(table_bytes, result_bytes, rounds, time.thread_time if cpu_time else time.perf_counter)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before OpenMP is loaded: threads that wait take no time
+    sizes = Sizes(table_bytes, result_bytes, rounds)
     _core.set_num_threads(threads)
     memory = _memory(sizes, threads, console)
     results = []

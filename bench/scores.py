@@ -1,7 +1,8 @@
 """How long scores of vertices take, beside the trial epochs that `presc` and `posterior` sample and count.
 
 The cells are those of traces.py: a graph and a sampler, a tenth of the vertices as seeds. All sides take turns, round
-after round; the first round is a discarded warm-up.
+after round; the first round is a discarded warm-up. Beside the time on the clock there is that of the processors, of
+all threads together, which other work on the machine changes less.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -44,21 +45,34 @@ class Result:
     over_trial: float
     least_over_trial: float
     most_over_trial: float
+    processor_seconds: float
+    processor_over_trial: float
+    processor_least_over_trial: float
+    processor_most_over_trial: float
 
 
-def _timed(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+class _Taken(NamedTuple):
+    """Seconds of one call."""
+
+    wall: float
+    processor: float
+
+
+def _taken(call: Callable[[], object]) -> _Taken:
+    wall, processor = time.perf_counter(), time.process_time()
     call()
-    return time.perf_counter() - start
+    return _Taken(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def measure(graph: str, sampler: str, made: Cell, rounds: int) -> list[Result]:
     """All scores of a cell in turn, round after round."""
     calls = {name: partial(score, name, made.graph, made.seeds, made.sampler, made.batch_size) for name in SCORES}
-    times = [{name: _timed(call) for name, call in calls.items()} for _ in range(rounds + 1)][1:]
+    times = [{name: _taken(call) for name, call in calls.items()} for _ in range(rounds + 1)][1:]
     results = []
     for name in SCORES:
-        over = [one[name] / one[TRIAL] for one in times]
+        over = [one[name].wall / one[TRIAL].wall for one in times]
+        processor_over = [one[name].processor / one[TRIAL].processor for one in times]
+        seconds, processor = (statistics.median(taken) for taken in zip(*(one[name] for one in times), strict=True))
         results.append(
             Result(
                 graph=graph,
@@ -67,10 +81,14 @@ def measure(graph: str, sampler: str, made: Cell, rounds: int) -> list[Result]:
                 score=name,
                 threads=_core.get_num_threads(),
                 instruction_set=_core.instruction_set(),
-                seconds=statistics.median(one[name] for one in times),
+                seconds=seconds,
                 over_trial=statistics.median(over),
                 least_over_trial=min(over),
                 most_over_trial=max(over),
+                processor_seconds=processor,
+                processor_over_trial=statistics.median(processor_over),
+                processor_least_over_trial=min(processor_over),
+                processor_most_over_trial=max(processor_over),
             )
         )
     return results
@@ -78,10 +96,13 @@ def measure(graph: str, sampler: str, made: Cell, rounds: int) -> list[Result]:
 
 def table(results: list[Result]) -> Table:
     """A row for each score of each cell."""
-    made = Table("graph", "sampler", "edges", "score", "s", "time over trial epochs")
+    columns = ("s", "time over trial epochs", "processor s", "processor time over it")
+    made = Table("graph", "sampler", "edges", "score", *columns)
     for one in results:
         over = f"{one.over_trial:.2f} ({one.least_over_trial:.2f} to {one.most_over_trial:.2f})"
-        made.add_row(one.graph, one.sampler, f"{one.edges:,}", one.score, f"{one.seconds:.3f}", over)
+        spread = f"{one.processor_least_over_trial:.2f} to {one.processor_most_over_trial:.2f}"
+        processor = f"{one.processor_seconds:.3f}", f"{one.processor_over_trial:.2f} ({spread})"
+        made.add_row(one.graph, one.sampler, f"{one.edges:,}", one.score, f"{one.seconds:.3f}", over, *processor)
     return made
 
 

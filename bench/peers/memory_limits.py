@@ -20,6 +20,18 @@ def random_lines(inputs: Inputs, options: Options) -> Work:
     return work
 
 
+def random_rows(inputs: Inputs, options: Options) -> Work:
+    """`rows` random rows of `row_bytes` bytes, read whole."""
+    memory = Memory(options["buffer_bytes"], inputs.threads)
+    counted = {name: options[name] for name in ("batches", "rows")}
+
+    def work() -> dict[str, float]:
+        memory.read_random_rows(options["row_bytes"], int(counted["rows"]))
+        return counted
+
+    return work
+
+
 def copy(inputs: Inputs, options: Options) -> Work:
     """`bytes` read and written in all, by copying half as many."""
     memory = Memory(options["buffer_bytes"], inputs.threads)
@@ -32,4 +44,4 @@ def copy(inputs: Inputs, options: Options) -> Work:
     return work
 
 
-TASKS: dict[str, Task] = {"random_lines": random_lines, "copy": copy}
+TASKS: dict[str, Task] = {"random_lines": random_lines, "random_rows": random_rows, "copy": copy}

@@ -1,18 +1,23 @@
-"""PyG on torch-sparse: NeighborLoader, and the sampling operation that it calls."""
+"""PyG on pyg-lib or torch-sparse: NeighborLoader, with features too, and the sampling operation of torch-sparse."""
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from functools import cache
+from importlib.util import find_spec
 
 import torch
-import torch_sparse  # noqa: F401  (registers the operation, which NeighborLoader calls where pyg-lib is missing)
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from peers.task import Inputs, Options, Task, Work
 
-PACKAGES = ("torch_geometric", "torch_sparse", "torch")
+_LIBRARY = "pyg_lib" if find_spec("pyg_lib") else "torch_sparse"
+"""What NeighborLoader samples with: the faster one, where it is there."""
+importlib.import_module(_LIBRARY)  # registers its operations
+
+PACKAGES = ("torch_geometric", _LIBRARY, "torch")
 
 
 @cache
@@ -21,7 +26,7 @@ def _csc(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def neighbor_loader(inputs: Inputs, options: Options) -> Work:
-    """One pass of the loader with `workers` processes, which stay alive from pass to pass.
+    """One pass of the loader with `workers` processes, which stay alive from pass to pass; with features, if `dim`.
 
     Its minibatches hold an `edge_index`; those of a loader over a SparseTensor have to be sorted first.
     """
@@ -29,8 +34,9 @@ def neighbor_loader(inputs: Inputs, options: Options) -> Work:
     colptr, row = _csc(inputs)
     target = torch.repeat_interleave(torch.arange(len(colptr) - 1), colptr.diff())
     seeds = inputs.seeds(options)
+    x = torch.from_numpy(inputs.features(options)) if "dim" in options else None
     loader = NeighborLoader(
-        Data(edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1),
+        Data(x=x, edge_index=torch.stack([row, target]), num_nodes=len(colptr) - 1),
         num_neighbors=options["fanouts"],
         is_sorted=True,
         input_nodes=torch.from_numpy(seeds.ravel()),
@@ -41,7 +47,11 @@ def neighbor_loader(inputs: Inputs, options: Options) -> Work:
     )
 
     def work() -> dict[str, float]:
-        return {"batches": len(seeds), "edges": sum(batch.edge_index.size(1) for batch in loader)}
+        edges = rows = 0
+        for batch in loader:
+            edges += batch.edge_index.size(1)
+            rows += batch.num_nodes
+        return {"batches": len(seeds), "edges": edges, "rows": rows}
 
     return work
 

@@ -109,6 +109,64 @@ def bulk_to_pyg(inputs: Inputs, options: Options) -> Work:
     return work
 
 
+def loader(inputs: Inputs, options: Options) -> Work:
+    """One pass of the loader, features put to each batch, as it comes."""
+    seeds, batches = inputs.seeds(options), _loader(inputs, options)
+
+    def work() -> dict[str, float]:
+        edges = rows = 0
+        for batch in batches:
+            edges += sum(len(layer.adj.indices) for layer in batch.layers)
+            rows += len(batch.x)
+        return {"batches": len(seeds), "edges": edges, "rows": rows}
+
+    return work
+
+
+def loader_to_pyg(inputs: Inputs, options: Options) -> Work:
+    """One pass of the loader, each batch as torch tensors: int64 COO edges with edge ids, node ids, features."""
+    import torch
+
+    seeds, batches = inputs.seeds(options), _loader(inputs, {**options, "edge_ids": True})
+
+    def work() -> dict[str, float]:
+        edges = rows = 0
+        for batch in batches:
+            _, _, layers = batch.minibatch.to_pyg()
+            edges += sum(layer.edge_index.size(1) for layer in layers)
+            rows += len(torch.from_numpy(batch.x))
+        return {"batches": len(seeds), "edges": edges, "rows": rows}
+
+    return work
+
+
+def loader_pyg(inputs: Inputs, options: Options) -> Work:
+    """One pass of `BulkLoader.pyg`, each batch a `Data` as that of PyG's NeighborLoader."""
+    seeds, batches = inputs.seeds(options), _loader(inputs, options).pyg()
+
+    def work() -> dict[str, float]:
+        edges = rows = 0
+        for batch in batches:
+            edges += batch.edge_index.size(1)
+            rows += batch.num_nodes
+        return {"batches": len(seeds), "edges": edges, "rows": rows}
+
+    return work
+
+
+def _loader(inputs: Inputs, options: Options) -> sp.BulkLoader:
+    seeds = inputs.seeds(options)
+    return sp.BulkLoader(
+        _graph(inputs),
+        seeds.ravel(),
+        _sampler(options),
+        batch_size=seeds.shape[1],
+        features=inputs.features(options),
+        edge_ids=options.get("edge_ids", False),
+        shuffle=False,
+    )
+
+
 def count_lines(inputs: Inputs, options: Options) -> Work:
     """What a batch-by-batch sampler has to touch for these batches: lines of `indptr` and `indices`."""
     sample = _Calls(inputs, {**options, "edge_ids": True})
@@ -237,6 +295,9 @@ def _output_bytes(bulk: sp.BulkSample) -> int:
 TASKS: dict[str, Task] = {
     "bulk": bulk,
     "bulk_to_pyg": bulk_to_pyg,
+    "loader": loader,
+    "loader_to_pyg": loader_to_pyg,
+    "loader_pyg": loader_pyg,
     "count_lines": count_lines,
     "count_bytes": count_bytes,
     "many_calls": many_calls,

@@ -45,5 +45,9 @@ class Inputs:
         seeds = np.load(self.seeds_file)
         return np.ascontiguousarray(seeds[: options.get("batches"), : options.get("batch_size")])
 
+    def features(self, options: Options) -> NDArray[np.float32]:
+        """(n, dim) of the options, in memory."""
+        return np.ones((len(self.indptr) - 1, options["dim"]), np.float32)
+
 
 Task = Callable[[Inputs, Options], Work]

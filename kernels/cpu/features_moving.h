@@ -1,7 +1,8 @@
 // Rows of features from where they lie to where they are wanted.
 //
 // Random rows are read as fast as the memory gives them: those that come next are asked for ahead, and a large result is written past the
-// caches, which saves reading the lines that are written. Rows in order are put together in the first-level cache, a piece at a time.
+// caches, which saves reading the lines that are written. Rows in order that are short, converted or fill no whole lines are put
+// together in the first-level cache, a piece at a time.
 #pragma once
 
 #include <algorithm>
@@ -66,6 +67,10 @@ public:
     void in_order(const Index* ids, int64_t count, char* out, Buffer<char>& piece) const {
         if (!is_streamed_) return each(ids, count, [&](int64_t i) { rows_.read(ids[i], out + i * bytes_); });
         const CopyRun stream = run_functions().stream_lines;
+        if (is_whole_lines(out) && count > 0 && rows_.as_written(ids[0])) {
+            each(ids, count, [&](int64_t i) { stream(out + i * bytes_, rows_.as_written(ids[i]), bytes_); });
+            return fence_streams();
+        }
         int64_t filled = 0;
         each(ids, count, [&](int64_t i) {
             rows_.read(ids[i], piece.data() + filled);
@@ -94,6 +99,12 @@ private:
     static constexpr int64_t kChunkBytes = 1 << 17;
     static constexpr int64_t kPieceBytes = 1 << 13;
     static constexpr int64_t kLongestPiece = 1 << 14;  // a longer row is written in place
+
+    // Whether every row of `out` begins and ends with a line: then rows that are not converted need not be put together first. It pays for
+    // rows of four lines and more.
+    bool is_whole_lines(const char* out) const {
+        return reinterpret_cast<uintptr_t>(out) % kFeatureLine == 0 && bytes_ % kFeatureLine == 0 && bytes_ >= 4 * kFeatureLine;
+    }
 
     int64_t in_piece() const { return std::max(kPieceBytes / std::max<int64_t>(bytes_, 1), int64_t{1}); }
 

@@ -71,9 +71,12 @@ def test_every_type_of_number(name, dtype):
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dim", [3, 100, 5000])
+@pytest.mark.parametrize("dim", [3, 32, 64, 100, 1024, 5000])
 def test_results_larger_than_the_caches(name, dim):
-    """They are written past the caches, a piece at a time; rows of 5000 numbers are longer than a piece."""
+    """They are written past the caches, a piece at a time; rows of 5000 numbers are longer than a piece.
+
+    Rows of 64 and 1024 numbers fill whole lines, and are written by themselves where the result begins with a line.
+    """
     rng = np.random.default_rng(2)
     x = rng.standard_normal((300, dim)).astype(np.float32)
     ids = rng.integers(0, 300, 9_000_000 // (4 * dim))

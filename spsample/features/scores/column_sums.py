@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = ["Rows", "column_counts", "column_sums", "column_sums_of_entries", "ro
 PHASE = "scores"
 
 ENTRIES_AT_ONCE = 1 << 24
+
+_PART_ROWS = 1 << 14
 
 SUM_BITS = 62
 """The sum of all addends of a column is below 2 to this power."""
@@ -98,7 +101,7 @@ def column_sums(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[n
     >>> column_sums(sp.Graph([0, 2, 3], [0, 1, 0]), lambda rows: 1.0 / rows.degrees, 1.0)
     array([1.5, 0.5])
     """
-    return _sums(graph, addends, largest, _rows_at_once(), _add_by_row)
+    return _sums(graph, partial(_by_parts, addends), largest, _rows_at_once(), _add_by_row)
 
 
 def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -> NDArray[np.float64]:
@@ -112,6 +115,25 @@ def column_sums_of_entries(graph: BaseGraph, addends: Addends, largest: float) -
     array([5., 2.])
     """
     return _sums(graph, addends, largest, ENTRIES_AT_ONCE, _add_by_entry)
+
+
+def _by_parts(addends: Addends, rows: Rows) -> NDArray[np.float64]:
+    """A number for each row, some rows after the other: what is computed on the way stays in a cache."""
+    count = len(rows.indptr) - 1
+    numbers = np.empty(count)
+    for first in range(0, count, _PART_ROWS):
+        stop = min(first + _PART_ROWS, count)
+        numbers[first:stop] = addends(_part(rows, first, stop))
+    return numbers
+
+
+def _part(rows: Rows, first: int, stop: int) -> Rows:
+    """Rows `first` to `stop` of some."""
+    at, indptr = rows.vertices, rows.indptr[first : stop + 1]
+    begin, end = int(indptr[0]), int(indptr[-1])
+    vertices = slice(at.start + first, at.start + stop) if isinstance(at, slice) else at[first:stop]
+    weights = None if rows.weights is None else rows.weights[begin:end]
+    return Rows(vertices, indptr - begin, rows.columns[begin:end], weights, rows.is_normalized)
 
 
 def _rows_at_once() -> int:
@@ -174,5 +196,6 @@ def _some_rows(A: Matrix, entries_at_once: int) -> Iterator[Rows]:
         stop = int(A.indptr[end])
         vertices = slice(first, end) if A.ids is None else A.ids[first:end]
         weights = None if A.data is None else A.data[begin:stop]
-        yield Rows(vertices, A.indptr[first : end + 1] - begin, A.indices[begin:stop], weights, A.row_normalized)
+        indptr = A.indptr[first : end + 1]
+        yield Rows(vertices, indptr - begin if begin else indptr, A.indices[begin:stop], weights, A.row_normalized)
         first = end

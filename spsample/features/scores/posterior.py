@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
+from spsample.features.copies.order import hottest
 from spsample.features.scores.inclusion import inclusion
 from spsample.features.scores.visits import trial_visits
 from spsample.sampling import Sampler
@@ -81,8 +82,8 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     >>> shrunk(np.array([5, 5]), 10, np.array([0.5, 0.5])).tolist()
     [0.5, 0.5]
     """
-    order = np.argsort(-probabilities, kind="stable")
-    order = order[: np.count_nonzero(probabilities)]
+    known = np.flatnonzero(probabilities)
+    order = known[hottest(probabilities[known], len(known))]
     group = np.minimum(np.arange(len(order)) // size, max(len(order) // size - 1, 0))
     level, seen = probabilities[order], counts[order]
     expected = batches * level
