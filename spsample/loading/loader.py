@@ -340,7 +340,6 @@ class BulkLoader(Epochs):
         told = Telling(
             features,
             calls_of=lambda one: fetch.calls(self._minibatches(one)),
-            begins_known=place.start.kept is not None,
             ended=partial(self._next_epoch.end, place.epoch),
         )
         return known_ahead(bulks, told)
