@@ -108,6 +108,11 @@ def test_forms(tmp_path, form):
         for _ in range(2):
             assert np.array_equal(found.gather(ids), row_reader(kept, form).gather(ids))
             assert np.array_equal(found.gather(ids, out=np.zeros((300, 40), kept.dtype)), kept[ids])
+        for replacement in ("static", "lookahead"):
+            cached = CachedFeatures(found, "40KiB", np.arange(500), replacement=replacement)
+            cached.announce([ids, ids])
+            for _ in range(2):
+                assert np.array_equal(cached.gather(ids), found.gather(ids))
     with pytest.raises(InputError, match="form: got"):
         DiskFeatures(tmp_path / "x.npy", 0, form=Float("float32"))
 

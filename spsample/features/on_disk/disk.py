@@ -142,9 +142,9 @@ class DiskFeatures:
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
-        self.plan = disk_plan(size, self.num_rows, self.dim * self.stored_dtype.itemsize, page_rows)
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows)
         _require_form(self.file, form)
-        self._form = core_form(AsStored(self.stored_dtype) if form is None else form)
+        self._form = core_form(AsStored(self.file.dtype) if form is None else form)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting = _Waiting()
@@ -172,8 +172,8 @@ class DiskFeatures:
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """That of the numbers in the file; rows go to an ``out`` of it as they are."""
-        return self.file.dtype
+        """That of the numbers in the file, which go to an ``out`` of it as they are; float32 where they have a form."""
+        return self.file.dtype if self._form[0] == "number" else np.dtype(np.float32)
 
     @property
     def nbytes(self) -> int:
@@ -228,7 +228,7 @@ class DiskFeatures:
         ids
             Vertex ids, integers, one dimension.
         out : array (places, dim), optional
-            Where rows go: float32, or of the dtype of the features, whose numbers are then not converted; in C order.
+            Where rows go: float32, or of the dtype of the file, whose numbers are then not converted; in C order.
         at : integers (len(ids),), optional
             The row of ``out`` for each id, all distinct. None: ``out`` has one row for each id, in order.
 
@@ -246,10 +246,10 @@ class DiskFeatures:
         """
         rows = self._open_rows()
         wanted = self._checked(ids)
-        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
+        places = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.file.dtype))
         made = new_rows(len(wanted), self.dim) if out is None else out
         form, scale = self._form
-        if made.dtype == self.stored_dtype and made.dtype != np.float32:
+        if made.dtype == self.file.dtype and made.dtype != np.float32:
             form, scale = "stored", None
         if len(wanted):
             try:
@@ -272,7 +272,7 @@ class DiskFeatures:
     def __repr__(self) -> str:
         kept = f"{format_bytes(self.nbytes)} of memory for {self.plan.frames << self.plan.shift:,} rows"
         how = "O_DIRECT" if self.direct else "by the system's cache of pages, dropped after each read"
-        return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.stored_dtype}, {kept}, {how})"
+        return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.file.dtype}, {kept}, {how})"
 
     def _checked(self, ids: ArrayLike) -> NDArray[Any]:
         wanted = np.ascontiguousarray(as_id_vector("ids", ids))
