@@ -137,6 +137,35 @@ def test_calls_that_were_not_announced_change_nothing(x):
     assert one.counts.misses == 30
 
 
+@pytest.mark.parametrize("of", [FeatureStore, Watched])
+def test_what_is_known_and_surely_will_not_come_is_forgotten(x, of):
+    """Two loaders gather side by side, so that calls do not come in the order of announcements."""
+    rng = np.random.default_rng(5)
+    one = ahead_of(of(x), 6, rng.random(N))
+    for _ in range(50):
+        calls = [rng.choice(N, 15, replace=False) for _ in range(4)]
+        one.announce(calls)
+        for ids in calls[::-1]:
+            np.testing.assert_array_equal(one.gather(ids), x[ids])
+    assert one._rows._lookahead.known + len(one._rows._fixed) < 100
+    one.announce([])
+
+
+def test_arrays_that_were_announced_may_change(x):
+    one, ids = ahead_of(Watched(x), 6, np.arange(N)), np.arange(34, 40)  # kept at first
+    one.announce([ids])
+    one.announce([])
+    ids[:] = np.arange(6)
+    np.testing.assert_array_equal(one.gather(ids), x[:6])
+
+
+def test_places_that_are_not_distinct_spoil_no_row_that_is_kept(x):
+    one = ahead_of(FeatureStore(x), 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6)])
+    one.gather(np.arange(6), np.zeros_like(x), np.zeros(6, int))
+    np.testing.assert_array_equal(one.gather(np.arange(6)), x[:6])
+
+
 def test_without_announcements_it_is_static_and_says_so_once(x):
     one = ahead_of(FeatureStore(x), 5, np.arange(N)[::-1])
     with warnings.catch_warnings(record=True) as said:

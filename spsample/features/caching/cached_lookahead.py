@@ -29,7 +29,8 @@ _PLACE_BYTES = 8
 
 
 _SURELY_UNTOLD = 32
-"""Calls after which no announcement will come: first a cache may be read for another one, or to evaluate."""
+"""Calls after which no announcement will come, or none that did is of the next call: before, a cache may be read for
+another one, or to evaluate."""
 
 
 class _Call(NamedTuple):
@@ -51,7 +52,8 @@ class LookaheadRows:
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
     A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
-    kept, and changes nothing. Threads may call side by side: a row that is not yet in its place is not read there.
+    kept, and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
+    not come, and are forgotten. Threads may call side by side: a row that is not yet in its place is not read there.
 
     Parameters
     ----------
@@ -80,6 +82,7 @@ class LookaheadRows:
         self._fixed: deque[_Fixed] = deque()
         self._was_told = False
         self._untold = 0  # calls
+        self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
 
     @classmethod
     def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> LookaheadRows:
@@ -102,18 +105,13 @@ class LookaheadRows:
             told = []
             if looks_ahead(source):
                 told = self._fix()
-                self._announced.extend(batches)
+                self._announced.extend(ids.copy() for ids in batches)  # whose they are may change them
         announce(source, told)
 
     def forget(self, source: FeatureSource) -> None:
         """Forget what was announced. Places whose rows are still on their way hold nothing from now on."""
         with self._changing:
-            self._lookahead.forget(np.flatnonzero(self._awaited))
-            self._awaited[:] = self._filled_by[:] = 0
-            self._calls = self._in_flight = 0
-            self._generation += 1
-            self._announced.clear()
-            self._fixed.clear()
+            self._forget_known()
         forget(source)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
@@ -178,10 +176,28 @@ class LookaheadRows:
 
     def _announced_decision(self, ids: NDArray[Any]) -> Decision | None:
         """That on the next call which was announced; None where these are not its ids."""
-        if self._fixed:
-            is_next = np.array_equal(self._fixed[0].ids, ids)
-            return self._fixed.popleft().decision if is_next else None
-        return self._step() if self._lookahead.is_next(ids) else None
+        if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
+            self._count_other()
+            return None
+        self._others = 0
+        return self._fixed.popleft().decision if self._fixed else self._step()
+
+    def _count_other(self) -> None:
+        """Another call came than the next one that is known."""
+        known = len(self._fixed) + self._lookahead.known
+        if self._others == 0:
+            self._most_others = max(known, _SURELY_UNTOLD)
+        self._others += 1
+        if known and self._others >= self._most_others:
+            self._forget_known()
+
+    def _forget_known(self) -> None:
+        self._lookahead.forget(np.flatnonzero(self._awaited))
+        self._awaited[:] = self._filled_by[:] = 0
+        self._calls = self._in_flight = self._others = 0
+        self._generation += 1
+        self._announced.clear()
+        self._fixed.clear()
 
     def _step(self) -> Decision:
         if self._announced:
@@ -240,9 +256,9 @@ class LookaheadRows:
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Write the misses to the result; gives rows as they are kept, and which of them those to keep are."""
         wanted, to = part(ids, found.misses), targets(at, found.misses, len(out))
-        if out.dtype == self.dtype:
+        if out.dtype == self.dtype and at is None:  # else places may not be distinct, and rows overwritten
             source.gather(wanted, out, to)
-            return out, found.kept if at is None else at[found.kept]
+            return out, found.kept
         rows = np.empty((len(wanted), self.reader.dim), self.dtype)
         source.gather(wanted, rows)
         row_reader(rows).gather(np.arange(len(wanted)), out, to)
