@@ -23,6 +23,7 @@ from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, Featu
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import row_reader
 from spsample.features.on_disk import disk, disk_plan
+from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
 pytest.importorskip("spsample._core")
@@ -115,6 +116,22 @@ def test_forms(tmp_path, form):
                 assert np.array_equal(cached.gather(ids), found.gather(ids))
     with pytest.raises(InputError, match="form: got"):
         DiskFeatures(tmp_path / "x.npy", 0, form=Float("float32"))
+
+
+@pytest.mark.parametrize("budget", [0, 200_000])
+def test_rows_of_a_reordered_store(tmp_path, budget):
+    x, rng = features(3000, 24), np.random.default_rng(0)
+    reorder(store_of(tmp_path, x=x), tmp_path / "hot", rng.random(3000), exact=True)
+    batches = rng.integers(0, 3000, (6, 300))
+    with DiskFeatures(tmp_path / "hot", budget) as found:
+        found.announce(batches)
+        for ids in batches:
+            assert np.array_equal(found.gather(ids), x[ids])
+        assert found.nbytes <= budget or budget == 0
+        assert found._rows.known == 0
+        assert np.array_equal(pickle.loads(pickle.dumps(found)).gather(batches[0]), x[batches[0]])
+    with pytest.raises(InputError, match="budget: got"):
+        DiskFeatures(tmp_path / "hot", 12_000)  # of which the map takes all
 
 
 def test_arrays_of_a_store_by_name(tmp_path):

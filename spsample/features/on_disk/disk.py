@@ -71,8 +71,8 @@ class DiskFeatures:
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
-        of reads. 0: nothing is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
-        bytes for each of its ids while it runs.
+        of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
+        bytes for each of its ids while it runs, twice as many with a map.
     name : str, optional
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
     form : RowFormat, optional
@@ -142,7 +142,9 @@ class DiskFeatures:
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
-        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows)
+        self._row_of_vertex = self.file.row_of_vertex
+        map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
         self._form = core_form(AsStored(self.file.dtype) if form is None else form)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
@@ -212,7 +214,7 @@ class DiskFeatures:
             If ids are no integers in one dimension, or out of range.
         """
         rows = self._open_rows()
-        known = [self._checked(ids) for ids in batches]
+        known = [self._lying(self._checked(ids)) for ids in batches]
         if self.looks_ahead:
             self._waiting.extend(rows, known)
 
@@ -253,7 +255,7 @@ class DiskFeatures:
             form, scale = "stored", None
         if len(wanted):
             try:
-                rows.gather(wanted, form, scale, made.reshape(-1), places)
+                rows.gather(self._lying(wanted), form, scale, made.reshape(-1), places)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
             self._waiting.extend(rows, ())
@@ -278,6 +280,10 @@ class DiskFeatures:
         wanted = np.ascontiguousarray(as_id_vector("ids", ids))
         check_ids("ids", wanted, self.num_rows)
         return wanted
+
+    def _lying(self, vertices: NDArray[Any]) -> NDArray[Any]:
+        """The rows of vertices in the file."""
+        return vertices if self._row_of_vertex is None else self._row_of_vertex.take(vertices)
 
     def _open_rows(self) -> Any:
         rows = self._rows
