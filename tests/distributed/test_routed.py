@@ -379,12 +379,22 @@ def test_a_source_that_knows_the_future_is_told_its_part():
         def announce(self, batches):
             self.told = [ids.tolist() for ids in batches]
 
+        def forget(self):
+            self.told = None
+
     def body(comm):
         source = Told(X)
         routed = RoutedFeatures(source, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
         routed.announce([np.array([0, 2, 9, 4]), np.array([1])])
+        assert routed.looks_ahead
         assert source.told == [[9, 4], []]
-        RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm)).announce([np.array([1])])
+        with pytest.raises(InputError, match="batches: got 12"):
+            routed.announce([np.array([12])])
+        routed.forget()
+        assert source.told is None
+        untold = RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm))
+        untold.announce([np.array([1])])
+        assert not untold.looks_ahead
 
     run_threads(2, body, TIMEOUT)
 

@@ -71,8 +71,8 @@ class DiskFeatures:
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
-        of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
-        bytes for each of its ids while it runs, twice as many with a map.
+        of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once
+        they were read. Beside it a call takes 8 bytes for each of its ids while it runs, twice as many with a map.
     name : str, optional
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
     form : RowFormat, optional

@@ -54,9 +54,7 @@ class DiskPlan(NamedTuple):
     nbytes: int
 
 
-def disk_plan(
-    budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0
-) -> DiskPlan:
+def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
     """How `budget` bytes are spent on rows of a file; with a budget of 0 on nothing but reading them.
 
     Parameters

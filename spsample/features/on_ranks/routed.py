@@ -21,6 +21,7 @@ from spsample.features.copies.links import link_costs
 from spsample.features.copies.plan import CopyPlan
 from spsample.features.copies.routes import nearest_holders
 from spsample.features.gathering import new_rows, require_destination
+from spsample.features.known_future import announce, forget, looks_ahead
 from spsample.features.on_ranks.peer_rows import PeerRows
 from spsample.features.on_ranks.route_counts import RouteCounter, RouteCounts
 from spsample.features.places import place_bytes
@@ -178,6 +179,11 @@ class RoutedFeatures:
         contents = getattr(self.source, "contents", None)
         return None if contents is None else contents()
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the source does better where it is told the next calls."""
+        return looks_ahead(self.source)
+
     def announce(self, batches: Sequence[ArrayLike]) -> None:
         """Tell a source that knows the future which rows the next calls of `gather` will ask of it.
 
@@ -185,11 +191,20 @@ class RoutedFeatures:
         ----------
         batches : list of integer arrays
             The ids of those calls, in order; repeated calls append.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If one is no array of vertex ids.
         """
-        announce = getattr(self.source, "announce", None)
-        if announce is not None:
-            each = (np.asarray(ids) for ids in batches)
-            announce([ids[self._routes.is_of_source(ids)] for ids in each])
+        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in batches]
+        for ids in checked:
+            check_ids("batches", ids, self.num_rows)
+        announce(self.source, [ids[self._routes.is_of_source(ids)] for ids in checked])
+
+    def forget(self) -> None:
+        """Tell a source that knows the future that what was announced and not yet gathered will not come."""
+        forget(self.source)
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed. Collective; ``ids`` may be empty.
