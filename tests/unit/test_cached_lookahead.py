@@ -339,6 +339,21 @@ def test_pickled_as_a_recipe(x):
     assert again.counts.hits == 1
 
 
+def test_pickled_while_rows_are_on_their_way(x):
+    one = ahead_of(Watched(x), 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6)])
+    one.announce([])
+    assert len(one.cached_vertices) == 0
+    again = pickle.loads(pickle.dumps(one))
+    assert again.cached_vertices.tolist() == list(range(N - 6, N))
+    np.testing.assert_array_equal(again.gather(np.arange(N)), x)
+
+
+def test_more_vertices_than_it_can_tell_apart_are_refused():
+    with pytest.raises(InputError, match="replacement: got 'lookahead' for 2147483648"):
+        map_bytes(2**31)
+
+
 def test_a_recipe_of_rows_that_changed_is_refused(x):
     class Changing(FeatureStore):
         def __reduce__(self):

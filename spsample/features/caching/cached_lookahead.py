@@ -12,8 +12,10 @@ import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
+from spsample.errors import InputError
+from spsample.features.cache_choice import highest
 from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
-from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes
+from spsample.features.caching.lookahead import MOST_ITEMS, Decision, Lookahead, lookahead_bytes
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget, looks_ahead
 
@@ -139,23 +141,33 @@ class LookaheadRows:
             return items[places], self.reader.rows[places]
 
     def recipe(self) -> tuple[Any, ...]:
-        """From what rows are read again: the vertices that have one, the ranks of all, and a digest of the rows."""
+        """From what rows are read again: the ranks of all vertices, which have a row, a digest, and how many places."""
         vertices, rows = self.kept()
-        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows))
+        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows), self._lookahead.capacity)
 
     @classmethod
     def reread(
-        cls, source: FeatureSource, ranks: NDArray[np.int32], vertices: NDArray[np.int64], contents: int
+        cls,
+        source: FeatureSource,
+        ranks: NDArray[np.int32],
+        vertices: NDArray[np.int64],
+        contents: int,
+        capacity: int,
     ) -> LookaheadRows:
-        """Read rows again.
+        """Read rows again, and in places that held none, as rows were on their way there, those that score most.
 
         Raises
         ------
         DataError
             If they have changed.
         """
-        made = cls.of(source, vertices, len(ranks) - ranks)
-        require_contents(source, made.reader.rows, contents)
+        scores = len(ranks) - ranks
+        first = scores.copy()
+        first[vertices] = len(ranks) + 1
+        chosen = highest(first, capacity)
+        made = cls.of(source, chosen, scores)
+        rows = made.reader.rows
+        require_contents(source, rows if len(vertices) == capacity else rows[np.isin(chosen, vertices)], contents)
         return made
 
     # ------------------------------------------------------------------------------------ under the lock
@@ -268,10 +280,18 @@ class LookaheadRows:
 def map_bytes(num_rows: int) -> tuple[int, int]:
     """Bytes for the map and for what decides: for all vertices, and beside each row that is kept.
 
+    Raises
+    ------
+    InputError
+        If there are more vertices than it can tell apart.
+
     Examples
     --------
     >>> map_bytes(1_000_000)
     (16129352, 16)
     """
+    if num_rows > MOST_ITEMS:
+        given, expected = f"'lookahead' for {num_rows} vertices", f"'static', or at most {MOST_ITEMS} vertices"
+        raise InputError(argument="replacement", given=given, expected=expected)
     whole = lookahead_bytes(num_rows, 0)
     return whole, lookahead_bytes(num_rows, 1) - whole + _PLACE_BYTES
