@@ -424,6 +424,19 @@ def test_a_file_that_was_written_to(tmp_path):
             found.gather([1])
 
 
+@pytest.mark.parametrize("replacement", ["static", "lookahead"])
+def test_a_cache_notices_too(tmp_path, replacement):
+    """Though all rows that are asked for are cached, and none is read."""
+    path = saved(tmp_path, features(2000, 16))
+    with DiskFeatures(path, 0) as found:
+        cached = CachedFeatures(found, "100KiB", np.arange(2000), replacement=replacement)
+        ids = cached.cached_vertices
+        cached.gather(ids)
+        np.save(path, features(2000, 16, seed=1))
+        with pytest.raises(DataError, match="written to"):
+            cached.gather(ids)
+
+
 def test_a_file_that_another_one_replaced_stays_readable(tmp_path):
     x = features(5000, 32)
     path = saved(tmp_path, x)

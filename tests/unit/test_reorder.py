@@ -247,13 +247,14 @@ def test_a_file_is_closed_after_what_is_under_way(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", slow)
     (tmp_path / "a").touch()
-    with (
-        Workers(1) as workers,
-        pytest.raises(KeyboardInterrupt),
-        ArrayFile(tmp_path / "a", None, workers, print) as file,
-    ):
-        file.write(np.arange(3))
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with Workers(1) as workers, ArrayFile(tmp_path / "a", None, workers, print) as file:
+            file.write(np.arange(3))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert is_open == [True]
 
 

@@ -18,6 +18,7 @@ from spsample.features.formats import AsStored, RowFormat
 from spsample.features.gathering import core_form, new_rows, require_destination
 from spsample.features.on_disk.array_files import ArrayFile, array_file_of
 from spsample.features.on_disk.disk_plan import DiskPlan, disk_plan
+from spsample.features.watched import FileState, state_of_path
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -198,6 +199,10 @@ class DiskFeatures:
 
     def contents(self) -> None:
         """Return None: the rows are not read for a number that tells them from others."""
+
+    def file_state(self) -> FileState | None:
+        """Return what tells cheaply that the file was written to."""
+        return state_of_path(self.file.path)
 
     def announce(self, batches: Iterable[ArrayLike]) -> None:
         """Say what the next calls of `gather` will ask for, beyond what was said before.
