@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -319,6 +321,25 @@ def test_many_threads_get_the_rows_of_the_source(x):
         one.forget()
         assert all(pool.map(check, batches))
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("held", [False, True])
+def test_in_a_process_that_was_forked_while_threads_gathered(x, held):
+    one = ahead_of(FeatureStore(x), 6, np.arange(N))
+    one.announce([np.arange(10)])
+
+    def child():
+        for ids in (np.arange(N), np.arange(10), np.arange(N)):
+            np.testing.assert_array_equal(one.gather(ids), x[ids])
+            one.announce([np.arange(10)])
+        assert one.counts.hits == (6 if held else 12)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    with one._rows._changing if held else nullcontext():
+        process.start()
+    process.join(60)
+    assert process.exitcode == 0
 
 
 def test_pickled_as_a_recipe(x):

@@ -9,6 +9,7 @@ import mmap
 import multiprocessing
 import os
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -376,6 +377,31 @@ def test_in_a_forked_process(tmp_path):
         process.start()
         assert results.get(timeout=60) == x[[3, 1999, 50]].tobytes()
         process.join(60)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_in_a_process_that_was_forked_while_a_thread_gathers(tmp_path):
+    x, ids, is_over = features(20_000, 64), np.arange(20_000), threading.Event()
+    context = multiprocessing.get_context("fork")
+    with DiskFeatures(saved(tmp_path, x), 0) as found:
+
+        def gather():
+            while not is_over.is_set():
+                found.gather(ids)
+
+        thread = threading.Thread(target=gather)
+        thread.start()
+        try:
+            for _ in range(3):
+                process = context.Process(target=found.gather, args=(ids[:50],))
+                process.start()
+                process.join(30)
+                process.kill()
+                process.join()
+                assert process.exitcode == 0
+        finally:
+            is_over.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("direct", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import deque
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ class LookaheadRows:
     def __init__(self, rows: CachedRows, lookahead: Lookahead) -> None:
         self.dtype, self.reader, self.row_bytes = rows.dtype, rows.reader, rows.row_bytes
         self._lookahead = lookahead
-        self._changing = Lock()
+        self._changing, self._renewing, self._process = Lock(), Lock(), os.getpid()
         self._awaited = np.zeros(lookahead.capacity, np.int32)  # rows on their way to each place
         self._filled_by = np.zeros(lookahead.capacity, np.int32)  # the last call that put one there
         self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
@@ -101,7 +102,7 @@ class LookaheadRows:
 
         A source that looks ahead itself is told what will miss of all that was known before.
         """
-        with self._changing:
+        with self._lock():
             self._was_told = True
             self._lookahead.announce(batches)
             told = []
@@ -112,7 +113,7 @@ class LookaheadRows:
 
     def forget(self, source: FeatureSource) -> None:
         """Forget what was announced. Places whose rows are still on their way hold nothing from now on."""
-        with self._changing:
+        with self._lock():
             self._forget_known()
         forget(source)
 
@@ -121,7 +122,7 @@ class LookaheadRows:
 
         Collective where the source is.
         """
-        with self._changing:
+        with self._lock():
             call = self._begin(ids)
             found = call.decision
             if len(found.hits):  # before others are put there
@@ -129,13 +130,13 @@ class LookaheadRows:
         rows, of_kept = out, found.kept
         if len(found.misses) or comm_of(source).size > 1:
             rows, of_kept = self._fetched(source, ids, found, out, at)
-        with self._changing:
+        with self._lock():
             self._keep(rows, of_kept, call)
         return len(found.hits)
 
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept now, ascending, and a copy of these rows, in the same order."""
-        with self._changing:
+        with self._lock():
             items = np.where(self._awaited == 0, self._lookahead.items, -1).astype(np.int64)
             places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
             return items[places], self.reader.rows[places]
@@ -169,6 +170,23 @@ class LookaheadRows:
         rows = made.reader.rows
         require_contents(source, rows if len(vertices) == capacity else rows[np.isin(chosen, vertices)], contents)
         return made
+
+    def _lock(self) -> Lock:
+        """Held while anything is changed or read."""
+        if self._process != os.getpid():
+            with self._renewing:
+                if self._process != os.getpid():
+                    self._renew()
+                    self._process = os.getpid()
+        return self._changing
+
+    def _renew(self) -> None:
+        """In a forked process: a thread that it has not may have held the lock. Then nothing is known to be whole."""
+        if self._changing.locked():
+            ranks = self._lookahead.ranks
+            self._lookahead = Lookahead(len(ranks) - ranks, self._lookahead.capacity)
+        self._changing = Lock()
+        self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock
 

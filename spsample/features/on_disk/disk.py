@@ -151,6 +151,7 @@ class DiskFeatures:
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting = _Waiting()
+        self._process, self._reopening = os.getpid(), Lock()
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -294,7 +295,16 @@ class DiskFeatures:
         rows = self._rows
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
-        return rows
+        return rows if self._process == os.getpid() else self._reopened()
+
+    def _reopened(self) -> Any:
+        """In a forked process: locks of the rows that it began with may be held by threads that it has not."""
+        with self._reopening:
+            if self._process != os.getpid():
+                self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
+                self._waiting = _Waiting()
+                self._process = os.getpid()
+        return self._rows
 
 
 class _Waiting:
