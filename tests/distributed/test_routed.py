@@ -17,7 +17,15 @@ import spsample as sp
 from spsample.comm import LocalCommunicator, Recorder, run_threads
 from spsample.distributed import ProcessGrid
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures, plan_copies
+from spsample.features import (
+    CachedFeatures,
+    CopyPlan,
+    DiskFeatures,
+    FeatureStore,
+    PartitionedFeatures,
+    RoutedFeatures,
+    plan_copies,
+)
 from spsample.features.copies import cost
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.routes import nearest_holders
@@ -395,6 +403,23 @@ def test_a_source_that_knows_the_future_is_told_its_part():
         untold = RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm))
         untold.announce([np.array([1])])
         assert not untold.looks_ahead
+
+    run_threads(2, body, TIMEOUT)
+
+
+def test_closing_a_duplicate_leaves_a_shared_source_open(tmp_path):
+    """Two loaders one after the other, each of which closes its own duplicates."""
+    np.save(tmp_path / "x.npy", X)
+
+    def body(comm):
+        with DiskFeatures(tmp_path / "x.npy", 0) as disk:
+            cached = CachedFeatures(disk, "50B", np.arange(12.0))
+            routed = RoutedFeatures(cached, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
+            twin = routed.duplicate()
+            twin.close()
+            cached.close()
+            assert routed.gather(np.arange(12)).tolist() == X.tolist()
+        disk.forget()
 
     run_threads(2, body, TIMEOUT)
 

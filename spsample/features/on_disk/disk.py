@@ -225,8 +225,9 @@ class DiskFeatures:
             self._waiting.extend(rows, known)
 
     def forget(self) -> None:
-        """Say that what was announced and not yet gathered will not come."""
-        self._waiting.clear(self._open_rows())
+        """Say that what was announced and not yet gathered will not come; nothing after `close`."""
+        if self._rows is not None:
+            self._waiting.clear(self._open_rows())
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.
