@@ -128,7 +128,7 @@ def cache_report(
     budgets : sequence of float
         Rows of a cache over all rows, above 0 and at most 1.
     ranks : int
-        Devices or ranks that copies and partitions are compared for. 1 leaves both out.
+        Devices or ranks that copies and partitions are compared for; at most as many as seeds. 1 leaves both out.
     alpha : float
         Cost of a row from another device over that of one from the host.
     budget : float
@@ -150,7 +150,7 @@ def cache_report(
     """
     workload = _checked(workload)
     scores, budgets = _checked_choices(scores, budgets, budget)
-    ranks = require_int("ranks", ranks, minimum=1)
+    ranks = _require_ranks(ranks, workload)
     require_number("alpha", alpha, lambda x: x > 0, "a number above 0")
     trial = run_trial(workload, require_int("epochs", epochs, minimum=1))
     n, best = workload.graph.num_nodes, usual_score(workload.graph, workload.sampler)
@@ -203,6 +203,14 @@ def _possible(workload: Workload) -> list[str]:
 
 def _scores(workload: Workload, name: str) -> NDArray[np.float64]:
     return score(name, workload.graph, workload.seeds, workload.sampler, workload.batch_size)
+
+
+def _require_ranks(ranks: Any, workload: Workload) -> int:
+    count, seeds = require_int("ranks", ranks, minimum=1), len(np.unique(workload.seeds))
+    if count > seeds:
+        expected = f"at most as many as there are seeds: {seeds}"
+        raise InputError(argument="ranks", given=str(count), expected=expected, hint="ranks=1 leaves partitions out.")
+    return count
 
 
 def _checked(workload: Workload) -> Workload:

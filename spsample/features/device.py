@@ -8,12 +8,12 @@ import numpy as np
 from scipy import sparse
 
 from spsample.backends import get_backend
-from spsample.common.arrays import as_array
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes
 from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.cache_choice import highest
 from spsample.features.formats import AsStored, Int8, RowFormat, as_rows, format_for
+from spsample.features.scores.registry import require_scores
 from spsample.features.wanted import Wanted
 from spsample.store.validation import validate_seeds
 
@@ -43,8 +43,8 @@ class DeviceFeatures:
     hot : float or "auto"
         Share of the rows in the device's memory, from 0 to 1; "auto": as many as half of its free memory holds.
     ranking : array (vertices,), a function that returns one, or str, optional
-        How much each vertex is wanted: those with the largest values are hot. Or the name of a score, as of
-        `CachedFeatures`. Needed, and computed, where only some rows are hot.
+        How much each vertex is wanted, finite and at least 0: those with the largest values are hot. Or the name of a
+        score, as of `CachedFeatures`. Needed, and computed, where only some rows are hot.
     dtype : str, optional
         "float32", "float16", "bfloat16" or "int8": the form of the rows in memory, as of `PartitionedFeatures`. None:
         as stored, where they are float32 or float16, else float32.
@@ -235,9 +235,4 @@ def _hottest(ranking: Any, num_rows: int, share: float) -> NDArray[np.int64]:
             expected="how much each vertex is wanted",
             hint="ranking='posterior' computes it from graph=, seeds=, sampler= and batch_size=.",
         )
-    wanted = as_array("ranking", ranking() if callable(ranking) else ranking)
-    if wanted.shape != (num_rows,):
-        raise InputError(
-            argument="ranking", given=f"shape {wanted.shape}", expected=f"one value per row: ({num_rows},)"
-        )
-    return highest(wanted, count)
+    return highest(require_scores("ranking", ranking() if callable(ranking) else ranking, num_rows), count)

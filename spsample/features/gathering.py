@@ -296,7 +296,8 @@ def require_destination(
     if out.ndim != 2 or out.shape[1] != dim:
         raise InputError(argument="out", given=f"shape {out.shape}", expected=f"rows of {dim} numbers")
     if not (out.flags.c_contiguous and out.flags.writeable):
-        raise InputError(argument="out", given="other", expected="an array in C order that can be written")
+        given = "an array in another order" if out.flags.writeable else "a read-only array"
+        raise InputError(argument="out", given=given, expected="an array in C order that can be written")
     if at is None:
         if len(out) != count:
             raise InputError(argument="out", given=f"{len(out)} rows", expected=f"one for each id: {count}")

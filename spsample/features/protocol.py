@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FeatureSource"]
+__all__ = ["FeatureSource", "close_duplicate", "duplicate_of"]
 
 
 @runtime_checkable
@@ -40,3 +40,15 @@ class FeatureSource(Protocol):
         With ``out`` they go there, and it is returned: to its rows ``at``, one for each id, or to all in order.
         """
         ...
+
+
+def duplicate_of(source: Any) -> Any:
+    """Return the source over communicators of its own, for another thread; itself where it has none. Collective."""
+    duplicate = getattr(source, "duplicate", None)
+    return source if duplicate is None else duplicate()
+
+
+def close_duplicate(source: Any) -> None:
+    """Free what `duplicate_of` made; where that is the source itself, its maker closes it. Collective."""
+    if hasattr(source, "duplicate"):
+        source.close()

@@ -108,29 +108,26 @@ class Telling(NamedTuple):
     features : FeatureSource or None
     calls_of : function
         The calls of `gather` for a bulk.
-    begins_known : bool
-        Whether the features were told of the first bulk already.
     ended : function
         Called when a pass is over, with the first bulk of the next pass, of which the features know; or None.
     """
 
     features: Any
     calls_of: Callable[[Any], list[NDArray[Any]]]
-    begins_known: bool
     ended: Callable[[Any], None]
 
 
 def known_ahead(bulks: Iterator[Any], told: Telling) -> Iterator[Any]:
     """The bulks of a pass, each once the features know the calls of `gather` for it and for the next one.
 
-    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget.
+    A bulk that opens the next pass is told of and kept. What features know of a pass that is left they forget. The
+    first bulk is told of anew where it was kept: another loader may have used the features since.
     """
     features, is_over = told.features, False
-    if not told.begins_known:
-        forget(features)
+    forget(features)
     try:
         current = next(bulks, None)
-        if current is not None and not told.begins_known:
+        if current is not None:
             announce(features, told.calls_of(current))
         while current is not None and not current.opens_next:
             following = next(bulks, None)

@@ -274,7 +274,8 @@ class BulkLoader(Epochs):
 
     def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
-        start = self._next_epoch.begin(epoch, first) if self._looks_ahead else Start(None, goes_on=False)
+        drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
+        start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
         if self.prefetch == 0:
             yield from self._collated(self._all_bulks(place, 1), place, collate, self.features)
@@ -340,7 +341,6 @@ class BulkLoader(Epochs):
         told = Telling(
             features,
             calls_of=lambda one: fetch.calls(self._minibatches(one)),
-            begins_known=place.start.kept is not None,
             ended=partial(self._next_epoch.end, place.epoch),
         )
         return known_ahead(bulks, told)

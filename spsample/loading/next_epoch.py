@@ -34,10 +34,10 @@ class NextEpoch:
     --------
     >>> from spsample.comm import LocalCommunicator
     >>> after = NextEpoch(LocalCommunicator())
-    >>> after.begin(epoch=4, first=0)
+    >>> after.begin(epoch=4, first=0, drawn_by=(7,))
     Start(kept=None, goes_on=False)
     >>> after.end(4, None)
-    >>> after.begin(epoch=5, first=0)
+    >>> after.begin(epoch=5, first=0, drawn_by=(7,))
     Start(kept=None, goes_on=True)
     """
 
@@ -45,15 +45,20 @@ class NextEpoch:
         self._comm = comm
         self._ended: int | None = None
         self._kept: Any = None
+        self._drawn_by: tuple[Any, ...] = ()
 
-    def begin(self, epoch: int, first: int) -> Start:
-        """How the pass of an epoch from batch `first` on begins; collective. What was kept is given away or dropped."""
-        follows = first == 0 and self._ended == epoch - 1
+    def begin(self, epoch: int, first: int, drawn_by: tuple[Any, ...]) -> Start:
+        """How the pass of an epoch from batch `first` on begins; collective. What was kept is given away or dropped.
+
+        `drawn_by` is what decides the samples beside the epoch: where it has changed, what was kept is of no use.
+        """
+        follows = first == 0 and self._ended == epoch - 1 and self._drawn_by == drawn_by
         has = np.array([not follows, not (follows and self._kept is not None)], np.int64)
         if self._comm.size > 1:
             has = self._comm.all_reduce(has, "max", phase="order")  # whether it is not so on any rank
         start = Start(None if has[1] else self._kept, not has[0])
         self.drop()
+        self._drawn_by = drawn_by
         return start
 
     def end(self, epoch: int, kept: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -90,6 +90,8 @@ class ArrayFile:
         try:
             if error is None:
                 self._wait()
+            elif self._under_way is not None:
+                wait([self._under_way])  # it must not go on in another file that is given the descriptor
         finally:
             os.close(self._descriptor)
 
@@ -118,8 +120,9 @@ class ArrayFile:
 
     def _wait(self) -> None:
         if self._under_way is not None:
-            waited, self._under_way = self._under_way, None
-            self._wrote(waited.result())
+            written = self._under_way.result()
+            self._under_way = None
+            self._wrote(written)
 
     def _write(self, piece: NDArray[np.uint8]) -> int:
         """Write a piece while others hash it; return its bytes."""

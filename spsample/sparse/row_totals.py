@@ -37,9 +37,15 @@ class RowTotals:
         return self._factors.nbytes + sum(totals.nbytes for totals in self._totals.values())
 
     def of(self, form: str) -> NDArray[np.float64]:
-        """(rows,) with the weights of A, or with every entry 1 ("uniform"); added up in the order of A's entries."""
+        """(rows,) with the weights of A, or with every entry 1 ("uniform"); added up in the order of A's entries.
+
+        By vertex, where rows are in another order.
+        """
         if form not in self._totals:
-            self._totals[form] = self._sums(self._A.data if form == "weighted" else None)
+            totals = self._sums(self._A.data if form == "weighted" else None)
+            if self._A.ids is not None:
+                totals[self._A.ids] = totals.copy()
+            self._totals[form] = totals
         return self._totals[form]
 
     def _sums(self, data: NDArray[np.floating[Any]] | None) -> NDArray[np.float64]:

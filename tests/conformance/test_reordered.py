@@ -45,6 +45,17 @@ def test_minibatches_are_equal(tmp_path_factory, backend, edges, kind, index, sa
     assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(other, **call))
 
 
+@pytest.mark.parametrize("kind", ["unweighted", "weighted"])
+def test_importance_weights_of_a_biased_sampler_are_equal(kind, tmp_path):
+    source = sp.load_dataset("rmat:8,6").graph
+    if kind == "weighted":
+        source = sp.Graph(source.indptr, source.indices, np.random.default_rng(0).random(source.num_edges))
+    graph, other = moved(source, tmp_path, 3)
+    sampler = sp.Biased(sp.GraphSAGE([3, 2]), np.arange(50), 4, importance_weights=True)
+    call = {"seeds": np.arange(0, 250, 3), "sampler": sampler, "batch_size": 16}
+    assert_bulks_same(sp.bulk_sample(graph, **call), sp.bulk_sample(other, **call))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_graph_is_what_it_was(kind, tmp_path):
     """Arrays by vertex, digest, contents, derived graphs, scores, pickles."""

@@ -17,7 +17,15 @@ import spsample as sp
 from spsample.comm import LocalCommunicator, Recorder, run_threads
 from spsample.distributed import ProcessGrid
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures, plan_copies
+from spsample.features import (
+    CachedFeatures,
+    CopyPlan,
+    DiskFeatures,
+    FeatureStore,
+    PartitionedFeatures,
+    RoutedFeatures,
+    plan_copies,
+)
 from spsample.features.copies import cost
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.routes import nearest_holders
@@ -380,21 +388,39 @@ def test_a_source_that_knows_the_future_is_told_its_part():
             self.told = [ids.tolist() for ids in batches]
 
         def forget(self):
-            self.told = []
+            self.told = None
 
     def body(comm):
         source = Told(X)
         routed = RoutedFeatures(source, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
         assert routed.looks_ahead
         routed.announce([np.array([0, 2, 9, 4]), np.array([1])])
+        assert routed.looks_ahead
         assert source.told == [[9, 4], []]
-        with pytest.raises(InputError, match="batches"):
-            routed.announce([[12]])
+        with pytest.raises(InputError, match="batches: got 12"):
+            routed.announce([np.array([12])])
         routed.forget()
-        assert source.told == []
+        assert source.told is None
         untold = RoutedFeatures(FeatureStore(X), CopyPlan.of([[], []], 12), 0.5, ProcessGrid(comm))
-        assert not untold.looks_ahead
         untold.announce([np.array([1])])
+        assert not untold.looks_ahead
+
+    run_threads(2, body, TIMEOUT)
+
+
+def test_closing_a_duplicate_leaves_a_shared_source_open(tmp_path):
+    """Two loaders one after the other, each of which closes its own duplicates."""
+    np.save(tmp_path / "x.npy", X)
+
+    def body(comm):
+        with DiskFeatures(tmp_path / "x.npy", 0) as disk:
+            cached = CachedFeatures(disk, "50B", np.arange(12.0))
+            routed = RoutedFeatures(cached, CopyPlan.of([[0, 1], [2]], 12), 0.5, ProcessGrid(comm))
+            twin = routed.duplicate()
+            twin.close()
+            cached.close()
+            assert routed.gather(np.arange(12)).tolist() == X.tolist()
+        disk.forget()
 
     run_threads(2, body, TIMEOUT)
 

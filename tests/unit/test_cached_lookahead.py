@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -135,6 +137,35 @@ def test_calls_that_were_not_announced_change_nothing(x):
         one.gather(np.arange(30, 40))
     assert one.counts.hits == 15
     assert one.counts.misses == 30
+
+
+@pytest.mark.parametrize("of", [FeatureStore, Watched])
+def test_what_is_known_and_surely_will_not_come_is_forgotten(x, of):
+    """Two loaders gather side by side, so that calls do not come in the order of announcements."""
+    rng = np.random.default_rng(5)
+    one = ahead_of(of(x), 6, rng.random(N))
+    for _ in range(50):
+        calls = [rng.choice(N, 15, replace=False) for _ in range(4)]
+        one.announce(calls)
+        for ids in calls[::-1]:
+            np.testing.assert_array_equal(one.gather(ids), x[ids])
+    assert one._rows._lookahead.known + len(one._rows._fixed) < 100
+    one.announce([])
+
+
+def test_arrays_that_were_announced_may_change(x):
+    one, ids = ahead_of(Watched(x), 6, np.arange(N)), np.arange(34, 40)  # kept at first
+    one.announce([ids])
+    one.announce([])
+    ids[:] = np.arange(6)
+    np.testing.assert_array_equal(one.gather(ids), x[:6])
+
+
+def test_places_that_are_not_distinct_spoil_no_row_that_is_kept(x):
+    one = ahead_of(FeatureStore(x), 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6)])
+    one.gather(np.arange(6), np.zeros_like(x), np.zeros(6, int))
+    np.testing.assert_array_equal(one.gather(np.arange(6)), x[:6])
 
 
 def test_without_announcements_it_is_static_and_says_so_once(x):
@@ -292,6 +323,25 @@ def test_many_threads_get_the_rows_of_the_source(x):
     np.testing.assert_array_equal(one.gather(np.arange(N)), x)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("held", [False, True])
+def test_in_a_process_that_was_forked_while_threads_gathered(x, held):
+    one = ahead_of(FeatureStore(x), 6, np.arange(N))
+    one.announce([np.arange(10)])
+
+    def child():
+        for ids in (np.arange(N), np.arange(10), np.arange(N)):
+            np.testing.assert_array_equal(one.gather(ids), x[ids])
+            one.announce([np.arange(10)])
+        assert one.counts.hits == (6 if held else 12)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    with one._rows._changing if held else nullcontext():
+        process.start()
+    process.join(60)
+    assert process.exitcode == 0
+
+
 def test_pickled_as_a_recipe(x):
     one = ahead_of(FeatureStore(x), 6, np.arange(N))
     one.announce([np.arange(10), np.arange(4), np.arange(4)])
@@ -308,6 +358,21 @@ def test_pickled_as_a_recipe(x):
     again.reset_counts()
     again.gather([39])
     assert again.counts.hits == 1
+
+
+def test_pickled_while_rows_are_on_their_way(x):
+    one = ahead_of(Watched(x), 6, np.arange(N))
+    one.announce([np.arange(6), np.arange(6)])
+    one.announce([])
+    assert len(one.cached_vertices) == 0
+    again = pickle.loads(pickle.dumps(one))
+    assert again.cached_vertices.tolist() == list(range(N - 6, N))
+    np.testing.assert_array_equal(again.gather(np.arange(N)), x)
+
+
+def test_more_vertices_than_it_can_tell_apart_are_refused():
+    with pytest.raises(InputError, match="replacement: got 'lookahead' for 2147483648"):
+        map_bytes(2**31)
 
 
 def test_a_recipe_of_rows_that_changed_is_refused(x):

@@ -9,6 +9,7 @@ import mmap
 import multiprocessing
 import os
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -23,6 +24,7 @@ from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, Featu
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import row_reader
 from spsample.features.on_disk import disk, disk_plan
+from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
 pytest.importorskip("spsample._core")
@@ -109,8 +111,29 @@ def test_forms(tmp_path, form):
             assert np.array_equal(found.gather(ids), row_reader(kept, form).gather(ids))
             assert np.array_equal(found.gather(ids, out=np.zeros((300, 40), kept.dtype)), kept[ids])
         assert found.stored_dtype == (np.float32 if form.is_coded else kept.dtype)
+        for replacement in ("static", "lookahead"):
+            cached = CachedFeatures(found, "40KiB", np.arange(500), replacement=replacement)
+            cached.announce([ids, ids])
+            for _ in range(2):
+                assert np.array_equal(cached.gather(ids), found.gather(ids))
     with pytest.raises(InputError, match="form: got"):
         DiskFeatures(tmp_path / "x.npy", 0, form=Float("float32"))
+
+
+@pytest.mark.parametrize("budget", [0, 200_000])
+def test_rows_of_a_reordered_store(tmp_path, budget):
+    x, rng = features(3000, 24), np.random.default_rng(0)
+    reorder(store_of(tmp_path, x=x), tmp_path / "hot", rng.random(3000), exact=True)
+    batches = rng.integers(0, 3000, (6, 300))
+    with DiskFeatures(tmp_path / "hot", budget) as found:
+        found.announce(batches)
+        for ids in batches:
+            assert np.array_equal(found.gather(ids), x[ids])
+        assert found.nbytes <= budget or budget == 0
+        assert found._rows.known == 0
+        assert np.array_equal(pickle.loads(pickle.dumps(found)).gather(batches[0]), x[batches[0]])
+    with pytest.raises(InputError, match="budget: got"):
+        DiskFeatures(tmp_path / "hot", 12_000)  # of which the map takes all
 
 
 def test_arrays_of_a_store_by_name(tmp_path):
@@ -357,6 +380,31 @@ def test_in_a_forked_process(tmp_path):
         process.join(60)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_in_a_process_that_was_forked_while_a_thread_gathers(tmp_path):
+    x, ids, is_over = features(20_000, 64), np.arange(20_000), threading.Event()
+    context = multiprocessing.get_context("fork")
+    with DiskFeatures(saved(tmp_path, x), 0) as found:
+
+        def gather():
+            while not is_over.is_set():
+                found.gather(ids)
+
+        thread = threading.Thread(target=gather)
+        thread.start()
+        try:
+            for _ in range(3):
+                process = context.Process(target=found.gather, args=(ids[:50],))
+                process.start()
+                process.join(30)
+                process.kill()
+                process.join()
+                assert process.exitcode == 0
+        finally:
+            is_over.set()
+            thread.join()
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_the_cache_of_the_system_is_left_alone(tmp_path, direct):
     """Nothing that is read stays in it, but the header, which NumPy reads."""
@@ -401,6 +449,19 @@ def test_a_file_that_was_written_to(tmp_path):
         os.utime(path, ns=(1, 1))
         with pytest.raises(DataError, match="written to since"):
             found.gather([1])
+
+
+@pytest.mark.parametrize("replacement", ["static", "lookahead"])
+def test_a_cache_notices_too(tmp_path, replacement):
+    """Though all rows that are asked for are cached, and none is read."""
+    path = saved(tmp_path, features(2000, 16))
+    with DiskFeatures(path, 0) as found:
+        cached = CachedFeatures(found, "100KiB", np.arange(2000), replacement=replacement)
+        ids = cached.cached_vertices
+        cached.gather(ids)
+        np.save(path, features(2000, 16, seed=1))
+        with pytest.raises(DataError, match="written to"):
+            cached.gather(ids)
 
 
 def test_a_file_that_another_one_replaced_stays_readable(tmp_path):

@@ -151,6 +151,27 @@ def test_what_is_known_of_the_next_epoch_is_forgotten_where_another_comes(prefet
     assert source.known == []
 
 
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_loaders_that_take_turns_do_not_spoil_what_each_other_knows(prefetch):
+    """Training and validation over the same cache, epoch after epoch."""
+    source = Told(X)
+    loaders = [loader_of(source, prefetch=prefetch, random_seed=seed) for seed in (1, 2)]
+    for _ in range(4):
+        for loader in loaders:
+            list(loader)
+    assert source.untold == 0
+    assert len(source.known) == 4  # the first bulk of the next epoch
+
+
+def test_what_is_known_of_the_next_epoch_is_dropped_where_the_random_seed_is_another():
+    loader, other = loader_of(Told(X)), loader_of(FeatureStore(X), random_seed=6)
+    for _ in range(2):
+        list(loader)
+    loader.random_seed = 6
+    other.set_epoch(2)
+    assert rows_of(loader) == rows_of(other)
+
+
 def test_decisions_do_not_depend_on_threads():
     counts = []
     for prefetch in (1, 1, 2):

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from spsample.cli.main import app
 from spsample.data import load_dataset, planted, save_dataset
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
 from spsample.reorder import reorder, reordering, restore
+from spsample.reorder.array_files import ArrayFile, Workers
 from spsample.store import GraphStore, StoreWriter
 
 N = 120
@@ -235,6 +237,27 @@ def test_an_array_without_a_meaning_is_not_renumbered(tmp_path):
     np.testing.assert_array_equal(GraphStore.open(tmp_path / "b").array("extra"), np.arange(2))
 
 
+def test_a_file_is_closed_after_what_is_under_way(tmp_path, monkeypatch):
+    is_open, pwrite = [], os.pwrite
+
+    def slow(descriptor, *arguments):
+        time.sleep(0.05)
+        is_open.append(os.path.exists(f"/dev/fd/{descriptor}"))
+        return pwrite(descriptor, *arguments)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    (tmp_path / "a").touch()
+
+    def interrupted():
+        with Workers(1) as workers, ArrayFile(tmp_path / "a", None, workers, print) as file:
+            file.write(np.arange(3))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert is_open == [True]
+
+
 def test_a_full_disk_is_refused_before_work(store, tmp_path, monkeypatch):
     monkeypatch.setattr(reordering.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     needed = GraphStore.open(store).nbytes + 4 * N * 2 + 8 * (N + 1) + 2**20
@@ -346,6 +369,7 @@ def test_memory_is_bounded(tmp_path):
             x[first : first + (1 << 12)] = first
     code = """
 import sys
+import time
 from pathlib import Path
 import numpy as np
 from spsample.reorder import reorder

@@ -19,7 +19,7 @@ from spsample.features.caching.auto_budget import left_beside_batches
 from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import looks_ahead
-from spsample.features.protocol import FeatureSource
+from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of
 from spsample.features.wanted import Wanted, ranks_of
 from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids
@@ -312,16 +312,14 @@ class CachedFeatures:
 
         Collective where the source is.
         """
-        duplicate = getattr(self.source, "duplicate", None)
-        return CachedFeatures._of(self.source if duplicate is None else duplicate(), self._rows, self._counter)
+        return CachedFeatures._of(duplicate_of(self.source), self._rows, self._counter)
 
     def close(self) -> None:
         """Free what a duplicate of the source holds. Collective where the source is.
 
         A source without ``duplicate`` is shared, and stays open.
         """
-        if hasattr(self.source, "duplicate"):
-            self.source.close()  # type: ignore[attr-defined]
+        close_duplicate(self.source)
 
     def __repr__(self) -> str:
         cached = f"{self.cached_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import deque
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ import numpy as np
 
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
+from spsample.errors import InputError
+from spsample.features.cache_choice import highest
 from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
-from spsample.features.caching.lookahead import Decision, Lookahead, lookahead_bytes
+from spsample.features.caching.lookahead import MOST_ITEMS, Decision, Lookahead, lookahead_bytes
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget, looks_ahead
 
@@ -29,7 +32,8 @@ _PLACE_BYTES = 8
 
 
 _SURELY_UNTOLD = 32
-"""Calls after which no announcement will come: first a cache may be read for another one, or to evaluate."""
+"""Calls after which no announcement will come, or none that did is of the next call: before, a cache may be read for
+another one, or to evaluate."""
 
 
 class _Call(NamedTuple):
@@ -51,7 +55,8 @@ class LookaheadRows:
     """Rows that are kept by next use; those of the largest scores at first. See `Lookahead` for the rule.
 
     A call of `serve` whose ids were announced is decided on, and changes what is kept. Any other is served from what is
-    kept, and changes nothing. Threads may call side by side: a row that is not yet in its place is not read there.
+    kept, and changes nothing. Where as many others come in a row as calls are known, and 32, those that are known will
+    not come, and are forgotten. Threads may call side by side: a row that is not yet in its place is not read there.
 
     Parameters
     ----------
@@ -71,7 +76,7 @@ class LookaheadRows:
     def __init__(self, rows: CachedRows, lookahead: Lookahead) -> None:
         self.dtype, self.reader, self.row_bytes = rows.dtype, rows.reader, rows.row_bytes
         self._lookahead = lookahead
-        self._changing = Lock()
+        self._changing, self._renewing, self._process = Lock(), Lock(), os.getpid()
         self._awaited = np.zeros(lookahead.capacity, np.int32)  # rows on their way to each place
         self._filled_by = np.zeros(lookahead.capacity, np.int32)  # the last call that put one there
         self._calls = self._in_flight = 0  # announced ones, and those whose rows are not yet kept
@@ -80,6 +85,7 @@ class LookaheadRows:
         self._fixed: deque[_Fixed] = deque()
         self._was_told = False
         self._untold = 0  # calls
+        self._others = self._most_others = 0  # calls in a row that were not the next one, and when that is given up
 
     @classmethod
     def of(cls, source: FeatureSource, vertices: NDArray[np.int64], scores: NDArray[Any]) -> LookaheadRows:
@@ -96,24 +102,19 @@ class LookaheadRows:
 
         A source that looks ahead itself is told what will miss of all that was known before.
         """
-        with self._changing:
+        with self._lock():
             self._was_told = True
             self._lookahead.announce(batches)
             told = []
             if looks_ahead(source):
                 told = self._fix()
-                self._announced.extend(batches)
+                self._announced.extend(ids.copy() for ids in batches)  # whose they are may change them
         announce(source, told)
 
     def forget(self, source: FeatureSource) -> None:
         """Forget what was announced. Places whose rows are still on their way hold nothing from now on."""
-        with self._changing:
-            self._lookahead.forget(np.flatnonzero(self._awaited))
-            self._awaited[:] = self._filled_by[:] = 0
-            self._calls = self._in_flight = 0
-            self._generation += 1
-            self._announced.clear()
-            self._fixed.clear()
+        with self._lock():
+            self._forget_known()
         forget(source)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
@@ -121,7 +122,7 @@ class LookaheadRows:
 
         Collective where the source is.
         """
-        with self._changing:
+        with self._lock():
             call = self._begin(ids)
             found = call.decision
             if len(found.hits):  # before others are put there
@@ -129,36 +130,63 @@ class LookaheadRows:
         rows, of_kept = out, found.kept
         if len(found.misses) or comm_of(source).size > 1:
             rows, of_kept = self._fetched(source, ids, found, out, at)
-        with self._changing:
+        with self._lock():
             self._keep(rows, of_kept, call)
         return len(found.hits)
 
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept now, ascending, and a copy of these rows, in the same order."""
-        with self._changing:
+        with self._lock():
             items = np.where(self._awaited == 0, self._lookahead.items, -1).astype(np.int64)
             places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
             return items[places], self.reader.rows[places]
 
     def recipe(self) -> tuple[Any, ...]:
-        """From what rows are read again: the vertices that have one, the ranks of all, and a digest of the rows."""
+        """From what rows are read again: the ranks of all vertices, which have a row, a digest, and how many places."""
         vertices, rows = self.kept()
-        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows))
+        return LookaheadRows.reread, (self._lookahead.ranks, vertices, contents_of(rows), self._lookahead.capacity)
 
     @classmethod
     def reread(
-        cls, source: FeatureSource, ranks: NDArray[np.int32], vertices: NDArray[np.int64], contents: int
+        cls,
+        source: FeatureSource,
+        ranks: NDArray[np.int32],
+        vertices: NDArray[np.int64],
+        contents: int,
+        capacity: int,
     ) -> LookaheadRows:
-        """Read rows again.
+        """Read rows again, and in places that held none, as rows were on their way there, those that score most.
 
         Raises
         ------
         DataError
             If they have changed.
         """
-        made = cls.of(source, vertices, len(ranks) - ranks)
-        require_contents(source, made.reader.rows, contents)
+        scores = len(ranks) - ranks
+        first = scores.copy()
+        first[vertices] = len(ranks) + 1
+        chosen = highest(first, capacity)
+        made = cls.of(source, chosen, scores)
+        rows = made.reader.rows
+        require_contents(source, rows if len(vertices) == capacity else rows[np.isin(chosen, vertices)], contents)
         return made
+
+    def _lock(self) -> Lock:
+        """Held while anything is changed or read."""
+        if self._process != os.getpid():
+            with self._renewing:
+                if self._process != os.getpid():
+                    self._renew()
+                    self._process = os.getpid()
+        return self._changing
+
+    def _renew(self) -> None:
+        """In a forked process: a thread that it has not may have held the lock. Then nothing is known to be whole."""
+        if self._changing.locked():
+            ranks = self._lookahead.ranks
+            self._lookahead = Lookahead(len(ranks) - ranks, self._lookahead.capacity)
+        self._changing = Lock()
+        self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock
 
@@ -178,10 +206,28 @@ class LookaheadRows:
 
     def _announced_decision(self, ids: NDArray[Any]) -> Decision | None:
         """That on the next call which was announced; None where these are not its ids."""
-        if self._fixed:
-            is_next = np.array_equal(self._fixed[0].ids, ids)
-            return self._fixed.popleft().decision if is_next else None
-        return self._step() if self._lookahead.is_next(ids) else None
+        if not (np.array_equal(self._fixed[0].ids, ids) if self._fixed else self._lookahead.is_next(ids)):
+            self._count_other()
+            return None
+        self._others = 0
+        return self._fixed.popleft().decision if self._fixed else self._step()
+
+    def _count_other(self) -> None:
+        """Another call came than the next one that is known."""
+        known = len(self._fixed) + self._lookahead.known
+        if self._others == 0:
+            self._most_others = max(known, _SURELY_UNTOLD)
+        self._others += 1
+        if known and self._others >= self._most_others:
+            self._forget_known()
+
+    def _forget_known(self) -> None:
+        self._lookahead.forget(np.flatnonzero(self._awaited))
+        self._awaited[:] = self._filled_by[:] = 0
+        self._calls = self._in_flight = self._others = 0
+        self._generation += 1
+        self._announced.clear()
+        self._fixed.clear()
 
     def _step(self) -> Decision:
         if self._announced:
@@ -240,9 +286,9 @@ class LookaheadRows:
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Write the misses to the result; gives rows as they are kept, and which of them those to keep are."""
         wanted, to = part(ids, found.misses), targets(at, found.misses, len(out))
-        if out.dtype == self.dtype:
+        if out.dtype == self.dtype and at is None:  # else places may not be distinct, and rows overwritten
             source.gather(wanted, out, to)
-            return out, found.kept if at is None else at[found.kept]
+            return out, found.kept
         rows = np.empty((len(wanted), self.reader.dim), self.dtype)
         source.gather(wanted, rows)
         row_reader(rows).gather(np.arange(len(wanted)), out, to)
@@ -252,10 +298,18 @@ class LookaheadRows:
 def map_bytes(num_rows: int) -> tuple[int, int]:
     """Bytes for the map and for what decides: for all vertices, and beside each row that is kept.
 
+    Raises
+    ------
+    InputError
+        If there are more vertices than it can tell apart.
+
     Examples
     --------
     >>> map_bytes(1_000_000)
     (16129352, 16)
     """
+    if num_rows > MOST_ITEMS:
+        given, expected = f"'lookahead' for {num_rows} vertices", f"'static', or at most {MOST_ITEMS} vertices"
+        raise InputError(argument="replacement", given=given, expected=expected)
     whole = lookahead_bytes(num_rows, 0)
     return whole, lookahead_bytes(num_rows, 1) - whole + _PLACE_BYTES

@@ -20,9 +20,9 @@ from spsample.store.validation import as_id_vector, check_ids
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Decision", "Lookahead", "known_bytes", "lookahead_bytes", "ranks_of"]
+__all__ = ["MOST_ITEMS", "Decision", "Lookahead", "known_bytes", "lookahead_bytes", "ranks_of"]
 
-_MOST_ITEMS = 2**31 - 1
+MOST_ITEMS = 2**31 - 1
 _ITEM_BYTES, _PLACE_BYTES, _USE_BYTES, _OTHER_BYTES = 16, 8, 8, 320
 
 
@@ -96,8 +96,8 @@ class Lookahead:
 
     def __init__(self, scores: ArrayLike, capacity: int, held: ArrayLike = ()) -> None:
         given = np.asarray(scores)
-        if len(given) > _MOST_ITEMS:
-            raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {_MOST_ITEMS}")
+        if len(given) > MOST_ITEMS:
+            raise InputError(argument="scores", given=f"{len(given)} items", expected=f"at most {MOST_ITEMS}")
         places = require_int("capacity", capacity, minimum=0, maximum=len(given))
         at_first = as_id_vector("held", np.asarray(held, np.int64) if len(held) == 0 else held).astype(np.int64)  # type: ignore[arg-type]
         check_ids("held", at_first, len(given))

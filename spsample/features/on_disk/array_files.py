@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.common.checks import require_path
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
+from spsample.store.row_order import ReorderedRows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["ArrayFile", "array_file_of"]
 
@@ -30,6 +34,8 @@ class ArrayFile(NamedTuple):
         Numbers of rows, and of numbers in a row.
     written : (int, int)
         Bytes of the file, and when it was last written, in nanoseconds.
+    row_of_vertex : int array (rows,), optional
+        Which row is that of each vertex, in a store whose rows were moved; None: row v is that of vertex v.
     """
 
     path: str
@@ -37,6 +43,7 @@ class ArrayFile(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, int]
     written: tuple[int, int]
+    row_of_vertex: NDArray[Any] | None = None
 
 
 def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
@@ -75,7 +82,8 @@ def _of_store(path: Path, name: str) -> ArrayFile:
             raise InputError(argument="name", given=f"{name!r}, whose rows are sparse", expected=expected)
         rows = store.features(name)
         file, begin = store.place(name)
-        return _checked(file, begin, rows.dtype, rows.shape)
+        made = _checked(file, begin, rows.dtype, rows.shape)
+        return made._replace(row_of_vertex=np.array(rows.rows)) if isinstance(rows, ReorderedRows) else made
 
     return GraphStore.read(path, take)
 

@@ -18,6 +18,7 @@ from spsample.features.formats import AsStored, RowFormat
 from spsample.features.gathering import core_form, new_rows, require_destination
 from spsample.features.on_disk.array_files import ArrayFile, array_file_of
 from spsample.features.on_disk.disk_plan import DiskPlan, disk_plan
+from spsample.features.watched import FileState, state_of_path
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class DiskFeatures:
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
-        of reads. 0: nothing is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
-        bytes for each of its ids while it runs.
+        of reads; of a reordered store the map to rows. 0: nothing else is kept. More than all rows: all of them, once
+        they were read. Beside it a call takes 8 bytes for each of its ids while it runs, twice as many with a map.
     name : str, optional
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
     form : RowFormat, optional
@@ -142,13 +143,16 @@ class DiskFeatures:
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
-        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows)
+        self._row_of_vertex = self.file.row_of_vertex
+        map_bytes = 0 if self._row_of_vertex is None else self._row_of_vertex.nbytes
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.file.dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
         self._form = core_form(AsStored(self.file.dtype) if form is None else form)
         self._stored_dtype = self.file.dtype if form is None or not form.is_coded else np.dtype(np.float32)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
         self._rows: Any = _opened_rows(self.file, self.plan, direct)
         self._waiting = _Waiting()
+        self._process, self._reopening = os.getpid(), Lock()
         self.direct: bool = self._rows.direct
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -201,6 +205,10 @@ class DiskFeatures:
     def contents(self) -> None:
         """Return None: the rows are not read for a number that tells them from others."""
 
+    def file_state(self) -> FileState | None:
+        """Return what tells cheaply that the file was written to."""
+        return state_of_path(self.file.path)
+
     def announce(self, batches: Iterable[ArrayLike]) -> None:
         """Say what the next calls of `gather` will ask for, beyond what was said before.
 
@@ -216,13 +224,14 @@ class DiskFeatures:
             If ids are no integers in one dimension, or out of range.
         """
         rows = self._open_rows()
-        known = [self._checked(ids) for ids in require_iterable("batches", batches, "ids of each call")]
+        known = [self._lying(self._checked(ids)) for ids in require_iterable("batches", batches, "ids of each call")]
         if self.looks_ahead:
             self._waiting.extend(rows, known)
 
     def forget(self) -> None:
-        """Say that what was announced and not yet gathered will not come."""
-        self._waiting.clear(self._open_rows())
+        """Say that what was announced and not yet gathered will not come; nothing after `close`."""
+        if self._rows is not None:
+            self._waiting.clear(self._open_rows())
 
     def gather(self, ids: ArrayLike, out: Any = None, at: ArrayLike | None = None) -> NDArray[Any]:
         """Return the features of the vertices ``ids``, repeats allowed.
@@ -257,7 +266,7 @@ class DiskFeatures:
             form, scale = "stored", None
         if len(wanted):
             try:
-                rows.gather(wanted, form, scale, made.reshape(-1), places)
+                rows.gather(self._lying(wanted), form, scale, made.reshape(-1), places)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
             self._waiting.extend(rows, ())
@@ -283,11 +292,24 @@ class DiskFeatures:
         check_ids("ids", wanted, self.num_rows)
         return wanted
 
+    def _lying(self, vertices: NDArray[Any]) -> NDArray[Any]:
+        """The rows of vertices in the file."""
+        return vertices if self._row_of_vertex is None else self._row_of_vertex.take(vertices)
+
     def _open_rows(self) -> Any:
         rows = self._rows
         if rows is None:
             raise InputError(argument="features", given="DiskFeatures that were closed", expected="ones that are open")
-        return rows
+        return rows if self._process == os.getpid() else self._reopened()
+
+    def _reopened(self) -> Any:
+        """In a forked process: locks of the rows that it began with may be held by threads that it has not."""
+        with self._reopening:
+            if self._process != os.getpid():
+                self._of_parent, self._rows = self._rows, _opened_rows(self.file, self.plan, self.direct)
+                self._waiting = _Waiting()
+                self._process = os.getpid()
+        return self._rows
 
 
 class _Waiting:

@@ -25,7 +25,7 @@ from spsample.features.known_future import announce, forget, looks_ahead
 from spsample.features.on_ranks.peer_rows import PeerRows
 from spsample.features.on_ranks.route_counts import RouteCounter, RouteCounts
 from spsample.features.places import place_bytes
-from spsample.features.protocol import FeatureSource
+from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of
 from spsample.store.validation import as_id_vector, check_ids
 
 if TYPE_CHECKING:
@@ -257,10 +257,8 @@ class RoutedFeatures:
 
         Collective.
         """
-        duplicate = getattr(self.source, "duplicate", None)
         twin = RoutedFeatures.__new__(RoutedFeatures)
-        source = self.source if duplicate is None else duplicate()
-        twin._begin(source, self._routes, self._peers.duplicate(), self._counter)
+        twin._begin(duplicate_of(self.source), self._routes, self._peers.duplicate(), self._counter)
         return twin
 
     def close(self) -> None:
@@ -269,8 +267,7 @@ class RoutedFeatures:
         A source without ``duplicate`` is shared, and stays open.
         """
         self._peers.close()
-        if hasattr(self.source, "duplicate"):
-            self.source.close()
+        close_duplicate(self.source)
 
     def __repr__(self) -> str:
         kept = f"{self.kept_rows:,} of {self.num_rows:,} rows in {format_bytes(self.nbytes)}"
