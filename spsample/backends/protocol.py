@@ -135,6 +135,19 @@ class ColumnScale(NamedTuple):
         bits = np.unpackbits(self.members.view(np.uint8), count=num_columns, bitorder="little")
         return np.where(bits, self.factor, 1.0)
 
+    def has(self, columns: IntArray) -> NDArray[np.bool_]:
+        """Whether each of these columns is in the set; the shape is theirs.
+
+        Examples
+        --------
+        >>> ColumnScale(np.array([0b101], np.uint64), 4.0).has(np.array([2, 1, 64])).tolist()
+        [True, False, False]
+        """
+        words = np.concatenate([self.members, np.zeros(1, np.uint64)])  # of all columns beyond the last word
+        found = words[np.minimum(columns >> 6, len(self.members))]
+        is_member: NDArray[np.bool_] = found >> (columns & 63).astype(np.uint64) & np.uint64(1) != 0
+        return is_member
+
 
 class QuantisationRule(NamedTuple):
     """From weights to integers: `max(1, rint(m^power 2^(power e + K)))`, summed by column, then `^column_power`.
