@@ -23,6 +23,7 @@ from spsample.features import CachedFeatures, DiskFeatures, FeatureSource, Featu
 from spsample.features.formats import BFloat16, Float, Int8
 from spsample.features.gathering import row_reader
 from spsample.features.on_disk import disk, disk_plan
+from spsample.reorder import reorder
 from spsample.store import StoreWriter
 
 pytest.importorskip("spsample._core")
@@ -298,6 +299,25 @@ def test_nested_under_a_cache(tmp_path):
         cached = CachedFeatures(found, "20KiB", np.arange(3000)[::-1])
         for batch in ids:
             assert np.array_equal(cached.gather(batch), x[batch].astype(np.float32))
+
+
+@pytest.mark.parametrize("budget", [0, "64KiB"])
+def test_a_store_whose_rows_were_moved(tmp_path, budget):
+    x = np.random.default_rng(1).random((3000, 5), np.float32)
+    with StoreWriter(tmp_path / "plain") as writer:
+        writer.write("indptr", np.zeros(3001, np.int64))
+        writer.write("indices", np.zeros(0, np.int32))
+        writer.write("x", x)
+        writer.set(weighting="unweighted")
+    reorder(tmp_path / "plain", tmp_path / "moved", np.arange(3000), exact=True)
+    ids = np.array([7, 2999, 7, 0])
+    with DiskFeatures(tmp_path / "moved", budget) as features:
+        features.announce([ids, ids[:2]])
+        np.testing.assert_array_equal(features.gather(ids), x[ids])
+        np.testing.assert_array_equal(features.gather(ids[:2]), x[ids[:2]])
+        assert features.counts.hits == (2 if budget else 0)
+        assert features.nbytes >= features.file.rows.nbytes == 3000 * 4
+        assert not budget or features.nbytes <= 64 << 10
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])

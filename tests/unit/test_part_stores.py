@@ -10,9 +10,18 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
-from spsample.data import Dataset, part_dataset, partition_vertices, planted, write_part_stores
+from spsample.data import (
+    Dataset,
+    load_dataset,
+    part_dataset,
+    partition_vertices,
+    planted,
+    save_dataset,
+    write_part_stores,
+)
 from spsample.data.partition.reach import Reach
 from spsample.errors import DataError, InputError
+from spsample.reorder import reorder
 from spsample.store import GraphStore
 
 HOPS = 2
@@ -122,6 +131,18 @@ def test_evaluation_vertices_come_with_what_they_need(tmp_path):
             inner = Reach.of(made.graph, getattr(made, name), HOPS - 1).vertices
             assert (made.graph.in_degrees()[inner] == whole.graph.in_degrees()[ids[inner]]).all()
         assert sorted(found) == sorted(getattr(whole, name).tolist())
+
+
+def test_parts_of_a_reordered_store_are_those_of_the_plain_one(tmp_path):
+    save_dataset(planted(90, 3, 2), tmp_path / "plain")
+    reorder(tmp_path / "plain", tmp_path / "moved", np.arange(90), exact=True)
+    parts = np.arange(90) % 2
+    for name in ("plain", "moved"):
+        write_part_stores(load_dataset(str(tmp_path / name)), parts, 2, tmp_path / f"{name}-parts", hops=1)
+    for part in range(2):
+        one, other = (tmp_path / f"{name}-parts" / f"part-{part}" for name in ("plain", "moved"))
+        assert (one / "x.npy").read_bytes() == (other / "x.npy").read_bytes()
+        assert GraphStore.open(one).digest == GraphStore.open(other).digest
 
 
 def test_part_dataset_is_what_is_written(tmp_path):

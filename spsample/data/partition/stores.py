@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from spsample.common.checks import require_int, require_path, require_type
 from spsample.common.units import format_bytes
@@ -232,7 +233,7 @@ def _rows_bytes(array: Any, rows: NDArray[np.int64]) -> int:
     """Bytes of some rows of an array, or of a CSR array."""
     if array is None:
         return 0
-    if isinstance(array, np.ndarray):
+    if not issparse(array):
         return len(rows) * int(array[:1].nbytes)
     entries = int((array.indptr[rows + 1] - array.indptr[rows]).sum())
     return int(entries * (array.indices.itemsize + array.data.itemsize) + len(rows) * array.indptr.itemsize)

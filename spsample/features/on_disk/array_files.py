@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.common.checks import require_path
 from spsample.errors import DataError, InputError
 from spsample.store import GraphStore
+from spsample.store.row_order import ReorderedRows
 
 __all__ = ["ArrayFile", "array_file_of"]
 
@@ -30,6 +32,8 @@ class ArrayFile(NamedTuple):
         Numbers of rows, and of numbers in a row.
     written : (int, int)
         Bytes of the file, and when it was last written, in nanoseconds.
+    rows : int array (vertices,) or None
+        Which row is that of each vertex, in memory; None: row v is that of vertex v.
     """
 
     path: str
@@ -37,6 +41,7 @@ class ArrayFile(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, int]
     written: tuple[int, int]
+    rows: NDArray[Any] | None = None
 
 
 def array_file_of(path: str | os.PathLike[str], name: str = "x") -> ArrayFile:
@@ -75,7 +80,8 @@ def _of_store(path: Path, name: str) -> ArrayFile:
             raise InputError(argument="name", given=f"{name!r}, whose rows are sparse", expected=expected)
         rows = store.features(name)
         file, begin = store.place(name)
-        return _checked(file, begin, rows.dtype, rows.shape)
+        made = _checked(file, begin, rows.dtype, rows.shape)
+        return made._replace(rows=np.array(rows.rows)) if isinstance(rows, ReorderedRows) else made
 
     return GraphStore.read(path, take)
 

@@ -71,7 +71,7 @@ class DiskFeatures:
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
-        of reads. 0: nothing is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
+        of reads, and the map to the rows of a store whose rows were moved. 0: only that map is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
         bytes for each of its ids while it runs.
     name : str, optional
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
@@ -142,7 +142,8 @@ class DiskFeatures:
         _require_page_rows(page_rows)
         require_type("direct", direct, bool, "True or False")
         self.file = array_file_of(path, name)
-        self.plan = disk_plan(size, self.num_rows, self.dim * self.stored_dtype.itemsize, page_rows)
+        map_bytes = 0 if self.file.rows is None else self.file.rows.nbytes
+        self.plan = disk_plan(size, self.num_rows, self.dim * self.stored_dtype.itemsize, page_rows, map_bytes)
         _require_form(self.file, form)
         self._form = core_form(AsStored(self.stored_dtype) if form is None else form)
         self._recipe = (str(path), budget, {"name": name, "form": form, "page_rows": page_rows, "direct": direct})
@@ -212,7 +213,7 @@ class DiskFeatures:
             If ids are no integers in one dimension, or out of range.
         """
         rows = self._open_rows()
-        known = [self._checked(ids) for ids in batches]
+        known = [self._places(self._checked(ids)) for ids in batches]
         if self.looks_ahead:
             self._waiting.extend(rows, known)
 
@@ -253,7 +254,7 @@ class DiskFeatures:
             form, scale = "stored", None
         if len(wanted):
             try:
-                rows.gather(wanted, form, scale, made.reshape(-1), places)
+                rows.gather(self._places(wanted), form, scale, made.reshape(-1), places)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
             self._waiting.extend(rows, ())
@@ -278,6 +279,11 @@ class DiskFeatures:
         wanted = np.ascontiguousarray(as_id_vector("ids", ids))
         check_ids("ids", wanted, self.num_rows)
         return wanted
+
+    def _places(self, ids: NDArray[Any]) -> NDArray[Any]:
+        """Which rows of the file are those of vertices."""
+        rows = self.file.rows
+        return ids if rows is None else rows[ids]
 
     def _open_rows(self) -> Any:
         rows = self._rows

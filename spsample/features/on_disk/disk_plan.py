@@ -54,7 +54,7 @@ class DiskPlan(NamedTuple):
     nbytes: int
 
 
-def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None) -> DiskPlan:
+def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None = None, map_bytes: int = 0) -> DiskPlan:
     """How `budget` bytes are spent on rows of a file; with a budget of 0 on nothing but reading them.
 
     Parameters
@@ -63,6 +63,8 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     page_rows : int, optional
         Rows of a page, a power of two. By default as many as fit in 512 bytes, at least one; more where the budget is
         too small for what each page of the file takes.
+    map_bytes : int, optional
+        What leads from vertices to rows, where these lie in another order; part of the budget, if that is not 0.
 
     Raises
     ------
@@ -77,9 +79,9 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     >>> 1 << plan.shift, plan.frames, plan.known_batches, plan.nbytes <= 64 << 20
     (1, 120261, 32, True)
     """
-    plan = _plan(budget, num_rows, row_bytes, page_rows)
+    plan = _plan(budget, num_rows, row_bytes, page_rows, map_bytes)
     if budget > 0 and plan.frames < 1:
-        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows))}, which is enough"
+        expected = f"0, or {format_bytes(_enough(budget, num_rows, row_bytes, page_rows, map_bytes))}, which is enough"
         raise InputError(argument="budget", given=format_bytes(budget), expected=expected)
     free = available_memory()
     if plan.nbytes > free:
@@ -88,12 +90,12 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
     return plan
 
 
-def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None) -> DiskPlan:
+def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> DiskPlan:
     """The plan; with fewer than one frame where the budget is too small."""
     shift = _shift(budget, num_rows, row_bytes) if page_rows is None else page_rows.bit_length() - 1
     page_bytes, num_pages = row_bytes << shift, -(-num_rows >> shift)
     readers, blocks = _buffers(budget, page_bytes)
-    beside = _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
+    beside = map_bytes + _BYTES_PER_PAGE * num_pages + readers * (blocks * BLOCK_BYTES + _STACK_BYTES)
     set_bytes = 8 * -(-num_pages // 64)
     known = 0 if budget == 0 else max(1, min(_MOST_KNOWN, budget // _KNOWN_PART // set_bytes))
     frame_bytes = page_bytes + _BYTES_PER_FRAME
@@ -103,10 +105,10 @@ def _plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None) -> 
     return DiskPlan(shift, frames, readers, blocks, known, nbytes)
 
 
-def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None) -> int:
+def _enough(budget: int, num_rows: int, row_bytes: int, page_rows: int | None, map_bytes: int) -> int:
     """A budget that is not too small: the first power of two."""
     size = 1 << budget.bit_length()
-    while _plan(size, num_rows, row_bytes, page_rows).frames < 1:
+    while _plan(size, num_rows, row_bytes, page_rows, map_bytes).frames < 1:
         size *= 2
     return size
 
