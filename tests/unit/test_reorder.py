@@ -384,6 +384,21 @@ def test_command(store, tmp_path):
     assert files_of(tmp_path / "c") == files_of(store)
 
 
+def test_a_store_that_was_moved_is_converted_as_the_plain_one(store, tmp_path):
+    with StoreWriter(tmp_path / "bare") as writer:
+        whole = GraphStore.open(store)
+        writer.set(node_features=["x", "more"])
+        for name in ("indptr", "indices", "data", "x", "more"):
+            writer.write(name, whole.array(name))
+    reorder(tmp_path / "bare", tmp_path / "moved", np.arange(N), exact=True)
+    for name in ("bare", "moved"):
+        done = run("convert", tmp_path / name, tmp_path / f"{name}-both", "--symmetrise")
+        assert done.exit_code == 0, done.output
+    one, other = (tmp_path / f"{name}-both" for name in ("bare", "moved"))
+    for name in ("indices.npy", "data.npy", "x.npy", "more.npy"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
 @pytest.mark.parametrize("score", ["posterior", "out-degree", "inclusion"])
 def test_command_computes_scores(store, tmp_path, score):
     options = ("--score", score, "--fanouts", "3,2", "--batch-size", "16", "--seeds", "val")
@@ -416,6 +431,12 @@ def test_command_refuses(store, tmp_path, arguments, words, monkeypatch):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.split())
     assert sorted(os.listdir(tmp_path)) == ["a"]
+
+
+def test_command_takes_stores_only(tmp_path):
+    done = run("reorder", "digits", "--out", tmp_path / "b")
+    assert done.exit_code == 2
+    assert "expected the folder of a store" in " ".join(done.stderr.split())
 
 
 def test_command_names_bad_scores(store, tmp_path):

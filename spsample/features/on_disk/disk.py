@@ -71,8 +71,8 @@ class DiskFeatures:
         The folder of a store, or an ``.npy`` file in C order.
     budget : int or str
         Bytes, or text such as ``"2GiB"``, for all that is kept: rows, what tells where they are, known batches, buffers
-        of reads, and the map to the rows of a store whose rows were moved. 0: only that map is kept. More than all rows: all of them, once they were read. Beside it a call takes 8
-        bytes for each of its ids while it runs.
+        of reads, and the map to the rows of a store whose rows were moved. 0: nothing but that map is kept. More than
+        all rows: all of them, once they were read. Beside it a call takes 8 bytes for each of its ids while it runs.
     name : str, optional
         As of `FeatureStore.open`; of an ``.npy`` file no matter.
     form : RowFormat, optional
