@@ -171,8 +171,8 @@ def test_a_store_refuses_more_layers_than_it_has_hops(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"parts": np.zeros(299, int)}, "partition: got dtype int64 and shape .299,."),
-        ({"parts": np.full(300, 3)}, "partition: got parts from 3 to 3"),
+        ({"parts": np.zeros(299, int)}, "parts: got dtype int64 and shape .299,."),
+        ({"parts": np.full(300, 3)}, "parts: got parts from 3 to 3"),
         ({"parts": np.zeros(300, int)}, "parts: got none in part 1"),
         ({"num_parts": 0}, "num_parts: got 0"),
         ({"num_parts": 31}, "num_parts: got 31; expected at most 30"),

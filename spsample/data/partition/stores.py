@@ -167,7 +167,7 @@ class _Cut:
         require_type("dataset", dataset, Dataset, "a data set")
         require_type("evaluation", evaluation, (bool, np.bool_), "True or False")
         num_parts, hops = require_num_parts(num_parts), require_hops(hops)
-        parts = require_parts(parts, dataset.graph.num_nodes, num_parts)
+        parts = require_parts(parts, dataset.graph.num_nodes, num_parts, "parts")
         train = as_train_vertices(dataset.train_idx, dataset.graph.num_nodes)
         check_parts_of_train(num_parts, train)
         bare = np.flatnonzero(np.bincount(parts[train], minlength=num_parts) == 0)
