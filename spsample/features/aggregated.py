@@ -10,7 +10,7 @@ from scipy import sparse
 
 from spsample.common.checks import require_choice, require_type
 from spsample.common.units import require_bytes
-from spsample.errors import DTypeError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.memory import FeatureStore
 from spsample.features.protocol import FeatureSource
 from spsample.store import Graph
@@ -60,6 +60,8 @@ def aggregate_features(
     ------
     InputError, DTypeError
         If an argument cannot be used.
+    CapacityError
+        If a row of the graph adds up to more than float32 holds.
 
     References
     ----------
@@ -78,13 +80,9 @@ def aggregate_features(
         expected = f"one row per vertex: {graph.num_nodes:,}"
         raise InputError(argument="features", given=f"{source.num_rows:,} rows", expected=expected)
     shape = (graph.num_nodes, aggregated_dim(source.dim, aggregation))
-    out = np.zeros(shape, np.float32) if out is None else out
-    if out.dtype != np.float32:
-        raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")
-    if out.shape != shape:
-        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
+    out = np.zeros(shape, np.float32) if out is None else _require_out(out, shape)
     fill = _fill_mean if aggregation == "mean" else _fill_gcn
-    degrees = graph.row_sums()
+    degrees = _degrees(graph)
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
         fill(_Rows(graph, source, degrees, first, last), out[first:last])
     return out
@@ -99,6 +97,27 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     (16, 8)
     """
     return 2 * dim if aggregation == "mean" else dim
+
+
+def _require_out(out: Any, shape: tuple[int, int]) -> NDArray[np.float32]:
+    require_type("out", out, np.ndarray, "a NumPy array")
+    if out.dtype != np.float32:
+        raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")
+    if out.shape != shape:
+        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
+    if not out.flags.writeable:
+        raise InputError(argument="out", given="a read-only array", expected="one that can be written to")
+    return out
+
+
+def _degrees(graph: Graph) -> NDArray[np.float32]:
+    """(n,) the sum of each row."""
+    with np.errstate(over="ignore"):
+        degrees = graph.row_sums()
+    if not np.isfinite(degrees).all():
+        given = f"a row {int(np.argmin(np.isfinite(degrees)))} whose weights add up to more than float32 holds"
+        raise CapacityError(argument="graph", given=given, expected="smaller weights")
+    return degrees
 
 
 class _Rows:
