@@ -99,7 +99,7 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     return 2 * dim if aggregation == "mean" else dim
 
 
-def _require_out(out: Any, shape: tuple[int, int]) -> NDArray[np.float32]:
+def _require_out(out: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
     require_type("out", out, np.ndarray, "a NumPy array")
     if out.dtype != np.float32:
         raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")

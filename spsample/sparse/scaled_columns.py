@@ -140,10 +140,13 @@ def _des_raj(
     """
     of_kind = np.stack([np.where(in_set, 0, weights), np.where(in_set, weights, 0)], axis=-1)
     after = totals[:, None] - np.cumsum(of_kind, axis=1)
-    rest = np.maximum(after + of_kind, 0) @ np.array([1.0, factor])
+    before = np.maximum(after + of_kind, 0)
+    rest = before[..., 0] + before[..., 1] * factor
     s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimates = (rest / np.where(in_set, weights * factor, weights) + (s - 1 - np.arange(weights.shape[1]))) / s
+        estimates: NDArray[np.float64] = (
+            rest / np.where(in_set, weights * factor, weights) + (s - 1 - np.arange(weights.shape[1]))
+        ) / s
     estimates[(after[:, -1] <= totals * 1e-12).all(axis=1)] = 1.0  # none is left but for rounding
     return estimates
 
@@ -158,7 +161,7 @@ def _hansen_hurwitz(
     s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         scaled = np.where(in_set, weights * factor, weights)
-        estimates: NDArray[np.float64] = (totals @ np.array([1.0, factor]))[:, None] / (s * scaled)
+        estimates: NDArray[np.float64] = (totals[:, :1] + totals[:, 1:] * factor) / (s * scaled)
     return estimates
 
 

@@ -20,7 +20,7 @@ from spsample.data import (
     write_part_stores,
 )
 from spsample.data.partition.reach import Reach
-from spsample.errors import DataError, InputError
+from spsample.errors import CapacityError, DataError, InputError
 from spsample.reorder import reorder
 from spsample.store import GraphStore
 
@@ -203,7 +203,7 @@ def test_a_folder_that_exists_is_refused(tmp_path):
 
 def test_a_disk_without_room_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: Free(2048))
-    with pytest.raises(InputError, match=r"stores: got .*, where 2.00 KiB are free; expected room for"):
+    with pytest.raises(CapacityError, match=r"stores: got .*s, on a disk with 2.00 KiB free"):
         stores_of(weighted_dataset(), tmp_path / "s")
     assert not list(tmp_path.iterdir())
 

@@ -220,6 +220,22 @@ def test_paths(store, tmp_path, function):
         function(tmp_path / "missing", tmp_path / "b")
 
 
+@pytest.mark.parametrize("function", [lambda a, b: reorder(a, b, np.ones(N)), restore])
+def test_folders_that_are_locked(store, tmp_path, function, monkeypatch):
+    """Root may read all folders: the system's answer is made."""
+
+    def locked(self, *arguments):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    (tmp_path / "b").mkdir()
+    monkeypatch.setattr(Path, "iterdir", locked)
+    with pytest.raises(DataError, match="b: got Permission denied"):
+        function(store, tmp_path / "b")
+    monkeypatch.setattr(Path, "is_dir", locked)
+    with pytest.raises(DataError, match="a: got Permission denied"):
+        function(store, tmp_path / "c")
+
+
 def test_a_store_that_was_not_reordered_has_no_way_back(store, tmp_path):
     with pytest.raises(InputError, match=r"path: got .*; expected a store made by reorder"):
         restore(store, tmp_path / "b")
@@ -238,7 +254,7 @@ def test_an_array_without_a_meaning_is_not_renumbered(tmp_path):
 def test_a_full_disk_is_refused_before_work(store, tmp_path, monkeypatch):
     monkeypatch.setattr(reordering.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     needed = GraphStore.open(store).nbytes + 4 * N * 2 + 8 * (N + 1) + 2**20
-    with pytest.raises(CapacityError, match=rf"out: got a disk with .*1000 bytes.*; expected .*{needed} bytes"):
+    with pytest.raises(CapacityError, match=rf"out: got .*a disk with .*1000 bytes.*; expected .*{needed} bytes"):
         reorder(store, tmp_path / "b", np.ones(N))
     assert sorted(os.listdir(tmp_path)) == ["a"]
 
