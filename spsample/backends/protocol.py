@@ -117,8 +117,8 @@ class Draw(NamedTuple):
 class ColumnScale(NamedTuple):
     """The diagonal matrix D of A D: `factor` for the columns of a set, 1 for all others.
 
-    Bit v % 64 of `members[v // 64]` (uint64) says whether column v is in the set; a column without a bit is not. The
-    bits are NumPy's in every backend, as arrays with an element per batch are.
+    Bit v % 64 of `members[v // 64]` (uint64) says whether column v is in the set; a column without a bit is not. There
+    is one word at least. The bits are NumPy's in every backend, as arrays with an element per batch are.
     """
 
     members: PerBatch[UInt64Array]

@@ -168,7 +168,7 @@ def members_of(cached: Any) -> NDArray[np.uint64]:
     largest = int(ids.max(initial=-1))
     if largest // 8 > available_memory():
         raise InputError(argument="cached", given=f"vertex {largest}", expected="ids for which memory has a bit each")
-    members = np.zeros(largest // 64 + 1, np.uint64)
+    members = np.zeros(max(largest, 0) // 64 + 1, np.uint64)  # a word at least: NumPy unpacks no bits of none
     np.bitwise_or.at(members, ids // 64, np.uint64(1) << (ids % 64).astype(np.uint64))
     return members
 

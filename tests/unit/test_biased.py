@@ -222,8 +222,15 @@ def test_importance_weights_of_a_partitioned_graph_are_refused():
 
 
 def test_an_empty_set_draws_uniformly_by_weight():
-    bulk = sp.bulk_sample(graph(), np.arange(N), sp.Biased(sp.GraphSAGE([2]), [], 8), batch_size=N)
-    assert bulk[0].layers[0].adj.nnz > 0
+    A, sampler = graph(), sp.Biased(sp.GraphSAGE([2]), [], 1e-9)
+    np.full(N, 77, np.uint8)  # what memory holds that is used again
+    assert not sampler.members(N).any()
+    bulks = [
+        sp.bulk_sample(A, np.arange(N), sampler, batch_size=N, edge_ids=True, backend=name)
+        for name in ("reference", "cpu")
+    ]
+    assert_equal_bulks(*bulks)
+    assert bulks[0][0].layers[0].adj.nnz > 0
 
 
 def test_shift_of_the_draw():
