@@ -69,7 +69,7 @@ def _on_bulks(report: CacheReport) -> str | None:
 
 def _on_partitions(report: CacheReport) -> str | None:
     plain = [one for one in report.partitions if (one.batches, one.method, one.cache) == ("shuffled", "ranges", "none")]
-    if not plain or plain[0].epoch == 0:
+    if not plain or not plain[0].epoch:  # nothing is received
         return None
     best = min(report.partitions, key=lambda one: one.epoch)
     if best.epoch > WORTH * plain[0].epoch:

@@ -80,7 +80,14 @@ def aggregate_features(
         expected = f"one row per vertex: {graph.num_nodes:,}"
         raise InputError(argument="features", given=f"{source.num_rows:,} rows", expected=expected)
     shape = (graph.num_nodes, aggregated_dim(source.dim, aggregation))
-    out = np.zeros(shape, np.float32) if out is None else _require_out(out, shape)
+    out = np.zeros(shape, np.float32) if out is None else out
+    require_type("out", out, np.ndarray, "a float32 array")
+    if out.dtype != np.float32:
+        raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")
+    if out.shape != shape:
+        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
+    if not out.flags.writeable:
+        raise InputError(argument="out", given="an array that cannot be written to", expected="one that can")
     fill = _fill_mean if aggregation == "mean" else _fill_gcn
     degrees = _degrees(graph)
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
@@ -97,17 +104,6 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     (16, 8)
     """
     return 2 * dim if aggregation == "mean" else dim
-
-
-def _require_out(out: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
-    require_type("out", out, np.ndarray, "a NumPy array")
-    if out.dtype != np.float32:
-        raise DTypeError(argument="out", given=f"dtype {out.dtype}", expected="float32")
-    if out.shape != shape:
-        raise InputError(argument="out", given=f"shape {out.shape}", expected=f"shape {shape}")
-    if not out.flags.writeable:
-        raise InputError(argument="out", given="a read-only array", expected="one that can be written to")
-    return out
 
 
 def _degrees(graph: Graph) -> NDArray[np.float32]:

@@ -213,7 +213,7 @@ class DiskFeatures:
             If ids are no integers in one dimension, or out of range.
         """
         rows = self._open_rows()
-        known = [self._places(self._checked(ids)) for ids in batches]
+        known = [self._checked(ids) for ids in batches]
         if self.looks_ahead:
             self._waiting.extend(rows, known)
 
@@ -254,7 +254,7 @@ class DiskFeatures:
             form, scale = "stored", None
         if len(wanted):
             try:
-                rows.gather(self._places(wanted), form, scale, made.reshape(-1), places)
+                rows.gather(wanted, form, scale, made.reshape(-1), places)
             except OSError as error:
                 raise _unreadable(self.file, error) from error
             self._waiting.extend(rows, ())
@@ -276,14 +276,10 @@ class DiskFeatures:
         return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.stored_dtype}, {kept}, {how})"
 
     def _checked(self, ids: ArrayLike) -> NDArray[Any]:
+        """The rows of the file that are those of vertices."""
         wanted = np.ascontiguousarray(as_id_vector("ids", ids))
         check_ids("ids", wanted, self.num_rows)
-        return wanted
-
-    def _places(self, ids: NDArray[Any]) -> NDArray[Any]:
-        """Which rows of the file are those of vertices."""
-        rows = self.file.rows
-        return ids if rows is None else rows[ids]
+        return wanted if self.file.rows is None else self.file.rows[wanted]
 
     def _open_rows(self) -> Any:
         rows = self._rows
