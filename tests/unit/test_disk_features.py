@@ -318,6 +318,9 @@ def test_a_store_whose_rows_were_moved(tmp_path, budget):
         assert features.counts.hits == (2 if budget else 0)
         assert features.nbytes >= features.file.rows.nbytes == 3000 * 4
         assert not budget or features.nbytes <= 64 << 10
+    np.load(tmp_path / "moved" / "row_of_vertex.npy", mmap_mode="r+")[5] = 3000
+    with pytest.raises(DataError, match="a map to rows from 0 to 3000"):
+        DiskFeatures(tmp_path / "moved", budget)
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
