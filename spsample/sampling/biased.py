@@ -29,7 +29,8 @@ class Biased(Sampler):
 
     The set is that of the vertices whose features are cached: the larger the factor, the fewer rows are fetched, and
     the farther the draw is from that of `sampler`. P = NORM(Q A D), where D is diagonal, `factor` for the vertices of
-    the set and 1 for the others; A D is never formed. With factor 1 samples are those of `sampler`.
+    the set and 1 for the others; A D is never formed. With factor 1 samples and values are those of `sampler`
+    to the bit, with importance weights too: there is no preference to undo.
 
     Parameters
     ----------
