@@ -117,8 +117,8 @@ class Draw(NamedTuple):
 class ColumnScale(NamedTuple):
     """The diagonal matrix D of A D: `factor` for the columns of a set, 1 for all others.
 
-    Bit v % 64 of `members[v // 64]` (uint64) says whether column v is in the set; a column without a bit is not. The
-    bits are NumPy's in every backend, as arrays with an element per batch are.
+    Bit v % 64 of `members[v // 64]` (uint64) says whether column v is in the set; a column without a bit is not. There
+    is one word at least. The bits are NumPy's in every backend, as arrays with an element per batch are.
     """
 
     members: PerBatch[UInt64Array]
@@ -134,6 +134,19 @@ class ColumnScale(NamedTuple):
         """
         bits = np.unpackbits(self.members.view(np.uint8), count=num_columns, bitorder="little")
         return np.where(bits, self.factor, 1.0)
+
+    def has(self, columns: IntArray) -> NDArray[np.bool_]:
+        """Whether each of these columns is in the set; the shape is theirs.
+
+        Examples
+        --------
+        >>> ColumnScale(np.array([0b101], np.uint64), 4.0).has(np.array([2, 1, 64])).tolist()
+        [True, False, False]
+        """
+        words = np.concatenate([self.members, np.zeros(1, np.uint64)])  # of all columns beyond the last word
+        found = words[np.minimum(columns >> 6, len(self.members))]
+        is_member: NDArray[np.bool_] = found >> (columns & 63).astype(np.uint64) & np.uint64(1) != 0
+        return is_member
 
 
 class QuantisationRule(NamedTuple):

@@ -79,7 +79,7 @@ def partition(
 
 def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, overwrite: bool) -> None:
     """Refuse places that cannot be written to, before any work is done."""
-    from spsample.data.partition.stores import require_new_folder
+    from spsample.store.folder import require_free_path
 
     if out is None and stores is None:
         raise InputError(argument="--out", given="nothing", expected="a file, or --stores with a folder")
@@ -88,7 +88,7 @@ def _check_places(out: Path | None, stores: Path | None, hops: int | None, *, ov
     if out is not None and out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
     if stores is not None:
-        require_new_folder(stores)
+        require_free_path("stores", stores)
         if hops is None:
             raise InputError(argument="--hops", given="nothing", expected="the layers that will be sampled on --stores")
 

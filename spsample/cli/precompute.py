@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +37,8 @@ def precompute(
     """
     from spsample.data import load_dataset, save_dataset
     from spsample.features import FeatureStore, aggregate_features, aggregated_dim
+    from spsample.store.folder import system_errors
+    from spsample.store.mapping import create_map
 
     if out.exists() and not overwrite:
         raise InputError(argument="--out", given=f"{out}, which exists", expected="a new name, or --overwrite")
@@ -45,9 +48,11 @@ def precompute(
     if data.x is None:
         raise InputError(argument="dataset", given=f"{data.name!r} without features", expected="one with features")
     source = FeatureStore(data.x)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".spsample-") as folder:
-        shape = (data.graph.num_nodes, aggregated_dim(source.dim, aggregation))  # type: ignore[arg-type]
-        rows = np.lib.format.open_memmap(Path(folder) / "x.npy", "w+", np.float32, shape)
+    shape = (data.graph.num_nodes, aggregated_dim(source.dim, aggregation))  # type: ignore[arg-type]
+    with ExitStack() as stack:
+        with system_errors(out, "room for the aggregated features, twice"):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=out.parent, prefix=".spsample-"))
+            rows = create_map(Path(folder) / "x.npy", np.dtype(np.float32), shape)
         aggregate_features(data.graph, source, aggregation, out=rows, memory_budget=memory_budget)  # type: ignore[arg-type]
         save_dataset(replace(data, x=rows), out, overwrite=overwrite)
     print(f"{out}: {shape[0]:,} rows of {shape[1]:,} numbers in place of {source.dim:,}")

@@ -93,10 +93,11 @@ def _refuse_with_undo(given: dict[str, Any]) -> None:
 
 
 def _check_out(store: Path, out: Path) -> None:
-    """Refuse paths before scores are computed."""
+    """Refuse paths before scores are computed; what is no store is no data set here."""
     from spsample.reorder.reordering import check_paths
+    from spsample.store import GraphStore
 
-    check_paths(store, out)
+    GraphStore.open(check_paths(store, out)[0])
 
 
 def _scores(store: Path, name: str, given: dict[str, Any]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from spsample.data.splits import SPLIT_IDS, SPLIT_MASKS
 from spsample.errors import DataError, InputError
 from spsample.store import Graph, GraphStore
 from spsample.store.archives import npz_names, read_npz
+from spsample.store.layout import MAP_ARRAYS
 
 __all__ = ["GraphEdges", "data_attributes", "npz_masks", "open_npz", "store_attributes"]
 
@@ -79,10 +80,13 @@ def store_attributes(store: GraphStore, dataset: Dataset) -> tuple[dict[str, Any
     features = store.meta.get("node_features", [])
     if features:
         facts["node_features"] = features
+    rows = store.row_of_vertex()
     for name in store.names:
-        if name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES) or (name in features and name != "x"):
+        if name in features and name != "x":
+            arrays[name] = store.array(name) if rows is None else store.array(name)[rows]
+        elif name in (*SPLIT_IDS, *SPLIT_MASKS, *_NAMES):
             arrays[name] = store.array(name)
-        elif name not in _REMADE:
+        elif name not in (*_REMADE, *MAP_ARRAYS):
             expected = "a store of a graph, features of its vertices, labels, splits and names of the vertices"
             hint = "A conversion cannot tell what becomes of other arrays; copy the store's folder to keep them."
             raise DataError(argument=str(store.path), given=f"an array {name!r}", expected=expected, hint=hint)

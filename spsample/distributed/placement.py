@@ -106,8 +106,8 @@ def _nearer(indptr: Int64Array, vertex: int, wanted: int) -> int:
     return vertex if above <= below else vertex - 1
 
 
-def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
-    """Refuse what does not say of each row which block it is of.
+def require_parts(parts: Any, num_rows: int, num_blocks: int, argument: str = "partition") -> IntArray:
+    """Refuse what does not say of each row which block it is of; `argument` is what the caller names it.
 
     Examples
     --------
@@ -116,17 +116,17 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int) -> IntArray:
     >>> require_parts([1, 0], 2, 1)
     Traceback (most recent call last):
     ...
-    spsample.errors.InputError: partition: got parts from 0 to 1; expected one of the p/c = 1 block rows: 0 to 0
+    spsample.errors.InputError: partition: got parts from 0 to 1; expected one of 1 parts: 0 to 0 (on ...
     """
-    array = as_array("partition", parts)
+    array = as_array(argument, parts)
     if array.shape != (num_rows,) or array.dtype.kind not in "iu":
         given = f"dtype {array.dtype} and shape {array.shape}"
-        raise InputError(argument="partition", given=given, expected=f"one integer per vertex: ({num_rows},)")
+        raise InputError(argument=argument, given=given, expected=f"one integer per vertex: ({num_rows},)")
     if num_rows and not 0 <= int(array.min()) <= int(array.max()) < num_blocks:
         raise InputError(
-            argument="partition",
+            argument=argument,
             given=f"parts from {array.min()} to {array.max()}",
-            expected=f"one of the p/c = {num_blocks} block rows: 0 to {num_blocks - 1}",
+            expected=f"one of {num_blocks} parts: 0 to {num_blocks - 1} (on ranks: p/c block rows)",
         )
     return array
 

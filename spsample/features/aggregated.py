@@ -10,7 +10,7 @@ from scipy import sparse
 
 from spsample.common.checks import require_choice, require_int, require_type
 from spsample.common.units import require_bytes
-from spsample.errors import DTypeError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features.memory import FeatureStore
 from spsample.features.protocol import FeatureSource
 from spsample.store import Graph
@@ -60,6 +60,8 @@ def aggregate_features(
     ------
     InputError, DTypeError
         If an argument cannot be used.
+    CapacityError
+        If a row of the graph adds up to more than float32 holds.
 
     References
     ----------
@@ -87,7 +89,7 @@ def aggregate_features(
     if not out.flags.writeable:
         raise InputError(argument="out", given="an array that cannot be written to", expected="one that can")
     fill = _fill_mean if aggregation == "mean" else _fill_gcn
-    degrees = graph.row_sums()
+    degrees = _degrees(graph)
     for first, last in _parts(graph, source.dim, require_bytes("memory_budget", memory_budget)):
         fill(_Rows(graph, source, degrees, first, last), out[first:last])
     return out
@@ -109,6 +111,16 @@ def aggregated_dim(dim: int, aggregation: Aggregation) -> int:
     require_choice("aggregation", aggregation, _AGGREGATIONS)
     require_int("dim", dim, minimum=0)
     return 2 * dim if aggregation == "mean" else dim
+
+
+def _degrees(graph: Graph) -> NDArray[np.float32]:
+    """(n,) the sum of each row."""
+    with np.errstate(over="ignore"):
+        degrees = graph.row_sums()
+    if not np.isfinite(degrees).all():
+        given = f"a row {int(np.argmin(np.isfinite(degrees)))} whose weights add up to more than float32 holds"
+        raise CapacityError(argument="graph", given=given, expected="smaller weights")
+    return degrees
 
 
 class _Rows:

@@ -18,7 +18,7 @@ from spsample.common.checks import require_path, require_type
 from spsample.common.memory import available_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
-from spsample.errors import CapacityError, DataError, InputError
+from spsample.errors import DataError, InputError
 from spsample.features.copies.order import hottest
 from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import ArrayFile, Workers
@@ -27,7 +27,7 @@ from spsample.reorder.new_numbers import Renumbering
 from spsample.reorder.row_moves import Runs, copy_array, move_rows, move_runs
 from spsample.sampling.sampler import require_bool
 from spsample.store import GraphStore, StoreWriter
-from spsample.store.folder import system_errors
+from spsample.store.folder import require_free_path, require_room, system_errors
 from spsample.store.layout import MAP_ARRAYS, OWN_KEYS, array_file
 
 __all__ = ["Progress", "Reordering", "check_paths", "reorder", "restore", "score_classes"]
@@ -217,8 +217,7 @@ def check_paths(path: Any, out: Any) -> tuple[Path, Path]:
     source, target = require_path("path", path), require_path("out", out)
     if os.path.realpath(source) == os.path.realpath(target):
         raise InputError(argument="out", given=f"{target}, the store itself", expected="a path that does not exist")
-    if os.path.lexists(target) and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(argument="out", given=f"{target}, which exists", expected="a path that does not exist")
+    require_free_path("out", target)
     if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
         raise InputError(argument="out", given=f"{target}, within the store", expected="a path outside of it")
     return source, target
@@ -286,7 +285,7 @@ class _Run:
     def go(self) -> Reordering:
         """Do it."""
         started = time.perf_counter()
-        self._check_room()
+        require_room("out", self.out, self._total + _META_BYTES)
         with StoreWriter(self.out) as writer:
             arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
             room = f"room for {format_bytes(self._total)} on the disk"
@@ -320,19 +319,6 @@ class _Run:
         if task.number is not None and task.wants_edge_ids and "edge_ids" not in sizes:
             sizes["edge_ids"] = np.dtype(np.int64), sizes["indices"][1]
         return sizes | {name: (array.dtype, array.shape) for name, array in task.arrays.items()}
-
-    def _check_room(self) -> None:
-        folder = Path(os.path.realpath(self.out)).parent
-        while not folder.exists():
-            folder = folder.parent
-        free, needed = shutil.disk_usage(folder).free, self._total + _META_BYTES
-        if needed > free:
-            raise CapacityError(
-                argument="out",
-                given=f"a disk with {format_bytes(free)} free ({free} bytes)",
-                expected=f"the {format_bytes(needed)} of the store ({needed} bytes)",
-                hint="Free space or choose another disk; nothing was written.",
-            )
 
     def _facts(self) -> dict[str, Any]:
         left_out = {*OWN_KEYS, *self.task.left_out}

@@ -12,10 +12,12 @@ from spsample.backends import ColumnScale
 from spsample.common.arrays import as_array
 from spsample.common.checks import require_number, require_type
 from spsample.common.contents import contents_of
-from spsample.errors import DTypeError, InputError
+from spsample.common.memory import available_memory
+from spsample.errors import InputError
 from spsample.sampling.bulk_layer import BulkLayer
 from spsample.sampling.sampler import Aggregation, Kind, Layout, Sampler, require_bool
 from spsample.sparse import Draw, ExtractOptions, GraphOperand, RowSelector, ScaledOperand, StackedLayer
+from spsample.store.validation import as_id_vector
 
 __all__ = ["Biased"]
 
@@ -27,7 +29,8 @@ class Biased(Sampler):
 
     The set is that of the vertices whose features are cached: the larger the factor, the fewer rows are fetched, and
     the farther the draw is from that of `sampler`. P = NORM(Q A D), where D is diagonal, `factor` for the vertices of
-    the set and 1 for the others; A D is never formed. With factor 1 samples are those of `sampler`.
+    the set and 1 for the others; A D is never formed. With factor 1 samples and values are those of `sampler`
+    to the bit, with importance weights too: there is no preference to undo.
 
     Parameters
     ----------
@@ -35,7 +38,8 @@ class Biased(Sampler):
         A node-wise one, such as `GraphSAGE`.
     cached : CachedFeatures, or array-like
         What is preferred: ids of vertices, a mask over all of them, or what has `cached_vertices`. Copied: one bit for
-        each vertex. On several ranks it must be equal on all of them, as the sampler.
+        each vertex. A cache that changes is taken as it is now. On several ranks it must be equal on all of them, as
+        the sampler.
     factor : float
         Above 0 and at most 2^64; 2, 4, 8, ... in the paper. Below 1 the vertices of the set are avoided.
     importance_weights : bool
@@ -72,6 +76,8 @@ class Biased(Sampler):
                 given=f"{sampler!r}, which draws for whole batches",
                 expected="a node-wise sampler, such as GraphSAGE",
             )
+        if isinstance(sampler, Biased):
+            raise InputError(argument="sampler", given=repr(sampler), expected="a sampler that is not Biased itself")
         self.layout: Layout = sampler.layout
         self.factor = require_number(
             "factor", factor, lambda x: 0 < x <= LARGEST_FACTOR, "a number above 0, at most 2^64"
@@ -155,20 +161,16 @@ def members_of(cached: Any) -> NDArray[np.uint64]:
     if isinstance(cached, ColumnScale):
         return cached.members
     given = as_array("cached", getattr(cached, "cached_vertices", cached))
-    if given.ndim != 1:
-        raise InputError(argument="cached", given=f"shape {given.shape}", expected="a one-dimensional array")
-    if given.dtype.kind == "b":
+    if given.dtype.kind == "b" and given.ndim == 1:
         given = np.flatnonzero(given)
-    if given.size and given.dtype.kind not in "iu":
-        raise DTypeError(
-            argument="cached", given=f"dtype {given.dtype}", expected="ids of vertices, or a mask over them"
-        )
-    ids = given.astype(np.int64)
+    ids = as_id_vector("cached", given if given.size or given.ndim != 1 else given.astype(np.int64))
     if ids.size and ids.min() < 0:
         raise InputError(argument="cached", given=f"vertex {ids.min()}", expected="ids of at least 0")
-    is_member = np.zeros((int(ids.max(initial=-1)) // 64 + 1) * 64, np.bool_)
-    is_member[ids] = True
-    members: NDArray[np.uint64] = np.packbits(is_member, bitorder="little").view(np.uint64)
+    largest = int(ids.max(initial=-1))
+    if largest // 8 > available_memory():
+        raise InputError(argument="cached", given=f"vertex {largest}", expected="ids for which memory has a bit each")
+    members = np.zeros(max(largest, 0) // 64 + 1, np.uint64)  # a word at least: NumPy unpacks no bits of none
+    np.bitwise_or.at(members, ids // 64, np.uint64(1) << (ids % 64).astype(np.uint64))
     return members
 
 

@@ -13,14 +13,16 @@ __all__ = ["RowTotals"]
 
 
 class RowTotals:
-    """The sums of the rows of A D, made once for a graph in memory; 8 bytes a row and form, 8 a column.
+    """The sums of the rows of A D, made once for a graph in memory; 16 bytes a row and form.
+
+    They are kept apart by what D scales and what not: a large factor would hide the latter.
 
     Examples
     --------
     >>> A = Matrix(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), np.array([0.5, 1.0, 2.0]))
     >>> totals = RowTotals(A, ColumnScale(np.array([0b10], np.uint64), 4.0))
     >>> totals.of("weighted").tolist(), totals.of("uniform").tolist()
-    ([4.5, 8.0], [5.0, 4.0])
+    ([[0.5, 1.0], [0.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
     """
 
     _ENTRIES = 1 << 22
@@ -28,37 +30,36 @@ class RowTotals:
     def __init__(self, A: Matrix, scale: ColumnScale) -> None:
         self.scale = scale
         self._A = A
-        self._factors = scale.factors(len(A.indptr) - 1 if A.num_columns is None else A.num_columns)
         self._totals: dict[str, NDArray[np.float64]] = {}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sums and of the factors."""
-        return self._factors.nbytes + sum(totals.nbytes for totals in self._totals.values())
+        """Bytes of the sums."""
+        return sum(totals.nbytes for totals in self._totals.values())
 
     def of(self, form: str) -> NDArray[np.float64]:
-        """(rows,) with the weights of A, or with every entry 1 ("uniform"); added up in the order of A's entries.
+        """(n, 2) for each vertex: the sums over its entries outside of the set and in it, both of A, not of A D.
 
-        By vertex, where rows are in another order.
+        With the weights of A, or with every entry 1 ("uniform"); added up in the order of A's entries.
         """
         if form not in self._totals:
-            totals = self._sums(self._A.data if form == "weighted" else None)
-            if self._A.ids is not None:
-                totals[self._A.ids] = totals.copy()
-            self._totals[form] = totals
+            sums = self._sums(self._A.data if form == "weighted" else None)
+            if self._A.ids is not None:  # rows lie in another order than vertices
+                sums[self._A.ids] = sums.copy()
+            self._totals[form] = sums
         return self._totals[form]
 
     def _sums(self, data: NDArray[np.floating[Any]] | None) -> NDArray[np.float64]:
+        """(rows, 2) as `of`, in the order of rows."""
         indptr, rows = self._A.indptr, len(self._A.indptr) - 1
-        totals = np.zeros(rows)
+        totals = np.zeros((rows, 2))
         first = 0
         while first < rows:
             last = max(int(np.searchsorted(indptr, indptr[first] + self._ENTRIES, side="right")) - 1, first + 1)
             begin, end = indptr[first], indptr[last]
-            weights = self._factors[self._A.indices[begin:end]]
-            if data is not None:
-                weights = weights * data[begin:end]
             of_row = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
-            totals[first:last] = np.bincount(of_row, weights, last - first)
+            of_row = 2 * of_row + self.scale.has(self._A.indices[begin:end])
+            weights = None if data is None else data[begin:end]
+            totals[first:last] = np.bincount(of_row, weights, 2 * (last - first)).reshape(-1, 2)
             first = last
         return totals

@@ -27,7 +27,7 @@ class ScaledOperand(GraphOperand):
     scale : ColumnScale
         D.
     totals : RowTotals or None
-        The sums of the rows of A D. With them the values of a sample are estimates, which undo the scaling: weights of
+        What the rows weigh. With them the values of a sample are estimates, which undo the scaling: weights of
         a sum over the whole row of A (Des Raj's ordered estimator; with replacement Hansen and Hurwitz's). None: values
         are the weights of A.
 
@@ -101,15 +101,13 @@ class ScaledFrontier(Frontier):
     ) -> FloatArray:
         """Weights of a sum over the rows of A, from a draw by the rows of A D."""
         (draw, totals), lengths = drawn, row_lengths(entries.rows)
-        factors = self.A.scale.factors(self.A.num_nodes)[sources.src]
         offsets = np.repeat(sources.src_ptr[:-1], np.diff(entries.rows.entry_ptr))
-        scaled = factors[offsets + sources.local]
-        stored = np.ones(len(scaled)) if own is None or self._form == "uniform" else own.astype(np.float64)
         is_entry = np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
-        weights = np.zeros(is_entry.shape)
-        weights[is_entry] = stored * scaled
+        weights, in_set = np.zeros(is_entry.shape), np.zeros(is_entry.shape, np.bool_)
+        weights[is_entry] = 1.0 if own is None or self._form == "uniform" else own
+        in_set[is_entry] = self.A.scale.has(sources.src[offsets + sources.local])
         expand = _hansen_hurwitz if draw.replace else _des_raj
-        expansions = expand(weights, totals, lengths, draw.size)[is_entry]
+        expansions = expand(weights, in_set, totals, self.A.scale.factor)[is_entry]
         values = expansions if own is None else own * expansions
         return values.astype(np.float32 if own is None else own.dtype)
 
@@ -133,28 +131,37 @@ class ScaledFrontier(Frontier):
 
 
 def _des_raj(
-    weights: NDArray[np.float64], totals: NDArray[np.float64], lengths: Int64Array, size: int
+    weights: NDArray[np.float64], in_set: NDArray[np.bool_], totals: NDArray[np.float64], factor: float
 ) -> NDArray[np.float64]:
     """(rows, draws): of the r-th of s entries drawn without replacement (R_r / w_r + s - r) / s; 1 where all were.
 
-    R_r is the total less what was drawn before. Des Raj, JASA 1956.
+    R_r is what the row weighs without those that were drawn before. What is in the set and what is not are added up
+    apart, so that a large factor hides nothing. Des Raj, JASA 1956.
     """
-    drawn = np.cumsum(weights, axis=1)
-    rest = totals[:, None] - (drawn - weights)
-    s = np.maximum(lengths, 1)[:, None]
+    of_kind = np.stack([np.where(in_set, 0, weights), np.where(in_set, weights, 0)], axis=-1)
+    after = totals[:, None] - np.cumsum(of_kind, axis=1)
+    before = np.maximum(after + of_kind, 0)
+    rest = before[..., 0] + before[..., 1] * factor
+    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimates = (rest / weights + (s - 1 - np.arange(weights.shape[1]))) / s
-    whole = (lengths < size) | (drawn[:, -1] >= totals * (1 - 1e-12))
-    estimates[whole] = 1.0
+        estimates: NDArray[np.float64] = (
+            rest / np.where(in_set, weights * factor, weights) + (s - 1 - np.arange(weights.shape[1]))
+        ) / s
+    estimates[(after[:, -1] <= totals * 1e-12).all(axis=1)] = 1.0  # none is left but for rounding
     return estimates
 
 
 def _hansen_hurwitz(
-    weights: NDArray[np.float64], totals: NDArray[np.float64], lengths: Int64Array, size: int
+    weights: NDArray[np.float64], in_set: NDArray[np.bool_], totals: NDArray[np.float64], factor: float
 ) -> NDArray[np.float64]:
-    """(rows, draws): T / (s w) of every entry drawn with replacement. Hansen and Hurwitz, Ann. Math. Stat. 1943."""
+    """(rows, draws): T / (s w) of each of s entries drawn with replacement, T what the row weighs.
+
+    Hansen and Hurwitz, Ann. Math. Stat. 1943.
+    """
+    s = np.maximum(np.count_nonzero(weights, axis=1), 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimates: NDArray[np.float64] = totals[:, None] / (size * weights)
+        scaled = np.where(in_set, weights * factor, weights)
+        estimates: NDArray[np.float64] = (totals[:, :1] + totals[:, 1:] * factor) / (s * scaled)
     return estimates
 
 

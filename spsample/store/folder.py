@@ -12,11 +12,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from spsample.errors import DataError
+from spsample.common.checks import require_path
+from spsample.common.units import format_bytes
+from spsample.errors import CapacityError, DataError, InputError
 from spsample.store.files import UNSUPPORTED, sync_folder
 
-__all__ = ["PartialFolder", "is_partial", "system_errors"]
+__all__ = ["PartialFolder", "is_partial", "require_free_path", "require_room", "system_errors"]
 
 LOCK_FILE = ".lock"
 _LONGEST_NAME = 255 - len("..partial-01234567")
@@ -48,6 +51,57 @@ def system_errors(path: str | Path, expected: str, left: str = "nothing was left
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = f"Free space or choose another disk; {left}." if full else ""
         raise DataError(argument=os.fsdecode(path), given=reason, expected=expected, hint=hint) from error
+
+
+def require_free_path(argument: str, path: Any) -> Path:
+    """Return a path at which a folder can be made: nothing is there, or an empty folder.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If something is there, or it is no path.
+    DataError
+        If the system does not let us look.
+
+    Examples
+    --------
+    >>> require_free_path("out", "no/such/folder").name
+    'folder'
+    """
+    folder = require_path(argument, path)
+    with system_errors(folder, "a folder that can be made and written to"):
+        if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+            return folder
+    expected = "a path that does not exist, or an empty folder"
+    raise InputError(argument=argument, given=f"{folder}, which exists", expected=expected)
+
+
+def require_room(argument: str, folder: Path, needed: int) -> None:
+    """Refuse what the disk of a folder that is to be made has no room for.
+
+    Raises
+    ------
+    CapacityError
+        Telling the bytes that are free and needed.
+
+    Examples
+    --------
+    >>> require_room("out", Path("no/such/folder"), 2**63)
+    Traceback (most recent call last):
+    ...
+    spsample.errors.CapacityError: out: got no/such/folder, on a disk with ...; expected ...
+    """
+    there = Path(os.path.realpath(folder)).parent
+    while not os.path.exists(there):
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise CapacityError(
+            argument=argument,
+            given=f"{folder}, on a disk with {format_bytes(free)} free ({free} bytes)",
+            expected=f"{format_bytes(needed)} ({needed} bytes)",
+            hint="Free space or choose another disk; nothing was written.",
+        )
 
 
 class PartialFolder:

@@ -200,9 +200,10 @@ def _identity(path: Path) -> FileIdentity | None:
 
 def read_meta(folder: Path, path: Path) -> str:
     """Return the text of ``meta.json``, compared with its checksum; it is not parsed."""
-    if not folder.is_dir():
-        what = "a file" if folder.exists() else "nothing there"
-        raise DataError(argument=str(folder), given=what, expected="the folder of a store, with meta.json in it")
+    with system_errors(folder, "the folder of a store, with meta.json in it"):
+        if not folder.is_dir():
+            what = "a file" if folder.exists() else "nothing there"
+            raise DataError(argument=str(folder), given=what, expected="the folder of a store, with meta.json in it")
     if is_partial(folder):
         given = "the hidden folder of a store that is being written, or was left behind"
         raise DataError(argument=str(folder), given=given, expected="a store")

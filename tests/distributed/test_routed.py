@@ -237,7 +237,10 @@ def test_a_source_that_fails_on_one_rank_fails_on_all():
             return super().gather(ids, out, at)
 
     def body(comm):
-        routed = RoutedFeatures(Broken(X), CopyPlan.of([[3], [4]], 12), 0.5, ProcessGrid(comm))
+        grid = ProcessGrid(comm)
+        with pytest.raises(DataError, match=r"torn page.*\(on rank 1\)"):
+            RoutedFeatures(Broken(X), CopyPlan.of([[3], [11]], 12), 0.5, grid)
+        routed = RoutedFeatures(Broken(X), CopyPlan.of([[3], [4]], 12), 0.5, grid)
         with pytest.raises(DataError, match=r"torn page.*\(on rank 1\)"):
             routed.gather([4, 11 if comm.rank == 1 else 5])
         return routed.gather([4]).tolist()
@@ -273,14 +276,21 @@ def test_arguments_of_one_rank_that_are_refused_on_all(bad, error, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [("plan", CopyPlan.of([[0], [2]], 12)), ("alpha", 0.4), ("alpha", [[0, 0.5], [0.4, 0]])]
+    ("name", "other"),
+    [
+        ("plan", CopyPlan.of([[0], [2]], 12)),
+        ("alpha", 0.4),
+        ("alpha", [[0, 0.5], [0.4, 0]]),
+        ("source", FeatureStore(X[:, :1])),
+        ("source", FeatureStore(X.astype(np.float16))),
+    ],
 )
 def test_arguments_that_differ_between_ranks_are_refused(name, other):
-    good = {"plan": CopyPlan.of([[0], [1]], 12), "alpha": 0.5}
+    good = {"source": FeatureStore(X), "plan": CopyPlan.of([[0], [1]], 12), "alpha": 0.5}
 
     def body(comm):
         with pytest.raises(InputError, match=f"{name}: got something else on rank 1"):
-            RoutedFeatures(FeatureStore(X), **{**good, **({name: other} if comm.rank else {})}, grid=ProcessGrid(comm))
+            RoutedFeatures(**{**good, **({name: other} if comm.rank else {})}, grid=ProcessGrid(comm))
 
     run_threads(2, body, TIMEOUT)
 

@@ -148,7 +148,8 @@ def test_a_partition_that_does_not_fit(backend, tmp_path):
     np.save(tmp_path / "three.npy", np.arange(300) % 3)
     status, _, errors = run(backend, 2, *COMMAND, "planted:300", "--partition", tmp_path / "three.npy")
     assert status != 0
-    assert errors.count("--partition: got parts from 0 to 2; expected one of the p/c = 2 block rows: 0 to 1") == 1
+    told = "--partition: got parts from 0 to 2; expected one of 2 parts: 0 to 1 (on ranks: p/c block rows)"
+    assert errors.count(told) == 1
 
 
 def test_files_that_are_no_partition(tmp_path):

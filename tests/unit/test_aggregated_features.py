@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +13,7 @@ from typer.testing import CliRunner
 import spsample as sp
 from spsample.cli.main import app
 from spsample.data import load_dataset, planted, save_dataset
-from spsample.errors import DTypeError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 from spsample.features import aggregate_features
 from spsample.settings import ModelConfig
 from spsample.training import TrainConfig, Trainer
@@ -86,6 +89,16 @@ def test_training_on_a_store_of_the_command(tmp_path):
     assert not list(tmp_path.glob(".spsample-*"))
 
 
+def test_a_disk_without_room_is_refused_before_work(tmp_path, monkeypatch):
+    def full(descriptor, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    result = CliRunner().invoke(app, ["precompute", "planted:60", "--out", str(tmp_path / "mean")])
+    assert "No space left on device" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("change", "error", "named"),
     [
@@ -94,6 +107,9 @@ def test_training_on_a_store_of_the_command(tmp_path):
         ({"aggregation": "max"}, InputError, "aggregation"),
         ({"out": np.zeros((N, 2 * DIM))}, DTypeError, "out"),
         ({"out": np.zeros((N, DIM), np.float32)}, InputError, "out"),
+        ({"out": [1.0]}, DTypeError, "out"),
+        ({"out": np.broadcast_to(np.float32(0), (N, 2 * DIM))}, InputError, "out"),
+        ({"graph": sp.Graph([0] + [2] * N, [0, 1], np.full(2, 3e38, np.float32))}, CapacityError, "graph"),
         ({"memory_budget": "x"}, InputError, "memory_budget"),
     ],
 )

@@ -13,6 +13,7 @@ import spsample as sp
 from spsample.comm import run_threads
 from spsample.errors import DTypeError, InputError
 from spsample.features import draw_shift
+from spsample.reorder import reorder
 from spsample.sampling import Sampler
 from spsample.sparse import extract_rows, its_sample, normalize_rows, pattern
 
@@ -96,6 +97,24 @@ def test_importance_weights_are_unbiased(weighted, replace):
     assert np.abs(z).max() < 4.5
 
 
+def test_a_large_factor_hides_no_weights():
+    """Both cached neighbours are drawn first; 20 others are left then."""
+    A = sp.Graph(np.r_[0, np.full(22, 22)], np.arange(22))
+    sampler = sp.Biased(sp.GraphSAGE([5]), [3, 7], 2.0**60, importance_weights=True)
+    values = sp.bulk_sample(A, [0], sampler, batch_size=1)[0].layers[0].adj.data
+    np.testing.assert_allclose(values, [(2 + 4) / 5, (1 + 3) / 5, (20 + 2) / 5, (19 + 1) / 5, 18 / 5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_importance_weights_of_a_reordered_store(tmp_path, replace):
+    A = graph(weighted=True)
+    A.save(tmp_path / "plain")
+    reorder(tmp_path / "plain", tmp_path / "moved", RNG.random(N))
+    sampler = sp.Biased(sp.GraphSAGE([3], replace=replace), CACHED, 4, importance_weights=True)
+    graphs = [sp.Graph.open(tmp_path / name) for name in ("plain", "moved")]
+    assert_equal_bulks(*(sp.bulk_sample(one, np.arange(N), sampler, batch_size=16, edge_ids=True) for one in graphs))
+
+
 def test_whole_rows_are_not_weighed():
     A = graph()
     sampler = sp.Biased(sp.GraphSAGE([-1, 1000]), CACHED, 8.0, importance_weights=True)
@@ -169,12 +188,14 @@ def test_it_is_made_again_and_compared():
     [
         ((sp.LADIES([8]), [1], 2), InputError, "sampler"),
         (("GraphSAGE", [1], 2), DTypeError, "sampler"),
+        ((sp.Biased(sp.GraphSAGE([2]), [1], 2), [1], 2), InputError, "sampler"),
         ((sp.GraphSAGE([2]), [1], 0), InputError, "factor"),
         ((sp.GraphSAGE([2]), [1], float("nan")), InputError, "factor"),
         ((sp.GraphSAGE([2]), [1], float("inf")), InputError, "factor"),
         ((sp.GraphSAGE([2]), [1], True), DTypeError, "factor"),
         ((sp.GraphSAGE([2]), [-1], 2), InputError, "cached"),
         ((sp.GraphSAGE([2]), [[1]], 2), InputError, "cached"),
+        ((sp.GraphSAGE([2]), [2**62], 2), InputError, "cached"),
         ((sp.GraphSAGE([2]), [0.5], 2), DTypeError, "cached"),
     ],
 )
@@ -201,8 +222,15 @@ def test_importance_weights_of_a_partitioned_graph_are_refused():
 
 
 def test_an_empty_set_draws_uniformly_by_weight():
-    bulk = sp.bulk_sample(graph(), np.arange(N), sp.Biased(sp.GraphSAGE([2]), [], 8), batch_size=N)
-    assert bulk[0].layers[0].adj.nnz > 0
+    A, sampler = graph(), sp.Biased(sp.GraphSAGE([2]), [], 1e-9)
+    np.full(N, 77, np.uint8)  # what memory holds that is used again
+    assert not sampler.members(N).any()
+    bulks = [
+        sp.bulk_sample(A, np.arange(N), sampler, batch_size=N, edge_ids=True, backend=name)
+        for name in ("reference", "cpu")
+    ]
+    assert_equal_bulks(*bulks)
+    assert bulks[0][0].layers[0].adj.nnz > 0
 
 
 def test_shift_of_the_draw():

@@ -128,6 +128,8 @@ def test_advice_fits_the_report():
     many = workload(graph=graph, seeds=np.arange(64), batch_size=32, sampler=sp.GraphSAGE([-1, -1]))
     assert "no cache of a part helps much" in advise(cache_report(many, ranks=1))[0]
     assert advise(cache_report(workload(), ranks=2))[0].startswith("Cache ")
+    one_batch = cache_report(workload(seeds=SEEDS[:4]), budgets=[0.1], ranks=4)
+    assert not any("On 4 ranks" in sentence for sentence in advise(one_batch))
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,28 @@ def test_nested_under_a_cache(tmp_path):
             assert np.array_equal(cached.gather(batch), x[batch].astype(np.float32))
 
 
+@pytest.mark.parametrize("budget", [0, "64KiB"])
+def test_a_store_whose_rows_were_moved(tmp_path, budget):
+    x = np.random.default_rng(1).random((3000, 5), np.float32)
+    with StoreWriter(tmp_path / "plain") as writer:
+        writer.write("indptr", np.zeros(3001, np.int64))
+        writer.write("indices", np.zeros(0, np.int32))
+        writer.write("x", x)
+        writer.set(weighting="unweighted")
+    reorder(tmp_path / "plain", tmp_path / "moved", np.arange(3000), exact=True)
+    ids = np.array([7, 2999, 7, 0])
+    with DiskFeatures(tmp_path / "moved", budget) as features:
+        features.announce([ids, ids[:2]])
+        np.testing.assert_array_equal(features.gather(ids), x[ids])
+        np.testing.assert_array_equal(features.gather(ids[:2]), x[ids[:2]])
+        assert features.counts.hits == (2 if budget else 0)
+        assert features.nbytes >= features.file.row_of_vertex.nbytes == 3000 * 4
+        assert not budget or features.nbytes <= 64 << 10
+    np.load(tmp_path / "moved" / "row_of_vertex.npy", mmap_mode="r+")[5] = 3000
+    with pytest.raises(DataError, match="a map to rows from 0 to 3000"):
+        DiskFeatures(tmp_path / "moved", budget)
+
+
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_in_a_loader(tmp_path, prefetch):
     graph = sp.load_dataset("rmat:10,8").graph

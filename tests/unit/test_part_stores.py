@@ -20,7 +20,7 @@ from spsample.data import (
     write_part_stores,
 )
 from spsample.data.partition.reach import Reach
-from spsample.errors import DataError, InputError
+from spsample.errors import CapacityError, DataError, InputError
 from spsample.reorder import reorder
 from spsample.store import GraphStore
 
@@ -133,6 +133,18 @@ def test_evaluation_vertices_come_with_what_they_need(tmp_path):
         assert sorted(found) == sorted(getattr(whole, name).tolist())
 
 
+def test_parts_of_a_reordered_store_are_those_of_the_plain_one(tmp_path):
+    save_dataset(planted(90, 3, 2), tmp_path / "plain")
+    reorder(tmp_path / "plain", tmp_path / "moved", np.arange(90), exact=True)
+    parts = np.arange(90) % 2
+    for name in ("plain", "moved"):
+        write_part_stores(load_dataset(str(tmp_path / name)), parts, 2, tmp_path / f"{name}-parts", hops=1)
+    for part in range(2):
+        one, other = (tmp_path / f"{name}-parts" / f"part-{part}" for name in ("plain", "moved"))
+        assert (one / "x.npy").read_bytes() == (other / "x.npy").read_bytes()
+        assert GraphStore.open(one).digest == GraphStore.open(other).digest
+
+
 def test_part_dataset_is_what_is_written(tmp_path):
     whole = weighted_dataset()
     parts, paths = stores_of(whole, tmp_path / "stores")
@@ -170,8 +182,8 @@ def test_a_store_refuses_more_layers_than_it_has_hops(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"parts": np.zeros(299, int)}, "partition: got dtype int64 and shape .299,."),
-        ({"parts": np.full(300, 3)}, "partition: got parts from 3 to 3"),
+        ({"parts": np.zeros(299, int)}, "parts: got dtype int64 and shape .299,."),
+        ({"parts": np.full(300, 3)}, "parts: got parts from 3 to 3"),
         ({"parts": np.zeros(300, int)}, "parts: got none in part 1"),
         ({"num_parts": 0}, "num_parts: got 0"),
         ({"num_parts": 31}, "num_parts: got 31; expected at most 30"),
@@ -202,7 +214,7 @@ def test_a_folder_that_exists_is_refused(tmp_path):
 
 def test_a_disk_without_room_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: Free(2048))
-    with pytest.raises(InputError, match=r"stores: got .*, where 2.00 KiB are free; expected room for"):
+    with pytest.raises(CapacityError, match=r"stores: got .*s, on a disk with 2.00 KiB free"):
         stores_of(weighted_dataset(), tmp_path / "s")
     assert not list(tmp_path.iterdir())
 

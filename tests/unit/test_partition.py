@@ -17,7 +17,7 @@ from spsample.data import (
 )
 from spsample.data.partition import METHODS
 from spsample.data.partition.reach import Reach
-from spsample.errors import DTypeError, InputError
+from spsample.errors import CapacityError, DTypeError, InputError
 
 GROUPS, SIZE = 3, 40
 
@@ -90,7 +90,7 @@ def test_what_metis_prints_is_no_result(capfd):
     assert "Cannot bisect" in told.err
 
 
-@pytest.mark.parametrize("num_parts", [0, 2**31])
+@pytest.mark.parametrize("num_parts", [0, 2**20 + 1])
 def test_numbers_of_parts_that_are_refused(num_parts):
     pytest.importorskip("pymetis")
     with pytest.raises(InputError, match=f"num_parts: got {num_parts}"):
@@ -101,7 +101,7 @@ def test_numbers_of_parts_that_are_refused(num_parts):
     "parts", [np.zeros(3, int), [0.0, 1.0], [0, 2], [-1, 0], np.array([0, 2**63], np.uint64), "01", [[0, 1]]]
 )
 def test_what_is_no_partition(parts):
-    with pytest.raises(InputError, match="partition: got"):
+    with pytest.raises(InputError, match="parts: got"):
         partition_quality(sp.Graph([0, 1, 2], [1, 0]), parts, 2)
 
 
@@ -176,6 +176,12 @@ def test_vertices_that_few_parts_need_go_to_one_that_needs_them():
     vertices = np.flatnonzero(needed.any(axis=0))
     assert needed[parts[vertices], vertices].all()
     assert partition_quality(graph, parts, 4).largest < 1.05
+
+
+def test_pagraph_refuses_parts_that_no_memory_holds(monkeypatch):
+    monkeypatch.setattr("spsample.data.partition.pagraph.available_memory", lambda: 99)
+    with pytest.raises(CapacityError, match="num_parts: got 4 parts of 200 vertices"):
+        partition_vertices(sp.Graph([0] * 201, []), 4, "pagraph", seeds=range(8), hops=1)
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])

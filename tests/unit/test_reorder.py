@@ -222,6 +222,22 @@ def test_paths(store, tmp_path, function):
         function(tmp_path / "missing", tmp_path / "b")
 
 
+@pytest.mark.parametrize("function", [lambda a, b: reorder(a, b, np.ones(N)), restore])
+def test_folders_that_are_locked(store, tmp_path, function, monkeypatch):
+    """Root may read all folders: the system's answer is made."""
+
+    def locked(self, *arguments):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    (tmp_path / "b").mkdir()
+    monkeypatch.setattr(Path, "iterdir", locked)
+    with pytest.raises(DataError, match="b: got Permission denied"):
+        function(store, tmp_path / "b")
+    monkeypatch.setattr(Path, "is_dir", locked)
+    with pytest.raises(DataError, match="a: got Permission denied"):
+        function(store, tmp_path / "c")
+
+
 def test_a_store_that_was_not_reordered_has_no_way_back(store, tmp_path):
     with pytest.raises(InputError, match=r"path: got .*; expected a store made by reorder"):
         restore(store, tmp_path / "b")
@@ -261,7 +277,7 @@ def test_a_file_is_closed_after_what_is_under_way(tmp_path, monkeypatch):
 def test_a_full_disk_is_refused_before_work(store, tmp_path, monkeypatch):
     monkeypatch.setattr(reordering.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     needed = GraphStore.open(store).nbytes + 4 * N * 2 + 8 * (N + 1) + 2**20
-    with pytest.raises(CapacityError, match=rf"out: got a disk with .*1000 bytes.*; expected .*{needed} bytes"):
+    with pytest.raises(CapacityError, match=rf"out: got .*a disk with .*1000 bytes.*; expected .*{needed} bytes"):
         reorder(store, tmp_path / "b", np.ones(N))
     assert sorted(os.listdir(tmp_path)) == ["a"]
 
@@ -408,6 +424,21 @@ def test_command(store, tmp_path):
     assert files_of(tmp_path / "c") == files_of(store)
 
 
+def test_a_store_that_was_moved_is_converted_as_the_plain_one(store, tmp_path):
+    with StoreWriter(tmp_path / "bare") as writer:
+        whole = GraphStore.open(store)
+        writer.set(node_features=["x", "more"])
+        for name in ("indptr", "indices", "data", "x", "more"):
+            writer.write(name, whole.array(name))
+    reorder(tmp_path / "bare", tmp_path / "moved", np.arange(N), exact=True)
+    for name in ("bare", "moved"):
+        done = run("convert", tmp_path / name, tmp_path / f"{name}-both", "--symmetrise")
+        assert done.exit_code == 0, done.output
+    one, other = (tmp_path / f"{name}-both" for name in ("bare", "moved"))
+    for name in ("indices.npy", "data.npy", "x.npy", "more.npy"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
 @pytest.mark.parametrize("score", ["posterior", "out-degree", "inclusion"])
 def test_command_computes_scores(store, tmp_path, score):
     options = ("--score", score, "--fanouts", "3,2", "--batch-size", "16", "--seeds", "val")
@@ -440,6 +471,12 @@ def test_command_refuses(store, tmp_path, arguments, words, monkeypatch):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.split())
     assert sorted(os.listdir(tmp_path)) == ["a"]
+
+
+def test_command_takes_stores_only(tmp_path):
+    done = run("reorder", "digits", "--out", tmp_path / "b")
+    assert done.exit_code == 2
+    assert "expected the folder of a store" in " ".join(done.stderr.split())
 
 
 def test_command_names_bad_scores(store, tmp_path):

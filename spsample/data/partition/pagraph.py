@@ -7,8 +7,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.common.memory import available_memory
 from spsample.common.threads import compiled_core
+from spsample.common.units import format_bytes
 from spsample.data.partition.request import PartitionRequest
+from spsample.errors import CapacityError
 from spsample.sparse import keys
 
 __all__ = ["pagraph", "pagraph_parts"]
@@ -43,6 +46,8 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     ------
     InputError
         If there are no seeds, fewer than parts, or no hops.
+    CapacityError
+        If a bit for each vertex and part does not fit in the memory that is available.
 
     References
     ----------
@@ -59,11 +64,21 @@ def pagraph(request: PartitionRequest) -> NDArray[np.int32]:
     train, hops = request.train_vertices("pagraph"), request.layers("pagraph")
     order = train[keys.shuffle(len(train), request.random_seed)]
     indptr, indices = request.graph.indptr, request.graph.indices
+    _require_memory(request)
     core = compiled_core()
     if core is None:
         return pagraph_parts(indptr, indices, order, request.num_parts, hops)
     made: NDArray[np.int32] = core.pagraph_parts(indptr, indices, order, request.num_parts, hops)
     return made
+
+
+def _require_memory(request: PartitionRequest) -> None:
+    """Refuse what does not fit: A's rows once more, and a bit for each vertex and part."""
+    graph, free = request.graph, available_memory()
+    needed = request.num_parts * graph.num_nodes // 8 + graph.num_edges * graph.index_dtype.itemsize
+    if needed > free:
+        given = f"{request.num_parts} parts of {graph.num_nodes} vertices, which take {format_bytes(needed)}"
+        raise CapacityError(argument="num_parts", given=given, expected=f"at most the {format_bytes(free)} available")
 
 
 def pagraph_parts(

@@ -78,7 +78,7 @@ def partition_quality(
     """
     require_local(graph)
     num_parts = require_num_parts(num_parts)
-    parts = require_parts(parts, graph.num_nodes, num_parts)
+    parts = require_parts(parts, graph.num_nodes, num_parts, "parts")
     degrees = np.asarray(np.diff(graph.indptr), np.int64)
     load = np.bincount(parts, weights=degrees + 1, minlength=num_parts)
     crossing = int(np.count_nonzero(np.repeat(parts, degrees) != parts[np.asarray(graph.indices)]))

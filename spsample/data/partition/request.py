@@ -16,7 +16,8 @@ from spsample.store.validation import validate_seeds
 
 __all__ = ["PartitionRequest", "as_train_vertices", "check_parts_of_train", "require_hops", "require_num_parts"]
 
-_MOST_PARTS = 2**31 - 1
+_MOST_PARTS = 2**20
+"""Methods take memory for each part, whether it gets a vertex or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ class PartitionRequest:
 
 
 def require_num_parts(num_parts: Any) -> int:
-    """Return a number of parts, at least 1."""
+    """Return a number of parts, from 1 to 2^20."""
     return require_int("num_parts", num_parts, minimum=1, maximum=_MOST_PARTS)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spsample.common.checks import require_int, require_path, require_type
-from spsample.common.units import format_bytes
+from spsample.common.checks import require_int, require_type
 from spsample.data.dataset import Dataset, write_dataset
 from spsample.data.partition.reach import Reach, entries_of
 from spsample.data.partition.request import as_train_vertices, check_parts_of_train, require_hops, require_num_parts
@@ -22,9 +19,9 @@ from spsample.data.splits import SPLIT_IDS, split_of
 from spsample.distributed.placement import require_parts
 from spsample.errors import InputError
 from spsample.store import Graph, StoreWriter
-from spsample.store.folder import PartialFolder
+from spsample.store.folder import PartialFolder, require_free_path, require_room
 
-__all__ = ["part_dataset", "require_new_folder", "require_reach", "write_part_stores"]
+__all__ = ["part_dataset", "require_reach", "write_part_stores"]
 
 _HOPS = "part_hops"
 """The fact of a part's store that says how far it reaches."""
@@ -69,7 +66,9 @@ def write_part_stores(
     Raises
     ------
     InputError, DTypeError
-        If an argument cannot be used, `stores` exists, or the disk has less room than it takes.
+        If an argument cannot be used, or `stores` exists.
+    CapacityError
+        If the disk has less room than it takes; it says how many bytes are needed and free.
     DataError
         If the folder cannot be written.
 
@@ -90,8 +89,8 @@ def write_part_stores(
     >>> folder.cleanup()
     """
     cut = _Cut.of(dataset, parts, num_parts, hops, evaluation)
-    folder = require_new_folder(stores)
-    _require_room(folder, sum(_store_bytes(dataset, cut.reach(part)) for part in range(cut.num_parts)))
+    folder = require_free_path("stores", stores)
+    require_room("stores", folder, sum(_store_bytes(dataset, cut.reach(part)) for part in range(cut.num_parts)))
     partial = PartialFolder(folder)
     try:
         for part in range(cut.num_parts):
@@ -167,7 +166,7 @@ class _Cut:
         require_type("dataset", dataset, Dataset, "a data set")
         require_type("evaluation", evaluation, (bool, np.bool_), "True or False")
         num_parts, hops = require_num_parts(num_parts), require_hops(hops)
-        parts = require_parts(parts, dataset.graph.num_nodes, num_parts)
+        parts = require_parts(parts, dataset.graph.num_nodes, num_parts, "parts")
         train = as_train_vertices(dataset.train_idx, dataset.graph.num_nodes)
         check_parts_of_train(num_parts, train)
         bare = np.flatnonzero(np.bincount(parts[train], minlength=num_parts) == 0)
@@ -237,41 +236,3 @@ def _rows_bytes(array: Any, rows: NDArray[np.int64]) -> int:
         return len(rows) * int(array[:1].nbytes)
     entries = int((array.indptr[rows + 1] - array.indptr[rows]).sum())
     return int(entries * (array.indices.itemsize + array.data.itemsize) + len(rows) * array.indptr.itemsize)
-
-
-def require_new_folder(stores: Any) -> Path:
-    """Return the path of a folder that is not there yet, or empty.
-
-    Raises
-    ------
-    InputError, DTypeError
-        If something is there.
-
-    Examples
-    --------
-    >>> require_new_folder("no/such/folder").name
-    'folder'
-    """
-    folder = require_path("stores", stores)
-    try:
-        is_free = not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir()))
-    except OSError as error:
-        given = f"{str(folder)!r}: {error.strerror}"
-        raise InputError(argument="stores", given=given, expected="a folder that can be made") from error
-    if not is_free:
-        raise InputError(argument="stores", given=f"{folder}, which exists", expected="a new folder, or an empty one")
-    return folder
-
-
-def _require_room(folder: Path, needed: int) -> None:
-    """Refuse what the disk has no room for, before anything is written."""
-    there = next(parent for parent in _parents(folder) if parent.exists())
-    free = shutil.disk_usage(there).free
-    if needed > free:
-        given = f"{folder}, where {format_bytes(free)} are free"
-        raise InputError(argument="stores", given=given, expected=f"room for {format_bytes(needed)}")
-
-
-def _parents(folder: Path) -> Iterator[Path]:
-    absolute = folder.absolute()
-    yield from (absolute, *absolute.parents)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.common.checks import require_path
 from spsample.errors import DataError, InputError
@@ -83,9 +84,19 @@ def _of_store(path: Path, name: str) -> ArrayFile:
         rows = store.features(name)
         file, begin = store.place(name)
         made = _checked(file, begin, rows.dtype, rows.shape)
-        return made._replace(row_of_vertex=np.array(rows.rows)) if isinstance(rows, ReorderedRows) else made
+        return made._replace(row_of_vertex=_map_of(path, rows)) if isinstance(rows, ReorderedRows) else made
 
     return GraphStore.read(path, take)
+
+
+def _map_of(path: Path, moved: ReorderedRows) -> NDArray[Any]:
+    """Which row is that of each vertex, in memory."""
+    rows = np.array(moved.rows)
+    if rows.size and (int(rows.min()) < 0 or int(rows.max()) >= len(moved.stored)):
+        given, expected = f"rows from {rows.min()} to {rows.max()}", f"rows below {len(moved.stored)}"
+        hint = "The store is damaged: copy it, or reorder it again."
+        raise DataError(argument=str(path), given=f"a map to {given}", expected=expected, hint=hint)
+    return rows
 
 
 def _of_npy(path: Path) -> ArrayFile:

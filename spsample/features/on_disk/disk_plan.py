@@ -64,7 +64,7 @@ def disk_plan(budget: int, num_rows: int, row_bytes: int, page_rows: int | None 
         Rows of a page, a power of two. By default as many as fit in 512 bytes, at least one; more where the budget is
         too small for what each page of the file takes.
     map_bytes : int, optional
-        Of a map from vertices to rows, which is kept too.
+        What leads from vertices to rows, where these lie in another order; part of the budget, if that is not 0.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import CapacityError, DataError, InputError
-from spsample.features.caching.cached_rows import CachedRows, row_bytes_of
+from spsample.features.caching.cached_rows import CachedRows, row_bytes_of, stored_dtype
 from spsample.features.copies.arguments import require_alpha
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.plan import CopyPlan
@@ -103,10 +103,13 @@ class RoutedFeatures:
             links = link_costs(require_alpha(alpha, plan.devices), plan.devices)
             _require_memory(plan, source, rank)
             contents = [contents_of(vertices) for vertices in plan.vertices]
-        require_same(grid.comm, plan=contents, alpha=links)
+            rows_sent = (source.dim, stored_dtype(source).str)
+        require_same(grid.comm, plan=contents, alpha=links, source=rows_sent)
+        vertices, is_alone = np.sort(plan.vertices[rank]), comm_of(source).size == 1
         with collective(grid.comm, call="routes to copies"):
             holders = _routes_of(plan, links, source, rank)
-        rows = CachedRows(source, np.sort(plan.vertices[rank]))
+            rows = CachedRows(source, vertices) if is_alone else None
+        rows = CachedRows(source, vertices) if rows is None else rows  # collective by itself
         self._begin(source, _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows), RouteCounter())
 
     def _begin(self, source: FeatureSource, routes: _Routes, peers: PeerRows, counter: RouteCounter) -> None:
