@@ -302,8 +302,9 @@ class _Unfit:
 
 def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -> DeviceFeatures:
     """From their recipe: hot rows are read again, and must be those that there were."""
-    rows, kernels = SourceRows(source, None), get_backend("cuda")
-    with kernels.session():  # type: ignore[attr-defined]
-        tiers = rows.placed(kernels, vertices)  # type: ignore[arg-type]
+    kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
+    rows = SourceRows(source, None)
+    with kernels.session():
+        tiers = rows.placed(kernels, vertices)
         require_contents(source, tiers.kept()[1], contents)
     return DeviceFeatures._of(source, tiers, (rows.num_rows, rows.dim, len(vertices)), Counter())

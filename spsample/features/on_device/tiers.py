@@ -19,18 +19,20 @@ class Placeable(Protocol):
 
     Attributes
     ----------
-    source : FeatureSource or None
-        Where rows come from that are not hot; None where the device reads them itself.
     num_rows, dim : int
     row_bytes, map_bytes : int
         What a hot row takes on the device, and the map to the rows.
     """
 
-    source: FeatureSource | None
     num_rows: int
     dim: int
     row_bytes: int
     map_bytes: int
+
+    @property
+    def source(self) -> FeatureSource | None:
+        """Where rows come from that are not hot; None where the device reads them itself."""
+        ...
 
     def placed(self, kernels: CudaKernels, hot: NDArray[np.int64]) -> Tiers:
         """Copy the rows of the vertices `hot`, ascending and distinct, to the device; collective where the source is.
