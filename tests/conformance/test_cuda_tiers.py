@@ -11,9 +11,17 @@ from nested_sources import Told
 
 import spsample as sp
 from spsample.backends import get_backend
-from spsample.comm import run_threads
+from spsample.comm import LocalCommunicator, run_threads
 from spsample.errors import CapacityError, DataError, DTypeError, InputError
-from spsample.features import CachedFeatures, DeviceFeatures, DiskFeatures, FeatureStore, PartitionedFeatures
+from spsample.features import (
+    CachedFeatures,
+    CopyPlan,
+    DeviceFeatures,
+    DiskFeatures,
+    FeatureStore,
+    PartitionedFeatures,
+    RoutedFeatures,
+)
 from spsample.features.on_device.staged_rows import StagedRows
 
 pytestmark = needs_compiler
@@ -134,7 +142,10 @@ def test_the_source_is_told_what_it_will_be_asked_for(emulated):
     assert source.known == []
     with pytest.raises(InputError, match="batches: got 400"):
         features.announce([[N]])
-    assert not DeviceFeatures(FeatureStore(numbers()), 0.2, WANTED).looks_ahead
+    other = DeviceFeatures(FeatureStore(numbers()), 0.2, WANTED)
+    before = emulated.launches, emulated.waits
+    other.announce(batches)
+    assert (emulated.launches, emulated.waits, other.looks_ahead) == (*before, False)
 
 
 def test_a_loader_tells_a_disk_below_a_cache_below_a_device(emulated, tmp_path):
@@ -171,6 +182,9 @@ def test_other_sources_are_refused(emulated):
     on_device = DeviceFeatures(numbers(), 1.0)
     with pytest.raises(InputError, match=r"source: got DeviceFeatures.*DeviceFeatures\(CachedFeatures\(source, ...\)"):
         CachedFeatures(on_device, 100, WANTED)
+    plan, grid = CopyPlan.of([np.arange(3)], N), sp.ProcessGrid(LocalCommunicator())
+    with pytest.raises(InputError, match=r"source: got DeviceFeatures.*DeviceFeatures\(RoutedFeatures\(source"):
+        RoutedFeatures(on_device, plan, 0.5, grid)
     with pytest.raises(InputError, match="x: got DeviceFeatures, whose rows are on a device"):
         DeviceFeatures(on_device, 0.5, WANTED)
     with pytest.raises(InputError, match="dtype: got 'int8' with a FeatureStore; expected None"):

@@ -266,7 +266,8 @@ class DeviceFeatures:
         each = require_iterable("batches", batches, "ids of each call")
         with self._kernels.session():
             vertices = [self._vertices(ids, "batches") for ids in each]
-            announce(self.source, [self._tiers.missing(ids) for ids in vertices])
+            if self.looks_ahead:
+                announce(self.source, [self._tiers.missing(ids) for ids in vertices])
 
     def forget(self) -> None:
         """Forget what was announced and not yet gathered: it will not come. Not collective."""
