@@ -5,9 +5,9 @@ from __future__ import annotations
 from spsample.features.aggregated import aggregate_features, aggregated_dim
 from spsample.features.caching.cached import CacheCounts, CachedFeatures
 from spsample.features.copies import CopyCost, CopyPlan, plan_copies
-from spsample.features.device import DeviceFeatures
 from spsample.features.locality import DrawShift, draw_shift
 from spsample.features.memory import FeatureStore
+from spsample.features.on_device.device import DeviceFeatures
 from spsample.features.on_disk.disk import DiskCounts, DiskFeatures
 from spsample.features.on_ranks.partitioned import PartitionedFeatures
 from spsample.features.on_ranks.partitioned_device import PartitionedDeviceFeatures

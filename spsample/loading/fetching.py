@@ -10,8 +10,9 @@ import numpy as np
 
 from spsample.backends import backend_for
 from spsample.features.caching.cached_rows import row_bytes_of, stored_dtype
-from spsample.features.gathering import row_reader
+from spsample.features.gathering import RowReader, row_reader
 from spsample.features.known_future import announce, forget
+from spsample.features.on_device.fetched import FetchedRows
 from spsample.features.places import places_of
 from spsample.loading.batch import gather_features
 from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
@@ -162,10 +163,15 @@ def _nothing(ids: NDArray[Any]) -> None:
 
 def _fetched(features: FeatureSource, vertices: NDArray[np.int64]) -> Callable[[NDArray[Any]], Any]:
     """Fetch rows, and give what reads those of some of the vertices."""
+    fetched = FetchedRows if getattr(features, "on_device", False) else _rows_on_host
+    reader, places = fetched(features, vertices), places_of(vertices, features.num_rows)
+    return lambda ids: reader.gather(places.find(ids).places)
+
+
+def _rows_on_host(features: FeatureSource, vertices: NDArray[np.int64]) -> RowReader:
     rows = np.empty((len(vertices), features.dim), stored_dtype(features))
     features.gather(vertices, rows)
-    reader, places = row_reader(rows), places_of(vertices, features.num_rows)
-    return lambda ids: reader.gather(places.find(ids).places)
+    return row_reader(rows)
 
 
 def _union(parts: list[NDArray[Any]]) -> NDArray[np.int64]:

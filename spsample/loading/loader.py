@@ -180,7 +180,7 @@ class BulkLoader(Epochs):
             self.backend = None if backend is None else get_backend(backend).name
             self.graph = graph.to_device(self.backend)
             self.collate = Collate(features, labels, self.graph, self._ranking)
-            self.fetch = _require_fetch(fetch, self.features)
+            self.fetch = require_choice("fetch", fetch, tuple(FETCHES))
             most_batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
@@ -476,14 +476,6 @@ class _Place(NamedTuple):
     first: int
     positions: NDArray[np.int64]
     start: Start
-
-
-def _require_fetch(fetch: Any, features: FeatureSource | None) -> str:
-    require_choice("fetch", fetch, tuple(FETCHES))
-    if fetch == "bulk" and getattr(features, "on_device", False):
-        given, expected = "'bulk' with features on a device", "'batch', or features in the memory of the host"
-        raise InputError(argument="fetch", given=given, expected=expected)
-    return str(fetch)
 
 
 def _synchronize(lockstep: Lockstep[Any] | None) -> None:

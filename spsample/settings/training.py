@@ -220,7 +220,7 @@ class TrainConfig:
     cache_budget: Annotated[
         int | str | None,
         Option(
-            "Memory of each rank for the features that batches need most often; changes no sample.",
+            "Memory of each rank (cuda: of its GPU) for the features needed most often; changes no sample.",
             _SAMPLING,
             values="bytes, as in `2GiB`, or `auto`",
             unset="none are cached",

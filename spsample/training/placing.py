@@ -9,7 +9,6 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.common.checks import require_choice
-from spsample.common.units import require_bytes
 from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
@@ -36,7 +35,9 @@ def placed_features(
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
 
     Without a budget for a cache it is `features`. An array that is trained on with the backend "cuda" lies on the
-    device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads.
+    device, as much of it as half of its memory or the budget holds, and the rest in memory that the device reads. Of
+    other features (on a disk, on several ranks) the device keeps as many rows as the budget holds, unless they are to
+    be kept by their next use: that is done in the memory of the host.
     Where the batches of a rank hold seeds of its own part, its cache has the rows that these need from elsewhere.
 
     Parameters
@@ -57,7 +58,7 @@ def placed_features(
         As of `CachedFeatures`.
     """
     workload: dict[str, Any] = {
-        "graph": graph,
+        "graph": graph.host if graph.is_on_device else graph,
         "seeds": dataset.train_idx,
         "sampler": sampler,
         "batch_size": config.batch_size,
@@ -67,19 +68,20 @@ def placed_features(
     if config.backend == "cuda" and graph.host is not None and not isinstance(x, FeatureSource):
         name = usual_score(graph, sampler) if config.cache_budget is None else config.cache_score
         ranking = partial(score, name, **{**workload, "graph": graph.host}, **options)
-        return DeviceFeatures(x, _share(config.cache_budget, features), ranking)
+        return DeviceFeatures(x, _hot(config.cache_budget), ranking)
     if config.cache_budget is None:
         return features  # the batches of a partitioned graph pass through the host
-    replacement = config.cache_replacement
+    scores: Any = config.cache_score
     if config.batches == "local" and graph.comm.size > 1:
         scores = _own_scores(config.cache_score, parts, workload, options)
         if isinstance(features, PartitionedFeatures):
             scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
-        known = workload if config.cache_budget == "auto" else {}
-        return CachedFeatures(features, config.cache_budget, scores, replacement=replacement, **known)
-    return CachedFeatures(
-        features, config.cache_budget, config.cache_score, replacement=replacement, **workload, **options
-    )
+    known = {**workload, **options} if isinstance(scores, str) else {}
+    if config.backend == "cuda" and config.cache_replacement == "static":
+        return DeviceFeatures(features, _hot(config.cache_budget), scores, **known)
+    if config.cache_budget == "auto":
+        known |= workload
+    return CachedFeatures(features, config.cache_budget, scores, replacement=config.cache_replacement, **known)
 
 
 def _own_scores(
@@ -105,8 +107,8 @@ def _score_options(config: TrainConfig) -> dict[str, Any]:
     return {"epochs": range(config.epochs), "random_seed": config.random_seed}
 
 
-def _share(budget: int | str | None, features: FeatureSource) -> float | str:
-    """The share of the rows on a device that a budget is for."""
-    if budget is None or budget == "auto":
+def _hot(budget: int | str | None) -> str:
+    """What a device is to keep for a budget, as `DeviceFeatures` takes it."""
+    if budget is None:
         return "auto"
-    return min(require_bytes("cache_budget", budget) / max(4 * features.num_rows * features.dim, 1), 1.0)
+    return budget if isinstance(budget, str) else f"{budget}B"

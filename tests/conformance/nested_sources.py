@@ -14,9 +14,18 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
+from spsample.backends import get_backend
 from spsample.comm import LocalCommunicator
 from spsample.distributed import ProcessGrid
-from spsample.features import CachedFeatures, CopyPlan, DiskFeatures, FeatureSource, FeatureStore, PartitionedFeatures
+from spsample.features import (
+    CachedFeatures,
+    CopyPlan,
+    DeviceFeatures,
+    DiskFeatures,
+    FeatureSource,
+    FeatureStore,
+    PartitionedFeatures,
+)
 from spsample.features.caching.cached_lookahead import map_bytes
 from spsample.features.formats import DTYPES, format_for
 from spsample.features.known_future import announce, forget
@@ -183,6 +192,56 @@ CODED_BASES = {"disk": coded_on_disk, "blocks": in_blocks}
 
 
 # ------------------------------------------------------------------------------------------------ what is around them
+
+
+class OnHost:
+    """Features of a device as a source on the host, that any nest may be compared with."""
+
+    def __init__(self, features, device):
+        self.features, self.device = features, device
+        self.num_rows, self.dim = features.shape
+        self.source = features.source
+
+    def __reduce__(self):
+        return _read_back, (self.features,)
+
+    def gather(self, ids, out=None, at=None):
+        """By ids and places on the host, or on the device."""
+        ids = np.asarray(ids)
+        place = self.device.to_device if len(ids) % 2 and ids.dtype.kind == "i" else np.asarray
+        at = None if at is None else place(np.asarray(at))
+        if out is None:
+            return self.device.to_host(self.features.gather(place(ids)))
+        there = self.device.to_device(out)
+        assert self.features.gather(place(ids), there, at) is there
+        out[...] = self.device.to_host(there)
+        return out
+
+    def announce(self, batches):
+        self.features.announce(batches)
+
+    def forget(self):
+        self.features.forget()
+
+    @property
+    def looks_ahead(self):
+        return self.features.looks_ahead
+
+    def duplicate(self):
+        return OnHost(self.features.duplicate(), self.device)
+
+    def close(self):
+        self.features.close()
+
+
+def _read_back(features):
+    return OnHost(features, get_backend("cuda").device)
+
+
+def on_device(source: Any, seed: int, comm: Any = None) -> DeviceFeatures:
+    """Hot rows on a device in front of a source; ranks have others, and other numbers of them. Collective."""
+    rng = np.random.default_rng([seed, 5, 0 if comm is None else comm.rank])
+    return DeviceFeatures(source, float(rng.choice([0.0, 0.1, 0.5, 1.0])), rng.integers(0, 4, source.num_rows))
 
 
 def cached(source: Any, wrapper: Wrapper, place: Place) -> CachedFeatures:

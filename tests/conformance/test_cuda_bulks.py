@@ -98,13 +98,6 @@ def test_destinations_that_are_refused(emulated, shape, dtype, at, words):
         source.gather([4, 0], out, at)
 
 
-def hot_rows(emulated, source):
-    """Vertices whose rows lie on the device."""
-    places, (hot, _) = emulated.to_host(source._places), source._tiers
-    first = source._kernels.device.address(hot)
-    return np.flatnonzero((places >= first) & (places < first + hot.nbytes))
-
-
 @pytest.mark.parametrize("name", ["posterior", "out-degree"])
 def test_hot_rows_are_those_of_a_score(emulated, name):
     graph = rmat()
@@ -113,7 +106,7 @@ def test_hot_rows_are_those_of_a_score(emulated, name):
     source = sp.DeviceFeatures(x, 0.1, name, **batches)
     scores = score(name, **batches)
     hottest = np.argsort(-scores, kind="stable")[: graph.num_nodes // 10]
-    np.testing.assert_array_equal(hot_rows(emulated, source), np.sort(hottest))
+    np.testing.assert_array_equal(source.hot_vertices, np.sort(hottest))
     np.testing.assert_array_equal(emulated.to_host(source.gather(np.arange(graph.num_nodes))), x)
 
 
@@ -139,7 +132,7 @@ def test_a_loader_ranks_features_by_its_own_batches(emulated, sampler, name):
     emulated._free_bytes = x.nbytes  # half of which is for features
     batches = {"seeds": np.arange(0, 400, 2), "sampler": sampler, "batch_size": 32}
     loader = sp.BulkLoader(sp.DeviceGraph(graph, "host"), **batches, memory_budget="1GiB", features=x, prefetch=0)
-    hot = hot_rows(emulated, loader.features)
+    hot = loader.features.hot_vertices
     assert 0.3 * graph.num_nodes < len(hot) < 0.6 * graph.num_nodes
     hottest = np.argsort(-score(name, graph, **batches), kind="stable")[: len(hot)]
     np.testing.assert_array_equal(hot, np.sort(hottest))

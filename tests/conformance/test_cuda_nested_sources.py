@@ -6,7 +6,22 @@ import numpy as np
 from emulated_backend import emulated, needs_compiler
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nested_sources import STORED, Nest, Place, build, ids_of, moved, nests, plain_of, rows_of, same_bits, thinned
+from nested_sources import (
+    STORED,
+    Nest,
+    OnHost,
+    Place,
+    agrees,
+    build,
+    ids_of,
+    moved,
+    nests,
+    on_device,
+    plain_of,
+    rows_of,
+    same_bits,
+    thinned,
+)
 
 import spsample as sp
 from spsample.comm import LocalCommunicator, run_threads
@@ -76,20 +91,88 @@ def gathers_the_same(emulated, source, plain, rng):
 
 
 @KEPT
-@given(
+@given(nest=nests())
+def test_a_device_over_a_nest(emulated, tmp_path_factory, nest):
+    """Hot rows on the device, the others from memory, caches, disks, copies; told what comes, pickled, duplicated."""
+    features = on_device(build(nest, tmp_path_factory.mktemp("rows")), nest.seed)
+    agrees(OnHost(features, emulated), plain_of(nest), nest.seed)
+
+
+@KEPT
+@given(nest=nests(), grid=st.sampled_from([(2, 1), (3, 1), (4, 2)]))
+def test_devices_over_nests_on_ranks(emulated, tmp_path_factory, nest, grid):
+    """A rank whose rows all lie on its device takes part in what the others fetch."""
+    folder, plain = tmp_path_factory.mktemp("rows"), plain_of(nest)
+
+    def body(comm):
+        features = on_device(build(nest, folder, comm, grid[1]), nest.seed, comm)
+        agrees(OnHost(features, emulated), plain, nest.seed, comm)
+
+    run_threads(grid[0], body, 60.0)
+
+
+LOADED = given(
     nest=nests(st.just(GRAPH.num_nodes)),
     fetch=st.sampled_from(["batch", "bulk"]),
     prefetch=st.integers(0, 1),
     bulk_size=st.integers(1, 9),
 )
+CALL = {"seeds": np.arange(0, GRAPH.num_nodes, 3), "sampler": sp.GraphSAGE([3, 2]), "batch_size": 32, "random_seed": 3}
+
+
+@KEPT
+@LOADED
 def test_sources_behind_a_graph_on_a_device(emulated, tmp_path_factory, nest, fetch, prefetch, bulk_size):
     """Batches are sampled there; rows come from caches, disks and copies on its host."""
-    options = {"batch_size": 32, "random_seed": 3}
-    seeds, sampler = np.arange(0, GRAPH.num_nodes, 3), sp.GraphSAGE([3, 2])
-    plain = sp.BulkLoader(GRAPH, seeds, sampler, features=plain_of(nest), prefetch=0, **options)
-    expected = [batch for _ in range(2) for batch in plain]
-    options |= {"features": build(nest, tmp_path_factory.mktemp("rows")), "fetch": fetch, "prefetch": prefetch}
-    loader = sp.BulkLoader(GRAPH, seeds, sampler, backend="cuda", bulk_size=bulk_size, **options)
-    for batch, its in zip((batch for _ in range(2) for batch in loader), expected, strict=True):
+    features = build(nest, tmp_path_factory.mktemp("rows"))
+    options = {"fetch": fetch, "prefetch": prefetch, "bulk_size": bulk_size}
+    loader = sp.BulkLoader(new_graph(), features=features, backend="cuda", **options, **CALL)
+    for batch, its in zip((batch for _ in range(2) for batch in loader), epochs_of(nest), strict=True):
         np.testing.assert_array_equal(emulated.to_host(batch.src_nodes), its.src_nodes)
         same_bits(batch.x, its.x)
+
+
+@KEPT
+@LOADED
+def test_batches_with_a_device_over_a_nest(emulated, tmp_path_factory, nest, fetch, prefetch, bulk_size):
+    """Rows are on the device, with the batches that are sampled there."""
+    features = on_device(build(nest, tmp_path_factory.mktemp("rows")), nest.seed)
+    options = {"fetch": fetch, "prefetch": prefetch, "bulk_size": bulk_size}
+    loader = sp.BulkLoader(sp.DeviceGraph(GRAPH), features=features, **options, **CALL)
+    for batch, its in zip((batch for _ in range(2) for batch in loader), epochs_of(nest), strict=True):
+        np.testing.assert_array_equal(emulated.to_host(batch.src_nodes), its.src_nodes)
+        same_bits(emulated.to_host(batch.x), its.x)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@LOADED
+def test_batches_of_ranks_with_devices_over_nests(emulated, tmp_path_factory, nest, fetch, prefetch, bulk_size):
+    """Each rank gets its share of the batches of one."""
+    folder, expected, shared = tmp_path_factory.mktemp("rows"), epochs_of(nest), new_graph()
+
+    def body(comm):
+        features = on_device(build(nest, folder, comm), nest.seed, comm)
+        options = {"fetch": fetch, "prefetch": prefetch, "bulk_size": 2 * bulk_size}
+        graph = sp.ReplicatedGraph(shared, comm)
+        loader = sp.BulkLoader(graph, features=features, backend="cuda", **options, **CALL)
+        found = [{batch.batch_id: batch.x for batch in loader if len(batch.seeds)} for _ in range(2)]
+        loader.close()
+        return found
+
+    of_ranks = run_threads(2, body, 60.0)
+    for number, its in enumerate(expected):
+        epoch, step = divmod(number, len(expected) // 2)
+        rows = next(found[epoch][its.batch_id] for found in of_ranks if its.batch_id in found[epoch])
+        assert its.batch_id == step
+        same_bits(emulated.to_host(rows), its.x)
+
+
+def new_graph():
+    """Without the copy that a graph keeps on the device of the test before."""
+    return sp.Graph(GRAPH.indptr, GRAPH.indices)
+
+
+def epochs_of(nest):
+    """The batches of two epochs, with the features of the plain source on the host."""
+    plain = sp.BulkLoader(GRAPH, features=plain_of(nest), prefetch=0, **CALL)
+    return [batch for _ in range(2) for batch in plain]

@@ -50,6 +50,25 @@ def test_features_in_tiers(gpu, graph, x, dtype, hot):
     np.testing.assert_array_equal(gpu.to_host(source.gather(ids)), form.decode(form.encode(x))[ids])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64"])
+@pytest.mark.parametrize("hot", [0.0, 0.3, 1.0])
+def test_features_of_a_cache_behind_the_device(gpu, graph, x, dtype, hot):
+    """Several calls, so that pinned memory is written again; what misses on the device comes from the cache."""
+    rows, rng = (x * 20).astype(dtype), np.random.default_rng(1)
+    wanted = graph.in_degrees()
+    cache = sp.CachedFeatures(sp.FeatureStore(rows), "64KiB", wanted)
+    source = sp.DeviceFeatures(cache, hot, wanted)
+    for count in (5000, 0, 7000, 100):
+        ids = rng.integers(0, graph.num_nodes, count)
+        expected = rows[ids].astype(np.float32)
+        there = gpu.to_device(ids.astype(np.int32))
+        np.testing.assert_array_equal(gpu.to_host(source.gather(there)), expected)
+        out, at = gpu.to_device(np.zeros((count, x.shape[1]), np.float32)), rng.permutation(count)
+        source.gather(there, out, at)
+        np.testing.assert_array_equal(gpu.to_host(out)[at], expected)
+    assert source.counts.hits + source.counts.misses == 2 * 12100
+
+
 @pytest.mark.parametrize("entries", ["host", 0.2, "auto"])
 @pytest.mark.parametrize("sampler", [SAMPLER, sp.LADIES([128, 128])], ids=str)
 def test_graphs_on_the_host(gpu, graph, entries, sampler):

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import races
-from emulated_streams import Memory, Timeline
+from emulated_streams import Memory, Pinned, Timeline
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from parameters import only_read
 
@@ -151,6 +151,7 @@ class EmulatedDevice:
         self.prepared = set()
         self.timeline = Timeline()
         self._streams = Streams()
+        self._pinned = []
         self._free_bytes = free_bytes
         self._order = 0
         _DEVICES[id(self)] = self
@@ -229,6 +230,15 @@ class EmulatedDevice:
         self.settle()  # the host writes it itself
         return copied
 
+    def pinned_empty(self, shape, dtype):
+        there = self.empty(shape, dtype)
+        self.settle()
+        self._pinned.append(Pinned(self.timeline, there.host))
+        return there.host, there
+
+    def finish(self, ready):
+        self.timeline.finish(ready[1])
+
     def address(self, array):
         return array.host.ctypes.data
 
@@ -290,7 +300,14 @@ class EmulatedDevice:
         pairs = list(zip(arguments, only_read(source_path(kernel.source), kernel.name), strict=True))
         arrays = [(self.use(one), is_read) for one, is_read in pairs if isinstance(one, EmulatedArray)]
         reads, writes = ([one for one, is_read in arrays if is_read == kind] for kind in (True, False))
-        self.touch(f"{kernel.source}.{kernel.name}", reads, writes)
+        name = f"{kernel.source}.{kernel.name}"
+        self.touch(name, reads, writes)
+        if name.startswith("features.gather"):
+            with self.timeline.lock:
+                stream = self._stream()
+                for pinned in self._pinned:
+                    pinned.read(arguments[0].host, stream, stream.clock[stream.ptr], name)
+                self.check()
 
     def _argument(self, argument: Any) -> int:
         if argument is None:

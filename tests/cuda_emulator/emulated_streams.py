@@ -35,6 +35,12 @@ class Timeline:
     def callers(self, number):
         self._here.number = number
 
+    def finish(self, event):
+        """The host waits for an event."""
+        with self.lock:
+            for number, time in event.items():
+                self.waited[number] = max(self.waited[number], time)
+
     def check(self):
         """Raises what was found since the last time."""
         with self.lock:
@@ -98,3 +104,26 @@ class Memory:
             self._timeline.found.append(f"{used}, which may be given out anew before it has ended")
         if writes:
             self.written = (stream.ptr, place)
+
+
+class Pinned:
+    """Memory of the host that it writes to as it likes. Kernels read it by address: what they were last given.
+
+    Where they are given something else before the host has waited for them, it wrote what was still to be read.
+    """
+
+    def __init__(self, timeline, host):
+        self._timeline, self._host = timeline, host
+        self._last = None
+
+    def read(self, addresses, stream, place, where):
+        """Some work of a stream reads rows at addresses, perhaps of this memory."""
+        first = self._host.ctypes.data
+        if not ((addresses >= first) & (addresses < first + self._host.nbytes)).any():
+            return
+        content = self._host.tobytes()
+        if self._last is not None:
+            number, time, before = self._last
+            if content != before and self._timeline.waited[number] < time:
+                self._timeline.found.append(f"{where}: the host wrote to memory that stream {number} may still read")
+        self._last = stream.ptr, place, content

@@ -1,19 +1,23 @@
 """Feature sources nested at random, on all ranks of a job: `LAUNCHER python nested_over_ranks.py BACKEND`, on 4 ranks.
 
+Where there is a compiler, each rank puts an emulated device in front of every nest, too.
 The exit status is 0 only if all was right on every rank; a rank that finds a difference ends the job.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cuda_emulator"))
 
 from hypothesis import HealthCheck, given, settings
-from nested_sources import agrees, build, nests, plain_of, takes_all_ranks
+from nested_sources import OnHost, agrees, build, nests, on_device, plain_of, takes_all_ranks
 
+from spsample.backends import get_backend, registry
 from spsample.comm import init
 
 EXAMPLES = 12
@@ -38,6 +42,12 @@ def drawn():
     return found
 
 
+def behind_a_device(source, seed, comm):
+    """Hot rows on a device of this process, emulated."""
+    registry._CLASSES["cuda"] = ("emulated_backend", "EmulatedBackend")
+    return OnHost(on_device(source, seed, comm), get_backend("cuda").device)
+
+
 def main(backend):
     comm = init(backend, 60)
     found = drawn()
@@ -45,6 +55,8 @@ def main(backend):
         with tempfile.TemporaryDirectory() as folder:
             source = build(nest, Path(folder), comm, (1, 2, 4)[nest.seed % 3])
             agrees(source, plain_of(nest), nest.seed, comm, steps=8)
+            if shutil.which("g++") is not None:
+                agrees(behind_a_device(source, nest.seed, comm), plain_of(nest), nest.seed, comm, steps=4)
     if comm.rank == 0:
         print(f"{len(found)} nests: right on {comm.size} ranks", flush=True)
     comm.close()

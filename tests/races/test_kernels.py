@@ -97,6 +97,16 @@ def test_features(emulated, dtype, dim):
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+def test_features_of_a_source(emulated, dtype, index):
+    """Some rows on the device, the others gathered by the source; some ids are given twice."""
+    rng = np.random.default_rng(9)
+    x, ids = (rng.normal(size=(90, 12)) * 30).astype(dtype), rng.integers(0, 90, 600).astype(index)
+    features = sp.DeviceFeatures(sp.FeatureStore(x), 0.4, rng.random(90))
+    np.testing.assert_array_equal(emulated.to_host(features.gather(emulated.to_device(ids))), x[ids])
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_selected_rows(backend, index):
     rng = np.random.default_rng(6)
     A, rows = matrix(rng, rng.integers(0, 9, 300), 80, np.float64, index), rng.integers(0, 300, 600).astype(index)

@@ -72,7 +72,7 @@ def test_what_is_counted_is_what_the_kernel_reads(emulated, trace):
     assert list(found) == [hot_share.CPU, hot_share.COPY, "zero copy", *tiers]
     for share in (0.0, *SHARES):
         source = found[hot_share.side_name(share)].gather.__self__
-        places, cold = emulated.to_host(source._places), source._tiers[1]
+        places, cold = emulated.to_host(source._tiers.places), source._tiers.tiers[1]
         first = np.uint64(emulated.address(cold))
         rows = sectors = 0
         for ids in trace.batches:

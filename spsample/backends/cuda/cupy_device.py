@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -94,15 +95,20 @@ class CupyDevice:
         return host
 
     def pinned(self, array: NDArray[Any]) -> DeviceArray:
+        host, read = self.pinned_empty(array.shape, array.dtype)
+        host[...] = array
+        return read
+
+    def pinned_empty(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], DeviceArray]:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         cuda = self._cupy.cuda  # not of its pool, which takes the next power of two and keeps it
         try:
-            memory = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(array.nbytes, 1)), 0)
+            memory = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(size, 1)), 0)
         except cuda.runtime.CUDARuntimeError as error:
-            raise MemoryError(f"{array.nbytes} bytes of page-locked memory: {error}") from error
-        host = np.frombuffer(memory, array.dtype, array.size)
-        host[...] = array.ravel()
-        unowned = cuda.UnownedMemory(memory.ptr, max(array.nbytes, 1), memory)
-        return self._cupy.ndarray(array.shape, array.dtype, cuda.MemoryPointer(unowned, 0))
+            raise MemoryError(f"{size} bytes of page-locked memory: {error}") from error
+        host = np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
+        unowned = cuda.UnownedMemory(memory.ptr, max(size, 1), memory)
+        return host, self._cupy.ndarray(shape, dtype, cuda.MemoryPointer(unowned, 0))
 
     def address(self, array: DeviceArray) -> int:
         return int(array.data.ptr)
@@ -146,6 +152,10 @@ class CupyDevice:
 
     def wait_for(self, ready: Any) -> None:
         self._streams.wait_for(ready)
+
+    def finish(self, ready: Any) -> None:
+        if ready is not None:
+            ready[1].synchronize()
 
     def prepare(self, kernels: Sequence[Kernel], variant: Variant) -> None:
         missing = [kernel for kernel in kernels if (kernel.source, kernel.name, variant) not in self._functions]

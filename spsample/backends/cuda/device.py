@@ -62,7 +62,7 @@ class Device(Protocol):
     """A GPU, or what stands in for one.
 
     A session (`on_stream`) is ordered by its caller's stream and behind those on other streams that ended before it;
-    only `to_host` and `settle` wait.
+    only `to_host`, `settle` and `finish` wait.
     """
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
@@ -103,6 +103,10 @@ class Device(Protocol):
 
     def pinned(self, array: NDArray[Any]) -> DeviceArray:
         """A copy in the host's memory that kernels read over the bus."""
+        ...
+
+    def pinned_empty(self, shape: tuple[int, ...], dtype: Any) -> tuple[NDArray[Any], DeviceArray]:
+        """Memory of the host with any content: as the host writes to it, and as kernels read it over the bus."""
         ...
 
     def address(self, array: DeviceArray) -> int:
@@ -146,6 +150,10 @@ class Device(Protocol):
 
     def wait_for(self, ready: Any) -> None:
         """Let the session wait, on the GPU, for what another one launched that may still be open."""
+        ...
+
+    def finish(self, ready: Any) -> None:
+        """Let the host wait for what `ready` gave: then it may write to memory that was read there."""
         ...
 
     def launch(self, kernel: Kernel, variant: Variant, work: int, arguments: Sequence[Any]) -> None:

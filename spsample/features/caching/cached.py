@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from spsample.common.units import format_bytes
 from spsample.errors import InputError
 from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
 from spsample.features.caching.auto_budget import left_beside_batches
+from spsample.features.caching.counts import CacheCounts, Counter
 from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import looks_ahead
@@ -30,43 +30,6 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
 
 __all__ = ["CacheCounts", "CachedFeatures"]
-
-
-class CacheCounts(NamedTuple):
-    """What `CachedFeatures` has gathered, by the place that rows came from.
-
-    Attributes
-    ----------
-    hits, misses : int
-        Rows from memory and from the source, repeats counted.
-    hit_bytes, miss_bytes : int
-        Their bytes, as they are kept.
-
-    Examples
-    --------
-    >>> CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8).hit_share
-    0.75
-    """
-
-    hits: int
-    misses: int
-    hit_bytes: int
-    miss_bytes: int
-
-    def as_dict(self) -> dict[str, int]:
-        """Return plain Python values, ready for JSON.
-
-        Examples
-        --------
-        >>> CacheCounts(3, 1, 24, 8).as_dict()
-        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
-        """
-        return {name: int(value) for name, value in self._asdict().items()}
-
-    @property
-    def hit_share(self) -> float:
-        """Hits of all rows; 0 where there are none."""
-        return self.hits / max(self.hits + self.misses, 1)
 
 
 class CachedFeatures:
@@ -146,16 +109,16 @@ class CachedFeatures:
         wanted.require_same_kind(ranks, budget)
         if count is None:
             count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks), map_bytes)
-        self._begin(source, way.keep(source, *_chosen(wanted, count, source)), _Counter())
+        self._begin(source, way.keep(source, *_chosen(wanted, count, source)), Counter())
 
-    def _begin(self, source: FeatureSource, rows: KeptRows, counter: _Counter) -> None:
+    def _begin(self, source: FeatureSource, rows: KeptRows, counter: Counter) -> None:
         self.source = source
         self._rows = rows
         self._counter = counter
         self._watched = Watched(source, rows.kept)
 
     @classmethod
-    def _of(cls, source: FeatureSource, rows: KeptRows, counter: _Counter) -> CachedFeatures:
+    def _of(cls, source: FeatureSource, rows: KeptRows, counter: Counter) -> CachedFeatures:
         made = cls.__new__(cls)
         made._begin(source, rows, counter)
         return made
@@ -216,9 +179,7 @@ class CachedFeatures:
     @property
     def counts(self) -> CacheCounts:
         """Hits and misses since the beginning, or the last `reset_counts`; those of duplicates too."""
-        hits, misses = self._counter.read()
-        row_bytes = self._rows.row_bytes
-        return CacheCounts(hits, misses, hits * row_bytes, misses * row_bytes)
+        return self._counter.counts(self._rows.row_bytes)
 
     def reset_counts(self) -> None:
         """Count from 0 again."""
@@ -328,30 +289,9 @@ class CachedFeatures:
         return f"CachedFeatures({self.source!r}, {cached}{seen})"
 
 
-class _Counter:
-    """Hits and misses, counted by several threads."""
-
-    def __init__(self) -> None:
-        self._adding = Lock()
-        self.reset()
-
-    def add(self, hits: int, misses: int) -> None:
-        with self._adding:
-            self._hits += hits
-            self._misses += misses
-
-    def read(self) -> tuple[int, int]:
-        with self._adding:
-            return self._hits, self._misses
-
-    def reset(self) -> None:
-        with self._adding:
-            self._hits = self._misses = 0
-
-
 def _opened(source: FeatureSource, reread: Callable[..., KeptRows], *recipe: Any) -> CachedFeatures:
     """From its recipe; rows are read again, and must be those that there were."""
-    return CachedFeatures._of(source, reread(source, *recipe), _Counter())
+    return CachedFeatures._of(source, reread(source, *recipe), Counter())
 
 
 def _chosen(wanted: Wanted, count: int, source: FeatureSource) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
@@ -375,5 +315,5 @@ def _require_source(source: Any) -> None:
             argument="source",
             given=f"{type(source).__name__}, whose rows are on a device",
             expected="a source in the memory of the host",
-            hint="DeviceFeatures(x, hot, ranking='posterior', ...) keeps the rows that are wanted most on the device.",
+            hint="The device goes in front: DeviceFeatures(CachedFeatures(source, ...), hot, ranking, ...).",
         )

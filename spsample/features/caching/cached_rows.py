@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["CachedRows", "Targets", "part", "require_contents", "row_bytes_of", "stored_dtype", "targets"]
+__all__ = [
+    "CachedRows",
+    "Targets",
+    "part",
+    "parts_to_read",
+    "require_contents",
+    "row_bytes_of",
+    "stored_dtype",
+    "targets",
+]
 
 Targets = Union["NDArray[np.int64]", None]
 """Rows of a result for ids; None: one after the other."""
@@ -66,10 +75,8 @@ class CachedRows:
         with collective(comm_of(source), call="memory for cached features"):
             self.places = places_of(vertices, source.num_rows)
             rows = _aligned((len(vertices), source.dim), self.dtype)
-        at_once = max(1, _CHUNK_BYTES // max(1, row_bytes_of(source)))
-        for first in range(0, _most_rows(comm_of(source), len(vertices)), at_once):
-            part = vertices[first : first + at_once]
-            source.gather(part, rows[first : first + len(part)])
+        for one in parts_to_read(source, len(vertices)):
+            source.gather(vertices[one], rows[one])
         self.reader = row_reader(rows)
 
     def serve(self, source: FeatureSource, ids: NDArray[Any], out: NDArray[Any], at: Targets) -> int:
@@ -136,6 +143,20 @@ def require_contents(source: FeatureSource, rows: NDArray[Any], contents: int) -
             given=f"{source!r}, whose rows have changed",
             expected="the rows that there were when the cache was pickled",
         )
+
+
+def parts_to_read(source: FeatureSource, count: int) -> Iterator[slice]:
+    """Which of `count` rows to read at a time, as many times on every rank of the source; collective there.
+
+    Examples
+    --------
+    >>> from spsample.features.memory import FeatureStore
+    >>> [len(np.arange(20)[one]) for one in parts_to_read(FeatureStore(np.ones((3, 2**23), np.int8)), 20)]
+    [8, 8, 4]
+    """
+    at_once = max(1, _CHUNK_BYTES // max(1, row_bytes_of(source)))
+    for first in range(0, _most_rows(comm_of(source), count), at_once):
+        yield slice(first, first + at_once)
 
 
 def part(ids: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:

@@ -11,7 +11,8 @@ from spsample.backends import StackedSelector, get_backend
 from spsample.comm import collective
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.features.device import require_device_destination
+from spsample.features.on_device.addresses import row_addresses
+from spsample.features.on_device.destination import require_device_destination
 from spsample.features.on_ranks.partitioned import BlockFeatures, PartitionedFeatures, id_dtype
 from spsample.store.validation import validate_seeds
 
@@ -129,8 +130,7 @@ class PartitionedDeviceFeatures(BlockFeatures):
     def _places_of(self, rows: Any) -> Any:
         """The address of each of these rows."""
         device = self._kernels.device
-        begins = np.arange(rows.shape[0], dtype=np.uint64) * np.uint64(4 * self.dim)
-        return device.to_device(begins + np.uint64(device.address(rows)))
+        return device.to_device(row_addresses(device, rows))
 
     def _rows_of(self, vertices: Any) -> Any:
         """Rows of this rank's block."""

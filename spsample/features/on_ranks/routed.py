@@ -334,7 +334,8 @@ def _require_source(source: Any, grid: ProcessGrid) -> None:
     require_type("source", source, FeatureSource, "a FeatureSource")
     if getattr(source, "on_device", False):
         given, expected = f"{type(source).__name__}, whose rows are on a device", "a source in the memory of the host"
-        raise InputError(argument="source", given=given, expected=expected)
+        hint = "The device goes in front: DeviceFeatures(RoutedFeatures(source, ...), hot, ranking, ...)."
+        raise InputError(argument="source", given=given, expected=expected, hint=hint)
     ranks, comm = comm_of(source), grid.comm
     if ranks.size > 1 and (ranks.size, ranks.rank) != (comm.size, comm.rank):
         given = f"features on rank {ranks.rank} of {ranks.size}"

@@ -1,0 +1,78 @@
+"""What feature sources that keep rows near have gathered, by the place that rows came from."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import NamedTuple
+
+__all__ = ["CacheCounts", "Counter"]
+
+
+class CacheCounts(NamedTuple):
+    """What a source that keeps rows near has gathered, by the place that rows came from.
+
+    Attributes
+    ----------
+    hits, misses : int
+        Rows that were kept, and rows from the source, repeats counted.
+    hit_bytes, miss_bytes : int
+        Their bytes, as they are kept.
+
+    Examples
+    --------
+    >>> CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8).hit_share
+    0.75
+    """
+
+    hits: int
+    misses: int
+    hit_bytes: int
+    miss_bytes: int
+
+    def as_dict(self) -> dict[str, int]:
+        """Return plain Python values, ready for JSON.
+
+        Examples
+        --------
+        >>> CacheCounts(3, 1, 24, 8).as_dict()
+        {'hits': 3, 'misses': 1, 'hit_bytes': 24, 'miss_bytes': 8}
+        """
+        return {name: int(value) for name, value in self._asdict().items()}
+
+    @property
+    def hit_share(self) -> float:
+        """Hits of all rows; 0 where there are none."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+
+class Counter:
+    """Hits and misses, counted by several threads.
+
+    Examples
+    --------
+    >>> counter = Counter()
+    >>> counter.add(3, 1)
+    >>> counter.counts(row_bytes=8)
+    CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8)
+    """
+
+    def __init__(self) -> None:
+        self._adding = Lock()
+        self.reset()
+
+    def add(self, hits: int, misses: int) -> None:
+        """Count some rows."""
+        with self._adding:
+            self._hits += hits
+            self._misses += misses
+
+    def counts(self, row_bytes: int) -> CacheCounts:
+        """What was counted, of rows of that many bytes."""
+        with self._adding:
+            hits, misses = self._hits, self._misses
+        return CacheCounts(hits, misses, hits * row_bytes, misses * row_bytes)
+
+    def reset(self) -> None:
+        """Begin at 0 again."""
+        with self._adding:
+            self._hits = self._misses = 0
