@@ -28,7 +28,7 @@ class Lookahead {
 public:
     // ranks (items): 0 for the largest score, then 1, ... held (up to num_places): what places 0, 1, ... hold, distinct.
     Lookahead(const In<int32_t>& ranks, const In<int64_t>& held, int64_t num_places)
-        : future_(static_cast<int64_t>(ranks.size())), places_(checked(ranks), num_items(), num_places) {
+        : places_(checked(ranks), static_cast<int64_t>(ranks.size()), num_places) {
         require(num_items() <= INT32_MAX && num_places <= num_items(), "num_places", "more than items");
         require(static_cast<int64_t>(held.size()) <= num_places, "held", "more than places");
         require(in_range(held.data(), static_cast<int64_t>(held.size()), num_items()), "held", "an item is out of range");
@@ -40,9 +40,9 @@ public:
         }
     }
 
-    int64_t num_items() const { return future_.num_items(); }
+    int64_t num_items() const { return places_.num_items(); }
     int32_t known() const { return future_.num_batches(); }
-    int64_t nbytes() const { return future_.item_bytes() + places_.nbytes(); }
+    int64_t nbytes() const { return places_.nbytes(); }
     int64_t known_bytes() const { return future_.use_bytes(); }
 
     template <class Index>
@@ -50,12 +50,11 @@ public:
         nb::gil_scoped_release release;
         const int64_t size = static_cast<int64_t>(ids.size());
         require(in_range(ids.data(), size, num_items()), "batches", "an item is out of range");
-        future_.reserve(size);
+        future_.reserve(size, places_.items());
         grow(new_, size);
-        const int64_t count = future_.announce(ids.data(), size, new_.data());
+        const int64_t held = future_.announce(ids.data(), size, places_.items().data(), new_.data());
         const int32_t first = future_.first_batch(), batch = first + known() - 1;
         places_.begin_batch(first, known());
-        const int64_t held = places_.only_held(new_.data(), count);
         for (int64_t i = 0; i < held; ++i) places_.set_known(new_[static_cast<size_t>(i)]);
         for (int64_t i = 0; i < held; ++i) places_.add_to_batch(places_.place_of(new_[static_cast<size_t>(i)]), batch);
     }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -20,6 +21,13 @@ T chosen(bool is_yes, T yes, T no) {
     return no ^ ((no ^ yes) & -static_cast<T>(is_yes));
 }
 
+// What is looked up of an item, side by side: one cache line brings all of it.
+struct Item {
+    uint32_t last;  // the number of its last known use; where none is known, a number that is over
+    int32_t place;  // where it is held
+    int32_t rank;   // by score
+};
+
 class KnownFuture {
 public:
     static constexpr int32_t kUnknown = -1;  // in place of the number of the next batch that uses an item
@@ -29,19 +37,19 @@ public:
         uint32_t size;
     };
 
-    explicit KnownFuture(int64_t num_items) : last_(static_cast<size_t>(num_items), ~uint32_t{0}), items_(1), next_(2) {}
+    static constexpr uint32_t kOver = ~uint32_t{0};  // a number that is over at first
 
-    int64_t num_items() const { return static_cast<int64_t>(last_.size()); }
+    KnownFuture() : items_(1), next_(2) {}
+
     int32_t num_batches() const { return static_cast<int32_t>(batches_.size()); }
     int32_t first_batch() const { return first_batch_; }
     const Batch& front() const { return batches_.front(); }
     int32_t item(uint32_t number) const { return items_[number & mask()]; }
     int32_t next(uint32_t number) const { return next_[number & mask()]; }  // batch of the item's next use; its own, where it comes again in it
-    int64_t item_bytes() const { return static_cast<int64_t>(last_.size() * sizeof(uint32_t)); }
     int64_t use_bytes() const { return static_cast<int64_t>(items_.size() * 2 * sizeof(int32_t)); }
 
     // Makes room for a batch: for as many uses as a power of two, so that an index is a mask.
-    void reserve(int64_t batch_size) {
+    void reserve(int64_t batch_size, std::vector<Item>& known) {
         const int64_t wanted = int64_t{end_ - begin_} + batch_size;
         size_t size = std::max(items_.size(), kFewest);
         while (size < static_cast<size_t>(wanted)) size *= 2;
@@ -55,30 +63,29 @@ public:
             items_.swap(items);
             next_.swap(next);
         }
-        if (until_renewed_ < batch_size) renew();
+        if (until_renewed_ < batch_size) renew(known);
     }
 
-    // Appends a batch that there is room for; its items are in range. Puts those of which no use was known, each once, into `first_uses`,
-    // which has room for the batch, and gives their number.
+    // Appends a batch that there is room for; its items are in range. Puts those that have a place and of which no use was known, each once,
+    // into `first_uses`, which has room for the batch, and gives their number.
     template <class Index>
-    int64_t announce(const Index* ids, int64_t size, int32_t* first_uses) {
+    int64_t announce(const Index* ids, int64_t size, Item* known, int32_t* first_uses) {
         if (batches_.empty()) first_batch_ = 0;
         const int32_t batch = first_batch_ + num_batches();
         const uint32_t begin = begin_, first = end_, all = mask(), nowhere = static_cast<uint32_t>(items_.size());
         append(ids, size);
         const int32_t* const items = items_.data();
         int32_t* const next = next_.data();
-        uint32_t* const last_uses = last_.data();
         int64_t found = 0;
         for (uint32_t number = first; number != end_; ++number) {
-            __builtin_prefetch(&last_uses[items[(number + kFarAhead) & all]], 1);  // beyond the batch any item will do
-            __builtin_prefetch(&next[last_uses[items[(number + kAhead) & all]] & all], 1);
+            __builtin_prefetch(&known[items[(number + kFarAhead) & all]], 1);  // beyond the batch any item will do
+            __builtin_prefetch(&next[known[items[(number + kAhead) & all]].last & all], 1);
             const int32_t item = items[number & all];
-            const uint32_t last = last_uses[item];
-            last_uses[item] = number;
+            Item& one = known[item];
+            const uint32_t last = std::exchange(one.last, number);
             const bool is_known = last - begin < number - begin;
             first_uses[found] = item;
-            found += !is_known;
+            found += !is_known & (one.place >= 0);
             next[chosen(is_known, last & all, nowhere)] = batch;
         }
         until_renewed_ -= size;
@@ -133,14 +140,13 @@ private:
     }
 
     // Use numbers begin again after 2^32. Before an old one could be taken for a new one it is set to one that is over. O(items), rarely.
-    void renew() {
-        for (uint32_t& last : last_) {
-            if (last - begin_ >= end_ - begin_) last = begin_ - 1;
+    void renew(std::vector<Item>& known) {
+        for (Item& one : known) {
+            if (one.last - begin_ >= end_ - begin_) one.last = begin_ - 1;
         }
         until_renewed_ = kRenewed;
     }
 
-    std::vector<uint32_t> last_;  // of each item, the number of its last known use; of others a number that is over
     std::vector<int32_t> items_;  // the ring
     std::vector<int32_t> next_;   // of each use, and one more, which is written where nothing is
     std::deque<Batch> batches_;

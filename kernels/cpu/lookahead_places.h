@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bindings.h"
+#include "lookahead_future.h"
 
 namespace spsample {
 
@@ -63,36 +63,27 @@ public:
 
     // ranks (items): 0 for the largest score, then 1, ...
     PlacesByUse(const int32_t* ranks, int64_t num_items, int64_t num_places)
-        : rank_of_(ranks, ranks + num_items),
+        : items_(static_cast<size_t>(num_items)),
           item_of_rank_(static_cast<size_t>(num_items)),
-          place_of_(static_cast<size_t>(num_items), kNone),
           item_(static_cast<size_t>(num_places), kNone),
           below_(static_cast<size_t>(num_places)),
           unknown_(static_cast<size_t>(num_items)),
           heads_(64, kNone) {
+        for (int64_t i = 0; i < num_items; ++i) items_[static_cast<size_t>(i)] = {KnownFuture::kOver, kNone, ranks[i]};
         for (int64_t i = 0; i < num_items; ++i) item_of_rank_[static_cast<size_t>(ranks[i])] = static_cast<int32_t>(i);
         for (int64_t p = num_places; p-- > 0;) put_free(static_cast<int32_t>(p));
     }
 
     int64_t num_places() const { return static_cast<int64_t>(item_.size()); }
-    int32_t place_of(int32_t item) const { return place_of_[static_cast<size_t>(item)]; }
-    int32_t rank_of(int32_t item) const { return rank_of_[static_cast<size_t>(item)]; }
+    int64_t num_items() const { return static_cast<int64_t>(items_.size()); }
+    std::vector<Item>& items() { return items_; }
+    int32_t place_of(int32_t item) const { return items_[static_cast<size_t>(item)].place; }
+    int32_t rank_of(int32_t item) const { return items_[static_cast<size_t>(item)].rank; }
     int32_t item_at(int64_t place) const { return item_[static_cast<size_t>(place)]; }
-    void prefetch(int32_t item) const { __builtin_prefetch(&place_of_[static_cast<size_t>(item)]); }
+    void prefetch(int32_t item) const { __builtin_prefetch(&items_[static_cast<size_t>(item)]); }
     int64_t nbytes() const {
-        const size_t numbers = 3 * place_of_.size() + item_.size() + below_.size() + heads_.size();
+        const size_t numbers = 4 * items_.size() + item_.size() + below_.size() + heads_.size();
         return static_cast<int64_t>(numbers * sizeof(int32_t)) + unknown_.nbytes();
-    }
-
-    // Leaves only the items that are held; gives their number.
-    int64_t only_held(int32_t* items, int64_t count) const {
-        int64_t held = 0;
-        for (int64_t i = 0; i < count; ++i) {
-            const int32_t item = items[i];
-            items[held] = item;
-            held += place_of(item) != kNone;
-        }
-        return held;
     }
 
     // Lists for batches first, first + 1, ... so many, of which the last one is new and empty.
@@ -146,7 +137,7 @@ public:
         }
         for (int64_t i = 0; i < count; ++i) {
             places[i] = item_of_rank_[static_cast<size_t>(places[i])];
-            __builtin_prefetch(&place_of_[static_cast<size_t>(places[i])], 1);
+            __builtin_prefetch(&items_[static_cast<size_t>(places[i])], 1);
         }
         for (int64_t i = 0; i < count; ++i) {
             places[i] = emptied(place_of(places[i]));
@@ -175,7 +166,7 @@ public:
     // Puts an item into an empty place.
     void put(int32_t item, int32_t place) {
         item_[static_cast<size_t>(place)] = item;
-        place_of_[static_cast<size_t>(item)] = place;
+        items_[static_cast<size_t>(item)].place = place;
     }
 
     // Empties a place whose item's use is unknown, and keeps it for later.
@@ -190,14 +181,13 @@ private:
     }
     int32_t& head(int32_t batch) { return heads_[static_cast<size_t>(batch) & (heads_.size() - 1)]; }
     int32_t emptied(int32_t place) {
-        place_of_[static_cast<size_t>(item_at(place))] = kNone;
+        items_[static_cast<size_t>(item_at(place))].place = kNone;
         item_[static_cast<size_t>(place)] = kNone;
         return place;
     }
 
-    const std::vector<int32_t> rank_of_;  // of each item
+    std::vector<Item> items_;
     std::vector<int32_t> item_of_rank_;
-    std::vector<int32_t> place_of_;  // of each item
     std::vector<int32_t> item_;      // of each place
     std::vector<int32_t> below_;     // of each place, the next one in its list
     LargestOf unknown_;              // held items of which no use is known

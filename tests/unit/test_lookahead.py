@@ -115,6 +115,33 @@ def test_long_runs_with_several_batches_announced_at_once(seed: int) -> None:
     assert by_window[2] <= min(by_window) <= max(by_window) <= static
 
 
+@has_core
+@pytest.mark.parametrize("seed", range(6))
+def test_the_core_misses_as_its_specification_in_long_runs_with_repeats_and_forgetting(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    items, capacity = 400, (0, 1, 15, 60, 150, 400)[seed]
+    popularity = generator.random(items) ** 3
+    scores = generator.permutation(items)
+    held = highest(scores, capacity)
+    mine, specification = Lookahead(scores, capacity, held), Lookahead(scores, capacity, held)
+    specification._planner = ReferenceLookahead(ranks_of(scores), held, capacity)
+    announced: list[Any] = []
+    for bulk in range(12):
+        batches = [np.flatnonzero(generator.random(items) < popularity) for _ in range(int(generator.integers(1, 9)))]
+        batches = [generator.permutation(np.concatenate([batch, batch[: bulk % 3]])) for batch in batches]
+        announced += batches
+        mine.announce(batches)
+        specification.announce(batches)
+        while mine.known > bulk % 5:
+            batch = announced[-mine.known]
+            missed = [np.unique(batch[one.step().misses]) for one in (mine, specification)]
+            assert len(missed[0]) == len(missed[1])
+        if bulk % 4 == 3:
+            mine.forget(np.arange(capacity))
+            specification.forget(np.arange(capacity))
+            assert (mine.items == -1).all()
+
+
 def test_an_item_that_comes_twice_in_a_batch_is_kept_once() -> None:
     lookahead = Lookahead([1, 1, 1], 2)
     lookahead.announce([[2, 2, 0, 2], [2, 0], [2]])
@@ -123,6 +150,13 @@ def test_an_item_that_comes_twice_in_a_batch_is_kept_once() -> None:
     assert sorted(decision.kept.tolist()) == [2, 3]
     assert lookahead.step().hits.tolist() == [0, 1]
     assert lookahead.step().hits.tolist() == [0]
+
+
+def test_what_is_held_stays_where_another_is_as_good() -> None:
+    lookahead = Lookahead([0, 1, 2, 3, 4, 5], 2, [4, 5])
+    lookahead.announce([[0, 1, 4], [5], [0, 1, 4, 5]])
+    assert lookahead.step().kept.tolist() == []
+    assert sorted(lookahead.items.tolist()) == [4, 5]
 
 
 def test_what_is_forgotten_no_longer_decides() -> None:
