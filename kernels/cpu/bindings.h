@@ -267,6 +267,7 @@ void bind_routing_gather(nb::module_& m);
 void bind_spgemm(nb::module_& m);
 void bind_spgemm_select_rows(nb::module_& m);
 void bind_features(nb::module_& m);
+void bind_features_cached(nb::module_& m);
 void bind_features_kept(nb::module_& m);
 void bind_feature_places(nb::module_& m);
 void bind_disk_rows(nb::module_& m);

@@ -20,6 +20,20 @@ constexpr int64_t ones(uint32_t bits) {
     return (((bits + (bits >> 4)) & 0x0F0F0F0F) * 0x01010101u) >> 24;
 }
 
+// Of a vertex: whether it has a row, and then its place.
+struct KeptPlace {
+    int64_t is_kept, place;
+
+    KeptPlace(const uint64_t* words, uint64_t vertex) {
+        const uint64_t word = words[vertex / 32], bit = vertex % 32;
+        const uint32_t kept = static_cast<uint32_t>(word), below = (uint32_t{1} << bit) - 1;
+        is_kept = (kept >> bit) & 1;
+        place = static_cast<int64_t>(word >> 32) + ones(kept & below);
+    }
+};
+
+constexpr int64_t kPlacesAhead = 48;  // ids
+
 // Arrays of a chunk's own ids.
 struct SplitChunk {
     int64_t* positions;  // of hits from the front, of misses from the back, the last one first
@@ -30,18 +44,15 @@ struct SplitChunk {
     // cannot be foreseen.
     template <class Index>
     int64_t split(const uint64_t* words, const Index* ids, int64_t first) const {
-        constexpr int64_t kAhead = 48;
         int64_t hits = 0, last = size - 1;
         for (int64_t i = 0; i < size; ++i) {
-            if (i + kAhead < size) SPSAMPLE_PREFETCH(words + static_cast<uint64_t>(ids[i + kAhead]) / 32);
-            const uint64_t id = static_cast<uint64_t>(ids[i]), word = words[id / 32], bit = id % 32;
-            const uint32_t kept = static_cast<uint32_t>(word), below = (uint32_t{1} << bit) - 1;
-            const int64_t is_hit = (kept >> bit) & 1;
+            if (i + kPlacesAhead < size) SPSAMPLE_PREFETCH(words + static_cast<uint64_t>(ids[i + kPlacesAhead]) / 32);
+            const KeptPlace found(words, static_cast<uint64_t>(ids[i]));
             positions[hits] = first + i;
             positions[last] = first + i;
-            places[hits] = static_cast<int64_t>(word >> 32) + ones(kept & below);
-            hits += is_hit;
-            last -= 1 - is_hit;
+            places[hits] = found.place;
+            hits += found.is_kept;
+            last -= 1 - found.is_kept;
         }
         return hits;
     }
@@ -54,6 +65,12 @@ void require_kept_ids(const In<uint64_t>& words, int64_t num_vertices, const In<
         throw std::invalid_argument("words: needs one element for 32 vertices");
     }
     if (!all_below(ids.data(), static_cast<int64_t>(ids.size()), num_vertices)) throw std::out_of_range("ids: outside the vertices");
+}
+
+// As many rows as vertices have a bit.
+inline void require_kept_rows(const In<uint64_t>& words, int64_t num_rows) {
+    const uint64_t last = words.size() ? words.data()[words.size() - 1] : 0;
+    require(static_cast<int64_t>(last >> 32) + ones(static_cast<uint32_t>(last)) == num_rows, "words", "must have a bit for each row");
 }
 
 // Parts of chunks, one after the other.

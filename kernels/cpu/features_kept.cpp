@@ -70,8 +70,7 @@ nb::object gather_kept_features(
     {
         nb::gil_scoped_release release;
         require_kept_ids(words, num_vertices, ids);
-        const uint64_t last = words.size() ? words.data()[words.size() - 1] : 0;
-        require(static_cast<int64_t>(last >> 32) + ones(static_cast<uint32_t>(last)) == rows.num_rows, "words", "must have a bit for each row");
+        require_kept_rows(words, rows.num_rows);
         const int64_t bytes = checked_product(rows.dim, static_cast<int64_t>(type.bytes));
         misses = KeptGather<Index>(rows, bytes, words.data(), ids).to(static_cast<char*>(out.data()), at ? at->data() : nullptr);
     }

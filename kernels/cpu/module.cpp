@@ -100,6 +100,7 @@ NB_MODULE(_core, m) {
     spsample::bind_spgemm(m);
     spsample::bind_spgemm_select_rows(m);
     spsample::bind_features(m);
+    spsample::bind_features_cached(m);
     spsample::bind_features_kept(m);
     spsample::bind_feature_places(m);
     spsample::bind_disk_rows(m);

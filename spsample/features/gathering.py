@@ -100,6 +100,32 @@ class RowReader:
         self.gather(found.places, out, found.hits if at is None else at[found.hits])
         return found.misses
 
+    def gather_cached(
+        self, rest: RowReader, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """Rows of vertices `ids`: of those that have one here as `gather_kept`, of the others from `rest`.
+
+        Parameters
+        ----------
+        rest : RowReader
+            The rows of all vertices, of the same dtype and form.
+        places, ids, out, at
+            As of `gather_kept`.
+
+        Returns
+        -------
+        int
+            How many were read here.
+
+        Raises
+        ------
+        InputError
+            If an id is out of range.
+        """
+        misses = self.gather_kept(places, ids, out, at)
+        rest.gather(ids[misses], out, misses if at is None else at[misses])
+        return len(ids) - len(misses)
+
     def as_kept(self, ids: NDArray[Any]) -> NDArray[Any]:
         """Rows `ids`, which are in range, dense and in the form in which they are kept, as they are sent to ranks."""
         rows = dense_rows(self.rows, ids)
@@ -148,6 +174,23 @@ class _DenseReader(RowReader):
             check_ids("ids", ids, places.num_rows)
             raise
         return misses
+
+    def gather_cached(
+        self, rest: RowReader, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        if not isinstance(rest, _DenseReader):
+            return super().gather_cached(rest, places, ids, out, at)
+        kept, every, (kind, scale) = np.asarray(self.rows), np.asarray(rest.rows), self._form_in(out)
+        read = compiled_core().gather_cached_features
+        words, n = places.words, places.num_rows
+        try:
+            hits: int = read(
+                kept.reshape(-1), kept.shape, every.reshape(-1), words, n, ids, kind, scale, out.reshape(-1), at
+            )
+        except IndexError:  # the core's, as above
+            check_ids("ids", ids, n)
+            raise
+        return hits
 
     def _form_in(self, out: Any) -> tuple[str, NDArray[np.float32] | None]:
         """What the core calls the form in which numbers go to `out`, and the scale that it needs."""

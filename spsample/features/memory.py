@@ -12,7 +12,7 @@ from scipy import sparse
 from spsample.common.contents import contents_of, is_mapped
 from spsample.errors import InputError
 from spsample.features.formats import as_rows
-from spsample.features.gathering import row_reader
+from spsample.features.gathering import RowReader, row_reader
 from spsample.features.watched import FileState, file_state, state_of_path
 from spsample.store import GraphStore
 from spsample.store.layout import array_file
@@ -165,6 +165,14 @@ class FeatureStore:
         """That of the numbers as they are kept; rows go to an ``out`` of it as they are."""
         dtype: np.dtype[Any] = self._reader.rows.dtype
         return dtype
+
+    @property
+    def rows_in_memory(self) -> RowReader | None:
+        """What reads the rows, for a cache that reads its own in the same pass; None where they are maps of a store.
+
+        None, too, of a class that has a `gather` of its own.
+        """
+        return self._reader if not self._mapped and type(self).gather is FeatureStore.gather else None
 
     def contents(self) -> int | None:
         """Return a number that tells the rows from others; None where they are maps, which are not read for it.

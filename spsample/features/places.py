@@ -48,6 +48,12 @@ class KeptReader(Protocol):
         """Rows by their vertices; give the positions of those that have none."""
         ...
 
+    def gather_cached(
+        self, rest: Any, places: RowPlaces, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """Rows by their vertices, of those that have none from `rest`; give how many have one."""
+        ...
+
 
 class Places(Protocol):
     """From vertices to places."""
@@ -65,6 +71,15 @@ class Places(Protocol):
         self, reader: KeptReader, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
     ) -> NDArray[np.int64]:
         """Read the rows that ids have to their places in `out`; give the positions of the ids that have none."""
+        ...
+
+    def gather_all(
+        self, reader: KeptReader, rest: Any, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """Read the rows of all ids, of those that have none from `rest`; give how many have one.
+
+        `rest` is a `spsample.features.gathering.RowReader` of the rows of all vertices.
+        """
         ...
 
     def vertices(self) -> NDArray[np.int64]:
@@ -93,6 +108,13 @@ class NoPlace:
     ) -> NDArray[np.int64]:
         """No row."""
         return np.arange(len(ids))
+
+    def gather_all(
+        self, reader: KeptReader, rest: Any, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """All rows, from the rest."""
+        rest.gather(ids, out, at)
+        return 0
 
     def vertices(self) -> NDArray[np.int64]:
         """None."""
@@ -123,6 +145,13 @@ class EveryPlace:
         """All rows."""
         reader.gather(ids, out, at)
         return np.empty(0, np.int64)
+
+    def gather_all(
+        self, reader: KeptReader, rest: Any, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """All rows, none of the rest."""
+        reader.gather(ids, out, at)
+        return len(ids)
 
     def vertices(self) -> NDArray[np.int64]:
         """All of them."""
@@ -186,6 +215,12 @@ class RowPlaces:
     ) -> NDArray[np.int64]:
         """Read the rows that ids have, in one pass over the ids where the compiled core can."""
         return reader.gather_kept(self, ids, out, at)
+
+    def gather_all(
+        self, reader: KeptReader, rest: Any, ids: NDArray[Any], out: NDArray[Any], at: NDArray[np.int64] | None
+    ) -> int:
+        """Read the rows of all ids, in one pass over them where the compiled core can."""
+        return reader.gather_cached(rest, self, ids, out, at)
 
     def vertices(self) -> NDArray[np.int64]:
         """The vertices that have a place, ascending."""

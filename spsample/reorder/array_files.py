@@ -1,14 +1,23 @@
-"""`ArrayFile`: the file of an array, written in the background, from the beginning to the end."""
+"""`ArrayFile`: the file of an array, written in the background, from the beginning to the end.
+
+What is put together in memory is written and hashed by threads of their own, while the next piece is put together. The
+pieces go to the disk past the system's cache of pages (``O_DIRECT``) where the file system can: no processor copies
+them, the disk begins at once, and little is left to flush at the end.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +29,40 @@ __all__ = ["ArrayFile", "Workers"]
 Wrote = Callable[[int], None]
 """Told how many bytes were written."""
 
+_PIECES = 4
+"""In memory at a time: one is put together while others are hashed and written."""
+_LARGEST_PIECE = 32 * 2**20
+_WRITING = 2
+"""Threads that write: the next piece waits at the disk when one is done."""
+_BLOCK = 4096
+"""Bytes by which memory and place in the file must be aligned for a disk to take them past the system's cache."""
+_LEAST_DIRECT = 2**20
+"""Bytes from which that pays."""
+
 
 class Workers:
-    """Threads that several files share: one writes, the others hash what is written; a context manager.
+    """Threads and memory that several files share; a context manager.
 
     Parameters
     ----------
     threads : int
-        That hash.
+        That hash. Two more write.
+    memory : int, optional
+        Bytes of all pieces that are in memory at a time, at most 128 MiB.
+
+    Attributes
+    ----------
+    piece_bytes : int
+        Of a piece; at least 1.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.writing = ThreadPoolExecutor(1, thread_name_prefix="write")
+    def __init__(self, threads: int, memory: int = _PIECES * _LARGEST_PIECE) -> None:
+        self.writing = ThreadPoolExecutor(_WRITING, thread_name_prefix="write")
         self.hashing = ThreadPoolExecutor(threads, thread_name_prefix="sha256")
+        self.piece_bytes = max(1, min(memory // _PIECES, _LARGEST_PIECE))
+        self.free: SimpleQueue[_AlignedMemory] = SimpleQueue()
+        for _ in range(_PIECES):
+            self.free.put(_AlignedMemory())
 
     def __enter__(self) -> Workers:
         return self
@@ -42,11 +72,30 @@ class Workers:
             pool.shutdown(cancel_futures=True)
 
 
+class _AlignedMemory:
+    """Memory of a piece, used again and again."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def at(self, offset: int, count: int) -> NDArray[np.uint8]:
+        """As many bytes, which lie in their block of memory as those from `offset` on do in a file's."""
+        if len(self._bytes) < count + 2 * _BLOCK:
+            self._bytes = np.empty(count + 2 * _BLOCK, np.uint8)
+        first = (offset - self._bytes.ctypes.data) % _BLOCK
+        return self._bytes[first : first + count]
+
+
+class _UnderWay(NamedTuple):
+    """A piece that is hashed and written."""
+
+    bytes: int
+    hashed: list[Future[None]]
+    written: Future[None]
+
+
 class ArrayFile:
     r"""The file of an array that a writer has made.
-
-    What is handed in is written and hashed by threads of their own. When `write` returns, the piece before the one that
-    was handed in is done with: its memory may be used again.
 
     Parameters
     ----------
@@ -64,7 +113,8 @@ class ArrayFile:
     >>> path.touch()
     >>> with Workers(1) as workers, ArrayFile(path, None, workers, print) as file:
     ...     file.write(np.arange(3, dtype=np.int8))
-    ...     file.write(np.ones(1, np.int8))
+    ...     with file.room(1) as memory:
+    ...         memory[:] = 1
     ...     sums = file.checksums()
     3
     1
@@ -74,12 +124,14 @@ class ArrayFile:
 
     def __init__(self, path: Path, array: Any, workers: Workers, wrote: Wrote) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        self._offset = int(getattr(array, "offset", 0))
+        self._direct = _open_direct(path)
+        self._begin = int(getattr(array, "offset", 0))
         self._workers = workers
         self._wrote = wrote
-        self._done = 0
+        self._handed_in = 0
         self._sums: list[Any] = []
-        self._under_way: Future[int] | None = None
+        self._last_hash: Future[None] | None = None
+        self._under_way: deque[_UnderWay] = deque()
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -89,23 +141,50 @@ class ArrayFile:
     ) -> None:
         try:
             if error is None:
-                self._wait()
-            elif self._under_way is not None:
-                wait([self._under_way])  # it must not go on in another file that is given the descriptor
+                self._finish()
         finally:
+            wait([piece.written for piece in self._under_way])  # else they go on in another file of that descriptor
             os.close(self._descriptor)
+            if self._direct is not None:
+                os.close(self._direct)
+
+    @property
+    def piece_bytes(self) -> int:
+        """How many bytes to put together at a time."""
+        return self._workers.piece_bytes
 
     def write(self, values: NDArray[Any]) -> None:
-        """Hand in what comes next, in C order; it must not be changed before the next call has returned.
+        """Copy what comes next, in C order; it may be changed when the call has returned.
 
         Raises
         ------
         OSError
-            If the disk was full, or failed, for the piece before.
+            If the disk was full, or failed, for a piece before.
         """
-        piece = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        self._wait()
-        self._under_way = self._workers.writing.submit(self._write, piece)
+        content = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        for first in range(0, len(content), self.piece_bytes):
+            part = content[first : first + self.piece_bytes]
+            with self.room(len(part)) as memory:
+                memory[:] = part
+
+    @contextmanager
+    def room(self, count: int) -> Iterator[NDArray[np.uint8]]:
+        """Give memory for the next `count` bytes, which are handed in when the block ends: nothing is copied then.
+
+        Raises
+        ------
+        OSError
+            As `write`.
+        """
+        memory = self._workers.free.get()
+        try:
+            self._report()
+            piece = memory.at(self._begin + self._handed_in, count)
+            yield piece
+        except BaseException:
+            self._workers.free.put(memory)
+            raise
+        self._hand_in(memory, piece)
 
     def checksums(self) -> list[str]:
         """Wait for all pieces, and return the SHA-256 of each 64 MiB.
@@ -115,34 +194,91 @@ class ArrayFile:
         OSError
             As `write`.
         """
-        self._wait()
+        self._finish()
         return [one.hexdigest() for one in self._sums]
 
-    def _wait(self) -> None:
-        if self._under_way is not None:
-            written = self._under_way.result()
-            self._under_way = None
-            self._wrote(written)
+    def _finish(self) -> None:
+        while self._under_way:
+            self._done(self._under_way[0])
 
-    def _write(self, piece: NDArray[np.uint8]) -> int:
-        """Write a piece while others hash it; return its bytes."""
-        hashed = self._hash(piece)
-        view, done = piece.data, 0
-        while done < len(view):
-            done += os.pwrite(self._descriptor, view[done:], self._offset + self._done + done)
-        for future in hashed:
+    def _report(self) -> None:
+        """Tell of the first pieces that are done."""
+        while self._under_way and self._under_way[0].written.done():
+            self._done(self._under_way[0])
+
+    def _done(self, piece: _UnderWay) -> None:
+        for future in (*piece.hashed, piece.written):
             future.result()
-        self._done += done
-        return done
+        self._under_way.popleft()
+        self._wrote(piece.bytes)
+
+    def _hand_in(self, memory: _AlignedMemory, piece: NDArray[np.uint8]) -> None:
+        """Have a piece hashed and written, and then its memory given back."""
+        hashed = self._hash(piece)
+        offset = self._begin + self._handed_in
+        written = self._workers.writing.submit(self._write, piece, offset, hashed, memory)
+        self._under_way.append(_UnderWay(len(piece), hashed, written))
+        self._handed_in += len(piece)
 
     def _hash(self, piece: NDArray[np.uint8]) -> list[Future[None]]:
         """Hash the part of each chunk of 64 MiB that is in a piece."""
         futures, at = [], 0
         while at < len(piece):
-            chunk, before = divmod(self._done + at, CHUNK_BYTES)
+            chunk, before = divmod(self._handed_in + at, CHUNK_BYTES)
             part = piece[at : at + CHUNK_BYTES - before]
             if chunk == len(self._sums):
                 self._sums.append(hashlib.sha256())
-            futures.append(self._workers.hashing.submit(self._sums[chunk].update, part.data))
+            after = self._last_hash if before else None
+            self._last_hash = self._workers.hashing.submit(_update, self._sums[chunk], part, after)
+            futures.append(self._last_hash)
             at += len(part)
         return futures
+
+    def _write(self, piece: NDArray[np.uint8], offset: int, hashed: list[Future[None]], memory: _AlignedMemory) -> None:
+        """Write a piece while others hash it, past the system's cache what fills whole blocks."""
+        try:
+            begin = min(-offset % _BLOCK, len(piece))
+            end = max(begin, len(piece) - (offset + len(piece)) % _BLOCK)
+            if self._direct is None or end - begin < _LEAST_DIRECT:
+                begin = end = 0
+            else:
+                end = begin + _write_direct(self._direct, piece[begin:end], offset + begin)
+            _write_all(self._descriptor, piece[:begin], offset)
+            _write_all(self._descriptor, piece[end:], offset + end)
+        finally:
+            wait(hashed)
+            self._workers.free.put(memory)
+
+
+def _update(sha256: Any, part: NDArray[np.uint8], after: Future[None] | None) -> None:
+    """Hash a part, after the one before it in the same chunk."""
+    if after is not None:
+        after.result()
+    sha256.update(part.data)
+
+
+def _open_direct(path: Path) -> int | None:
+    """Open a file for writing past the system's cache; None where that cannot be."""
+    if not hasattr(os, "O_DIRECT"):
+        return None
+    with suppress(OSError):
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_DIRECT)
+    return None
+
+
+def _write_direct(descriptor: int, piece: NDArray[np.uint8], offset: int) -> int:
+    """Write whole blocks, and return how many bytes the file system took: some take none this way."""
+    done = 0
+    try:
+        while done < len(piece):
+            done += os.pwrite(descriptor, piece.data[done:], offset + done)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    return done
+
+
+def _write_all(descriptor: int, piece: NDArray[np.uint8], offset: int) -> None:
+    done = 0
+    while done < len(piece):
+        done += os.pwrite(descriptor, piece.data[done:], offset + done)

@@ -39,6 +39,7 @@ MEMORY_BUDGET = 512 * 2**20
 """Bytes of a window of rows, where none are given."""
 
 _META_BYTES = 2**20
+_CACHED_WINDOW = 64 * 2**20
 _MOST_HASHING = 16
 _LEAST_EXPONENT = 2000
 """No float64 has an exponent below this number's negative."""
@@ -290,7 +291,7 @@ class _Run:
             arrays = {name: writer.create(name, dtype, shape) for name, (dtype, shape) in self._sizes.items()}
             room = f"room for {format_bytes(self._total)} on the disk"
             with system_errors(self.out, room), ExitStack() as stack:
-                workers = stack.enter_context(Workers(min(usable_cores(), _MOST_HASHING)))
+                workers = stack.enter_context(Workers(min(usable_cores(), _MOST_HASHING), self.budget // 2))
                 files = {
                     name: stack.enter_context(ArrayFile(writer.folder / array_file(name), array, workers, self._wrote))
                     for name, array in arrays.items()
@@ -336,6 +337,10 @@ class _Run:
         is_cached = self.task.store.specs[name].nbytes <= available_memory() // 2
         return self.task.store.array(name, "willneed" if is_cached else "normal"), is_cached
 
+    def _window(self, *, is_cached: bool) -> int:
+        """Bytes of the windows in memory, beside what is written: no more than is of use where the source is cached."""
+        return min(self.budget // 2, _CACHED_WINDOW) if is_cached else self.budget // 2
+
     def _source_rows(self) -> NDArray[np.int64]:
         """Where the rows lie in the store that are to follow one another."""
         rows = self.task.store.row_of_vertex()
@@ -347,7 +352,11 @@ class _Run:
             self._open(name)
         runs = Runs.of(np.asarray(store.array("indptr")), self._source_rows())
         files["indptr"].write(runs.pointers)
-        entries = {name: self._open(name)[0] for name in ENTRIES if name in store and name in files}
+        opened = {name: self._open(name) for name in ENTRIES if name in store and name in files}
+        entries, are_cached = (
+            {name: array for name, (array, _) in opened.items()},
+            all(one for _, one in opened.values()),
+        )
         change = None
         if number is not None:
             first_ids = None
@@ -355,7 +364,7 @@ class _Run:
                 first_ids = store.array("vertex_indptr" if store.is_reordered else "indptr")[self.task.order]
             change = Renumbering(number, runs.pointers, first_ids)
         written = {name: file for name, file in files.items() if name in ENTRIES}
-        move_runs(runs, entries, written, self.budget, change)
+        move_runs(runs, entries, written, self._window(is_cached=are_cached), change)
 
     def _write_others(self, files: dict[str, ArrayFile]) -> None:
         task, kinds = self.task, self.kinds
@@ -369,7 +378,7 @@ class _Run:
             for mask in task.store.array(name):
                 files[name].write(mask[task.order])
         for name in kinds.kept:
-            copy_array(task.store.array(name), files[name], self.budget)
+            copy_array(task.store.array(name), files[name])
         for name, array in task.arrays.items():
             files[name].write(array)
 
@@ -377,7 +386,7 @@ class _Run:
         source, is_cached = self._open(name)
         moved_before = self.task.store.is_reordered and name in kinds_of(self.task.store, relabel=False).rows
         places = self._source_rows() if moved_before else self.task.order
-        move_rows(source.reshape(len(source), -1), places, file, self.budget, is_cached=is_cached)
+        move_rows(source.reshape(len(source), -1), places, file, self._window(is_cached=is_cached), is_cached=is_cached)
 
     def _write_runs(self, kinds: Kinds, files: dict[str, ArrayFile]) -> None:
         for pointers in dict.fromkeys(kinds.runs.values()):
@@ -385,7 +394,7 @@ class _Run:
             runs = Runs.of(np.asarray(self.task.store.array(pointers), np.int64), self.task.order)
             files[pointers].write(runs.pointers.astype(self.task.store.specs[pointers].dtype))
             arrays = {name: self.task.store.array(name) for name in names}
-            move_runs(runs, arrays, {name: files[name] for name in names}, self.budget)
+            move_runs(runs, arrays, {name: files[name] for name in names}, self._window(is_cached=False))
 
 
 def _silent(phase: str, done: int, whole: int | None) -> None:

@@ -1,8 +1,8 @@
 """Rows of arrays on disk in another order, moved in windows of bounded memory.
 
 As in Data Tiering (Min et al., KDD 2022, algorithm 2), prefix sums of the lengths tell where each row
-goes, and then every row can be moved by itself. A window is a range of the result. Its rows are read by all threads
-into memory and written to the file in one piece, so that the disk sees long writes; meanwhile the next one is read.
+goes, and then every row can be moved by itself. A window is a range of the result. Its rows are put together by all
+threads in memory and written in long pieces, while the next ones are put together.
 """
 
 from __future__ import annotations
@@ -78,26 +78,34 @@ def move_rows(source: Any, places: NDArray[np.int64], file: ArrayFile, budget: i
     places : int64 array (rows,)
     file : ArrayFile
     budget : int
-        Bytes of two windows: one is written while the next one is read.
+        Bytes of a window of rows, where the source is not cached.
     is_cached : bool
         Whether the system has memory for all of the source. If not, the rows of a window are read in the order of the
         file, and its pages let go.
     """
-    step = max(1, budget // 2 // max(1, source[:1].nbytes))
-    reader, dim = row_reader(np.asarray(source)), int(source.shape[1])
+    reader, row_bytes = row_reader(np.asarray(source)), source[:1].nbytes
     if is_cached:
         load_pages(source)
-    buffers = [np.empty((min(step, len(places)), dim), source.dtype) for _ in range(2)]
-    for number, first in enumerate(range(0, len(places), step)):
-        wanted, buffer = places[first : first + step], buffers[number % 2]
-        at = None
-        if not is_cached:
+        for wanted in _parts(places, file.piece_bytes, row_bytes):
+            with file.room(len(wanted) * row_bytes) as memory:
+                reader.gather(wanted, out=memory.view(source.dtype).reshape(len(wanted), source.shape[1]))
+    else:
+        window = np.empty((min(_rows_in(budget, row_bytes), len(places)), source.shape[1]), source.dtype)
+        for wanted in _parts(places, budget, row_bytes):
             at = np.argsort(wanted, kind="stable")
-            wanted = wanted[at]
-        file.write(reader.gather(wanted, out=buffer[: len(wanted)], at=at))
-        if not is_cached:
+            file.write(reader.gather(wanted[at], out=window[: len(wanted)], at=at))
             release_pages(source)
     release_pages(source)
+
+
+def _rows_in(size: int, row_bytes: int) -> int:
+    return max(1, size // max(1, row_bytes))
+
+
+def _parts(places: NDArray[np.int64], size: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:
+    """Places of as many rows as `size` bytes hold, of one at least."""
+    step = _rows_in(size, row_bytes)
+    return (places[first : first + step] for first in range(0, len(places), step))
 
 
 def move_runs(
@@ -121,7 +129,7 @@ def move_runs(
     change : callable, optional
         Called with the first row of a window, the one after its last, and its arrays; returns what is written.
     """
-    width = 3 * sum(array.itemsize for array in arrays.values()) + (0 if change is None else _CHANGE_BYTES)
+    width = 2 * sum(array.itemsize for array in arrays.values()) + (0 if change is None else _CHANGE_BYTES)
     for first, end in runs.windows(max(1, budget // max(1, width))):
         rows = runs.places[first:end]
         window = {name: whole_rows(runs.source, array, rows) for name, array in arrays.items()}
@@ -156,9 +164,9 @@ def whole_rows(pointers: NDArray[np.int64], values: NDArray[Any], rows: NDArray[
     return picked
 
 
-def copy_array(source: NDArray[Any], file: ArrayFile, budget: int) -> None:
+def copy_array(source: NDArray[Any], file: ArrayFile) -> None:
     """Write an array as it is, piece by piece."""
-    step = max(1, budget // max(1, source[:1].nbytes))
+    step = _rows_in(file.piece_bytes, source[:1].nbytes)
     for first in range(0, len(source), step):
         file.write(source[first : first + step])
         release_pages(source)

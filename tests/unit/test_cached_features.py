@@ -121,6 +121,21 @@ def test_infinity_minus_zero_and_numbers_that_are_none():
     np.testing.assert_array_equal(rows.view(np.uint32), x.view(np.uint32))
 
 
+def test_a_class_with_a_gather_of_its_own_is_asked(tmp_path):
+    class Doubled(FeatureStore):
+        def gather(self, ids, out=None, at=None):
+            rows = super().gather(ids)
+            out[slice(None) if at is None else at] = 2 * rows
+            return out
+
+    source = Doubled(features())
+    assert (source.rows_in_memory, FeatureStore(features()).rows_in_memory is None) == (None, False)
+    half = CachedFeatures(source, budget_of(source, 30), np.arange(N))
+    np.testing.assert_array_equal(half.gather(np.arange(N)), 2 * features())
+    save_dataset(planted(60, 3, 2), tmp_path / "planted")
+    assert FeatureStore.open(tmp_path / "planted").rows_in_memory is None
+
+
 @pytest.mark.sanitize
 @settings(deadline=None, max_examples=80)
 @given(n=st.integers(1, 200), share=st.floats(0, 1), count=st.integers(0, 300), seed=st.integers(0, 2**32 - 1))

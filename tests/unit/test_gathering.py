@@ -255,6 +255,53 @@ def test_rows_that_are_kept(name, share, dim, ids_of):
                 np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0], ids=["no-hit", "mixed", "all-hit"])
+@pytest.mark.parametrize("dim", [0, 3, 100])
+@pytest.mark.parametrize("ids_of", [np.int32, np.int64])
+def test_rows_that_are_kept_and_others(name, share, dim, ids_of):
+    """In one pass, small and large results, in order and at places; rows are told apart by where they are read."""
+    rng = np.random.default_rng(4)
+    kept = np.flatnonzero(rng.random(5000) < 0.5)
+    others = np.setdiff1d(np.arange(5000), kept)
+    places, x = RowPlaces(kept, 5000), rng.standard_normal((5000, dim)).astype(np.float16)
+    near = row_reader(-x[kept])
+    told = x.copy()
+    told[kept] *= -1
+    readers = {"dense": row_reader(x), "in another order": row_reader(np.asfortranarray(x))}
+    for count in (0, 1, 9, 300, 25_000) if dim == 100 else (0, 1, 9, 300):
+        ids = np.where(rng.random(count) < share, rng.choice(kept, count), rng.choice(others, count)).astype(ids_of)
+        for at in (None, rng.permutation(count + 3)[:count]):
+            for dtype in (np.float32, np.float16):
+                expected = np.full((count if at is None else count + 3, dim), 7, dtype)
+                expected[np.arange(count) if at is None else at] = told[ids]
+                for rest in readers.values():
+                    out = np.full_like(expected, 7)
+                    with instruction_set(name):
+                        hits = near.gather_cached(rest, places, ids, out, at)
+                    assert hits == np.isin(ids, kept).sum()
+                    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("bad", [-1, 40, 2**40])
+def test_nothing_is_written_where_an_id_is_out_of_range(bad):
+    x, out = np.ones((40, 3), np.float32), np.zeros((2, 3), np.float32)
+    for near in (row_reader(x[:2]), RowReader(x[:2], Float("float32"))):
+        with pytest.raises(InputError, match=f"ids: got {bad} at position 1"):
+            near.gather_cached(row_reader(x), RowPlaces(np.array([1, 39]), 40), np.array([1, bad]), out, None)
+        assert not out.any()
+
+
+def test_rows_of_another_source_are_refused():
+    places, out, ids = RowPlaces(np.array([1, 39]), 40), np.zeros((1, 2), np.float32), np.array([1])
+    for rest in (np.ones((39, 2), np.float32), np.ones((40, 2), np.float64)):
+        with pytest.raises(ValueError, match="all: must be of the type of `kept`, a row for each vertex"):
+            row_reader(np.ones((2, 2), np.float32)).gather_cached(row_reader(rest), places, ids, out, None)
+    near = row_reader(np.ones((3, 2), np.float32))
+    with pytest.raises(ValueError, match="words: must have a bit for each row"):
+        near.gather_cached(row_reader(np.ones((40, 2), np.float32)), places, ids, out, None)
+
+
 @pytest.mark.parametrize("reader", [RowReader, row_reader])
 @pytest.mark.parametrize("bad", [-1, 40, 2**40])
 def test_rows_that_are_kept_of_ids_out_of_range(reader, bad):

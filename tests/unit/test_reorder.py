@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import signal
@@ -272,6 +274,64 @@ def test_a_file_is_closed_after_what_is_under_way(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert is_open == [True]
+
+
+@pytest.mark.parametrize(
+    "way", ["as the disk can", "the file cannot be opened so", "nothing is taken", "some is taken"]
+)
+def test_long_pieces_of_any_size(tmp_path, monkeypatch, way):
+    """They are written past the system's cache but for their ends, or whole where that cannot be."""
+    direct, real_open, real_pwrite = getattr(os, "O_DIRECT", 0), os.open, os.pwrite
+    refused, taken = set(), []
+
+    def open_direct(path, flags, *arguments, **options):
+        if way == "the file cannot be opened so" and direct and flags & direct:
+            raise OSError(errno.EINVAL, "no such flag")
+        descriptor = real_open(path, flags, *arguments, **options)
+        if direct and flags & direct:
+            refused.add(descriptor)
+        return descriptor
+
+    def pwrite(descriptor, content, offset):
+        if descriptor in refused and way in ("nothing is taken", "some is taken"):
+            if way == "nothing is taken" or len(taken) > 2:
+                raise OSError(errno.EINVAL, "no such way")
+            taken.append(offset)
+            content = content[:8192]
+        return real_pwrite(descriptor, content, offset)
+
+    monkeypatch.setattr(os, "open", open_direct)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    content = np.random.default_rng(0).integers(0, 256, 70_000_003, dtype=np.uint8)
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.uint8, content.shape)
+    done = []
+    with Workers(2, 12 << 20) as workers, ArrayFile(tmp_path / "a.npy", array, workers, done.append) as file:
+        for first, end in ((0, 5), (5, 5), (5, 20_000_000)):
+            file.write(content[first:end])
+        for first in range(20_000_000, len(content), 9_999_999):
+            with file.room(len(content[first : first + 9_999_999])) as memory:
+                memory[:] = content[first : first + 9_999_999]
+        sums = file.checksums()
+    assert sum(done) == len(content)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), content)
+    assert sums == [hashlib.sha256(content[at : at + (64 << 20)]).hexdigest() for at in (0, 64 << 20)]
+
+
+def test_a_write_that_fails_is_told(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    (tmp_path / "a").touch()
+
+    def write(pieces):
+        with Workers(1, 4 << 20) as workers, ArrayFile(tmp_path / "a", None, workers, print) as file:
+            for _ in range(pieces):
+                file.write(np.zeros(2 << 20, np.uint8))
+
+    for pieces in (1, 20):
+        with pytest.raises(OSError, match="No space left"):
+            write(pieces)
 
 
 def test_a_full_disk_is_refused_before_work(store, tmp_path, monkeypatch):

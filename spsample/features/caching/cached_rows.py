@@ -84,6 +84,9 @@ class CachedRows:
 
         Collective where the source is.
         """
+        rest = getattr(source, "rows_in_memory", None)
+        if rest is not None:
+            return self.places.gather_all(self.reader, rest, ids, out, at)
         misses = self.places.gather(self.reader, ids, out, at)
         if len(misses) or comm_of(source).size > 1:
             source.gather(part(ids, misses), out, targets(at, misses, len(out)))
