@@ -66,7 +66,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     partitions(graph=["rmat:10,8"], parts=2, hops=[2], rounds=1, ranks=2, steps=1, batch_size=16, out=out)
     reorder(graph="rmat:10,8", row_bytes=64, cells=["rmat:10,8@GraphSAGE"], epochs=1, rounds=1, out=out)
     cache_hits(graph=["rmat:10,8"], epochs=2, trace_cache=out / "traces", out=out)
-    received(graph=["rmat:12,8"], ranks=[4], epochs=1, out=out)
+    received(graph=["rmat:12,8"], ranks=[4], epochs=8, out=out)
     copies(graph=["rmat:10,8"], vertices=[999], greedy_vertices=999, small_cases=1, rounds=1, epochs=1, out=out)
     local_batches(graph=["rmat:10,8"], ranks=[2], epochs=2, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
