@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 import spsample as sp
+from disk_features import lru_misses
 from graphs import graph_folder
 from machine_facts import machine_facts
 from spsample import _core
@@ -244,7 +244,7 @@ def _pages(name: str, row_bytes: int, epochs: int) -> list[Pages]:
             is_pinned = np.zeros(len(scores), np.bool_)
             is_pinned[hottest(scores, budget)] = True
             touched = [np.unique(rows[ids] // rows_per_page) for ids in batches]
-            read[order] = PAGE * pages_read(touched, budget)
+            read[order] = PAGE * lru_misses(touched, budget)
             pinned[order] = PAGE * sum(int(np.count_nonzero(~is_pinned[pages])) for pages in touched)
             counts.append(
                 Pages(
@@ -274,28 +274,6 @@ def _orders(chosen: Cell) -> dict[str, NDArray[np.int64]]:
         if name == "posterior":
             rows["posterior, exact"] = inverse(hottest(scores, n))
     return rows
-
-
-def pages_read(batches: list[NDArray[np.int64]], budget: int) -> int:
-    """How many pages are read by a cache of `budget` pages that drops the least recently used one.
-
-    >>> pages_read([np.array([0, 1, 2]), np.array([1, 2])], 2), pages_read([np.array([0, 1, 2]), np.array([1, 2])], 0)
-    (3, 5)
-    """
-    if budget == 0:
-        return sum(map(len, batches))
-    cache: OrderedDict[int, None] = OrderedDict()
-    read = 0
-    for pages in batches:
-        for page in pages.tolist():
-            if page in cache:
-                cache.move_to_end(page)
-                continue
-            read += 1
-            cache[page] = None
-            if len(cache) > budget:
-                cache.popitem(last=False)
-    return read
 
 
 def _timed_table(timed: list[Timed]) -> Table:

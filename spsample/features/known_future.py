@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from spsample.common.checks import require_iterable
+from spsample.store.validation import as_vertex_ids
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["announce", "forget", "looks_ahead"]
+__all__ = ["announce", "batches_of_ids", "forget", "looks_ahead"]
 
 
 def looks_ahead(source: Any) -> bool:
@@ -23,6 +26,23 @@ def looks_ahead(source: Any) -> bool:
     (False, False)
     """
     return hasattr(source, "announce") and bool(getattr(source, "looks_ahead", True))
+
+
+def batches_of_ids(batches: Any, num_rows: int) -> list[NDArray[Any]]:
+    """Check what a source of `num_rows` rows is told.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If one is no array of vertex ids.
+
+    Examples
+    --------
+    >>> batches_of_ids([[0, 2], [1]], 3)
+    [array([0, 2]), array([1])]
+    """
+    each = require_iterable("batches", batches, "ids of each call")
+    return [as_vertex_ids("batches", batch, num_rows) for batch in each]
 
 
 def announce(source: Any, batches: Sequence[NDArray[Any]]) -> None:

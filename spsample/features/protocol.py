@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FeatureSource", "close_duplicate", "duplicate_of"]
+__all__ = ["FeatureSource", "close_duplicate", "duplicate_of", "source_contents"]
 
 
 @runtime_checkable
@@ -40,6 +40,13 @@ class FeatureSource(Protocol):
         With ``out`` they go there, and it is returned: to its rows ``at``, one for each id, or to all in order.
         """
         ...
+
+
+def source_contents(source: Any) -> int | None:
+    """Return the number that tells the rows of a source from others; None where it has none."""
+    contents = getattr(source, "contents", None)
+    found: int | None = None if contents is None else contents()
+    return found
 
 
 def duplicate_of(source: Any) -> Any:

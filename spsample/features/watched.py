@@ -12,8 +12,6 @@ from scipy import sparse
 from spsample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from spsample.features.protocol import FeatureSource

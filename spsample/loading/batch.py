@@ -11,6 +11,7 @@ from spsample.backends import backend_for
 from spsample.common.arrays import as_array
 from spsample.errors import InputError
 from spsample.features import DeviceFeatures, FeatureSource, FeatureStore
+from spsample.features.protocol import source_contents
 from spsample.store.base_graph import BaseGraph
 
 if TYPE_CHECKING:
@@ -96,9 +97,8 @@ class Collate:
 
     def contents(self, seeds: NDArray[np.int64]) -> dict[str, Any]:
         """Numbers that tell features in memory and labels of seeds from others, for ranks that must have the same."""
-        contents = getattr(self.features, "contents", None)
         labels = None if self.labels is None else self.labels[seeds]
-        return {"features": None if contents is None else contents(), "labels": labels}
+        return {"features": source_contents(self.features), "labels": labels}
 
     def y_of(self, vertices: Any) -> Any:
         """Labels of vertices, where the vertices are: on the host, or on a device."""

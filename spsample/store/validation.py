@@ -207,6 +207,19 @@ def check_ids(argument: str, ids: NDArray[Any], num_nodes: int, hint: str = "") 
     check_range(argument, ids, num_nodes, "vertex ids", hint)
 
 
+def as_vertex_ids(argument: str, value: Any, num_nodes: int) -> NDArray[Any]:
+    """View `value` as `as_id_vector` does, contiguous; every entry must be in [0, num_nodes).
+
+    Examples
+    --------
+    >>> as_vertex_ids("ids", [2, 0], 3)
+    array([2, 0])
+    """
+    ids = np.ascontiguousarray(as_id_vector(argument, value))
+    check_ids(argument, ids, num_nodes)
+    return ids
+
+
 def check_not_negative(argument: str, ids: NDArray[Any]) -> None:
     """Check that no entry of the integer array `ids` is negative.
 

@@ -10,7 +10,7 @@ import numpy as np
 from spsample.comm import collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of
-from spsample.common.checks import require_iterable, require_type
+from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
 from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
@@ -18,8 +18,8 @@ from spsample.features.caching.auto_budget import left_beside_batches
 from spsample.features.caching.counts import CacheCounts, Counter
 from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
-from spsample.features.known_future import looks_ahead
-from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of
+from spsample.features.known_future import batches_of_ids, looks_ahead
+from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
 from spsample.features.wanted import Wanted, ranks_of
 from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids
@@ -109,7 +109,7 @@ class CachedFeatures:
         wanted.require_same_kind(ranks, budget)
         if count is None:
             count = rows_beside(source, left_beside_batches(source, wanted.batches, ranks), map_bytes)
-        self._begin(source, way.keep(source, *_chosen(wanted, count, source)), Counter())
+        self._begin(source, way.keep(source, *_chosen(wanted, count, source)), Counter(kinds=2))
 
     def _begin(self, source: FeatureSource, rows: KeptRows, counter: Counter) -> None:
         self.source = source
@@ -164,7 +164,7 @@ class CachedFeatures:
     @property
     def cached_vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows are kept, ascending."""
-        return np.sort(self._rows.kept()[0])
+        return self._rows.vertices()
 
     @property
     def nbytes(self) -> int:
@@ -179,7 +179,7 @@ class CachedFeatures:
     @property
     def counts(self) -> CacheCounts:
         """Hits and misses since the beginning, or the last `reset_counts`; those of duplicates too."""
-        return self._counter.counts(self._rows.row_bytes)
+        return CacheCounts(*self._counter.read(self._rows.row_bytes))
 
     def reset_counts(self) -> None:
         """Count from 0 again."""
@@ -187,8 +187,7 @@ class CachedFeatures:
 
     def contents(self) -> int | None:
         """Return what the source does: a number that tells its rows from others, or None."""
-        contents = getattr(self.source, "contents", None)
-        return None if contents is None else contents()
+        return source_contents(self.source)
 
     def file_state(self) -> FileState | None:
         """Return that of the source: what tells cheaply that its file was written to."""
@@ -258,11 +257,7 @@ class CachedFeatures:
         InputError, DTypeError
             If one is no array of vertex ids.
         """
-        each = require_iterable("batches", batches, "ids of each call")
-        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in each]
-        for batch in checked:
-            check_ids("batches", batch, self.num_rows)
-        self._rows.announce(self.source, checked)
+        self._rows.announce(self.source, batches_of_ids(batches, self.num_rows))
 
     def forget(self) -> None:
         """Forget what was announced and not yet gathered: it will not come. Not collective."""
@@ -291,7 +286,7 @@ class CachedFeatures:
 
 def _opened(source: FeatureSource, reread: Callable[..., KeptRows], *recipe: Any) -> CachedFeatures:
     """From its recipe; rows are read again, and must be those that there were."""
-    return CachedFeatures._of(source, reread(source, *recipe), Counter())
+    return CachedFeatures._of(source, reread(source, *recipe), Counter(kinds=2))
 
 
 def _chosen(wanted: Wanted, count: int, source: FeatureSource) -> tuple[NDArray[np.int64], NDArray[Any] | None]:

@@ -134,12 +134,16 @@ class LookaheadRows:
             self._keep(rows, of_kept, call)
         return len(found.hits)
 
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows are kept now, ascending."""
+        with self._lock():
+            return self._kept_places()[0]
+
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept now, ascending, and a copy of these rows, in the same order."""
         with self._lock():
-            items = np.where(self._awaited == 0, self._lookahead.items, -1).astype(np.int64)
-            places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
-            return items[places], self.reader.rows[places]
+            vertices, places = self._kept_places()
+            return vertices, self.reader.rows[places]
 
     def recipe(self) -> tuple[Any, ...]:
         """From what rows are read again: the ranks of all vertices, which have a row, a digest, and how many places."""
@@ -189,6 +193,12 @@ class LookaheadRows:
         self._forget_known()
 
     # ------------------------------------------------------------------------------------ under the lock
+
+    def _kept_places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The vertices whose rows are there, ascending, and the places of these rows."""
+        items = np.where(self._awaited == 0, self._lookahead.items, -1).astype(np.int64)
+        places = np.argsort(items, kind="stable")[np.count_nonzero(items < 0) :]
+        return items[places], places
 
     def _begin(self, ids: NDArray[Any]) -> _Call:
         """Decide on a call. Of places with rows on their way none is read, unless only later calls put them there."""

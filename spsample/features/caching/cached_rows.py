@@ -100,9 +100,13 @@ class CachedRows:
         """Tell the source that what was announced will not come."""
         forget(source)
 
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows are kept, ascending."""
+        return self.places.vertices()
+
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows are kept, and these rows, in the same order."""
-        return self.places.vertices(), self.reader.rows
+        return self.vertices(), self.reader.rows
 
     def recipe(self) -> tuple[Any, ...]:
         """From what rows are read again: the places, and a digest of the rows."""

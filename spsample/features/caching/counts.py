@@ -46,33 +46,37 @@ class CacheCounts(NamedTuple):
 
 
 class Counter:
-    """Hits and misses, counted by several threads.
+    """Rows by the place that they came from, counted by several threads.
+
+    Parameters
+    ----------
+    kinds : int
+        Number of these places.
 
     Examples
     --------
-    >>> counter = Counter()
+    >>> counter = Counter(kinds=2)
     >>> counter.add(3, 1)
-    >>> counter.counts(row_bytes=8)
+    >>> CacheCounts(*counter.read(row_bytes=8))
     CacheCounts(hits=3, misses=1, hit_bytes=24, miss_bytes=8)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: int) -> None:
         self._adding = Lock()
-        self.reset()
+        self._rows = [0] * kinds
 
-    def add(self, hits: int, misses: int) -> None:
-        """Count some rows."""
+    def add(self, *rows: int) -> None:
+        """Count some rows from each place."""
         with self._adding:
-            self._hits += hits
-            self._misses += misses
+            self._rows = [one + more for one, more in zip(self._rows, rows, strict=True)]
 
-    def counts(self, row_bytes: int) -> CacheCounts:
-        """What was counted, of rows of that many bytes."""
+    def read(self, row_bytes: int) -> list[int]:
+        """Rows from each place, then their bytes."""
         with self._adding:
-            hits, misses = self._hits, self._misses
-        return CacheCounts(hits, misses, hits * row_bytes, misses * row_bytes)
+            rows = self._rows
+        return [*rows, *(number * row_bytes for number in rows)]
 
     def reset(self) -> None:
         """Begin at 0 again."""
         with self._adding:
-            self._hits = self._misses = 0
+            self._rows = [0] * len(self._rows)

@@ -15,7 +15,7 @@ from spsample.common.threads import compiled_core
 from spsample.errors import InputError
 from spsample.features.caching.lookahead_reference import ReferenceLookahead
 from spsample.features.places import FoundPlaces
-from spsample.store.validation import as_id_vector, check_ids
+from spsample.store.validation import as_id_vector, as_vertex_ids, check_ids
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -149,9 +149,7 @@ class Lookahead:
         InputError, DTypeError
             If one is no array of items; nothing is announced then.
         """
-        checked = [np.ascontiguousarray(as_id_vector("batches", batch)) for batch in batches]
-        for batch in checked:
-            check_ids("batches", batch, self.num_items)
+        checked = [as_vertex_ids("batches", batch, self.num_items) for batch in batches]
         for batch in checked:
             self._planner.announce(batch)
 

@@ -80,11 +80,15 @@ class ArrayTiers:
         """No vertex: every row has an address."""
         return np.empty(0, np.int64)
 
-    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The vertices whose rows lie on the device, and these rows."""
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows lie on the device."""
         hot = self.tiers[0]
         places, first = self._kernels.on_host(self.places), np.uint64(self._kernels.device.address(hot))
-        return np.flatnonzero((places >= first) & (places < first + np.uint64(hot.nbytes))), self._kernels.on_host(hot)
+        return np.flatnonzero((places >= first) & (places < first + np.uint64(hot.nbytes)))
+
+    def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The vertices whose rows lie on the device, and these rows."""
+        return self.vertices(), self._kernels.on_host(self.tiers[0])
 
 
 def _dense(rows: Any) -> NDArray[Any]:

@@ -21,7 +21,7 @@ from spsample.features.on_device.array_tiers import ArrayRows
 from spsample.features.on_device.destination import require_device_destination
 from spsample.features.on_device.hottest import Ranking, hot_count
 from spsample.features.on_device.source_tiers import SourceRows
-from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of
+from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
 from spsample.features.wanted import ranks_of
 from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import validate_seeds
@@ -104,7 +104,9 @@ class DeviceFeatures:
         wanted.require_same_kind(ranks_of(x, workload))
         chosen = wanted.hottest(count, comm_of(rows.source))
         with kernels.session():
-            self._begin(rows.source, rows.placed(kernels, chosen), (rows.num_rows, rows.dim, len(chosen)), Counter())
+            self._begin(
+                rows.source, rows.placed(kernels, chosen), (rows.num_rows, rows.dim, len(chosen)), Counter(kinds=2)
+            )
 
     def _begin(self, source: FeatureSource | None, tiers: Tiers, sizes: tuple[int, int, int], counter: Counter) -> None:
         self._kernels: CudaKernels = get_backend("cuda")  # type: ignore[assignment]
@@ -205,7 +207,8 @@ class DeviceFeatures:
     @property
     def hot_vertices(self) -> NDArray[np.int64]:
         """The vertices whose rows lie in the memory of the device, ascending."""
-        return self._kept()[0]
+        with self._kernels.session():
+            return self._tiers.vertices()
 
     @property
     def hot_share(self) -> float:
@@ -228,7 +231,7 @@ class DeviceFeatures:
 
         A hit lies in the memory of the device; a miss is what the source was asked for.
         """
-        return None if self.source is None else self._counter.counts(self._tiers.row_bytes)
+        return None if self.source is None else CacheCounts(*self._counter.read(self._tiers.row_bytes))
 
     def reset_counts(self) -> None:
         """Count from 0 again."""
@@ -236,8 +239,7 @@ class DeviceFeatures:
 
     def contents(self) -> int | None:
         """Return what the source does: a number that tells its rows from others, or None."""
-        contents = getattr(self.source, "contents", None)
-        return None if contents is None else contents()
+        return source_contents(self.source)
 
     def file_state(self) -> FileState | None:
         """Return that of the source: what tells cheaply that its file was written to."""
@@ -290,9 +292,9 @@ class DeviceFeatures:
 
     def __repr__(self) -> str:
         kind = f"{self._tiers.form}, {self.hot_share:.0%} on the device"
-        if self.source is None:
+        counts = self.counts
+        if counts is None:
             return f"DeviceFeatures({self.num_rows:,} x {self.dim:,}, {kind})"
-        counts = self._counter.counts(self._tiers.row_bytes)
         seen = f", {counts.hit_share:.1%} of {counts.hits + counts.misses:,} hit" if counts.hits + counts.misses else ""
         return f"DeviceFeatures({self.source!r}, {kind}{seen})"
 
@@ -308,4 +310,4 @@ def _opened(source: FeatureSource, vertices: NDArray[np.int64], contents: int) -
     with kernels.session():
         tiers = rows.placed(kernels, vertices)
         require_contents(source, tiers.kept()[1], contents)
-    return DeviceFeatures._of(source, tiers, (rows.num_rows, rows.dim, len(vertices)), Counter())
+    return DeviceFeatures._of(source, tiers, (rows.num_rows, rows.dim, len(vertices)), Counter(kinds=2))

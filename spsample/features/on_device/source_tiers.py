@@ -105,9 +105,13 @@ class SourceTiers:
         """The vertices whose rows are not on the device."""
         return self._kernels.find_kept(self._words, vertices, self._rows).missing
 
+    def vertices(self) -> NDArray[np.int64]:
+        """The vertices whose rows lie on the device."""
+        return self._vertices
+
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The vertices whose rows lie on the device, and these rows."""
-        return self._vertices, self._kernels.on_host(self._rows)
+        return self.vertices(), self._kernels.on_host(self._rows)
 
     def _write(self, addresses: Any, out: Any, at: Any) -> None:
         form = self._rows.dtype.name

@@ -73,6 +73,10 @@ class Tiers(Protocol):
         """Those of the vertices, in order, that the source is asked for."""
         ...
 
+    def vertices(self) -> NDArray[np.int64]:
+        """The hot vertices, ascending."""
+        ...
+
     def kept(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The hot vertices, ascending, and a copy of their rows on the host."""
         ...

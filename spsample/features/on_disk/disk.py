@@ -19,7 +19,7 @@ from spsample.features.gathering import core_form, new_rows, require_destination
 from spsample.features.on_disk.array_files import ArrayFile, array_file_of
 from spsample.features.on_disk.disk_plan import DiskPlan, disk_plan
 from spsample.features.watched import FileState, state_of_path
-from spsample.store.validation import as_id_vector, check_ids
+from spsample.store.validation import as_vertex_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -288,9 +288,7 @@ class DiskFeatures:
         return f"DiskFeatures({self.num_rows:,} x {self.dim:,}, {self.file.dtype}, {kept}, {how})"
 
     def _checked(self, ids: ArrayLike) -> NDArray[Any]:
-        wanted = np.ascontiguousarray(as_id_vector("ids", ids))
-        check_ids("ids", wanted, self.num_rows)
-        return wanted
+        return as_vertex_ids("ids", ids, self.num_rows)
 
     def _lying(self, vertices: NDArray[Any]) -> NDArray[Any]:
         """The rows of vertices in the file."""

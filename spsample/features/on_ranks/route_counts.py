@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import NamedTuple
 
-__all__ = ["RouteCounter", "RouteCounts"]
+__all__ = ["RouteCounts"]
 
 
 class RouteCounts(NamedTuple):
@@ -46,26 +45,3 @@ class RouteCounts(NamedTuple):
     def peer_share(self) -> float:
         """Peer hits of all rows; 0 where there are none."""
         return self.peer_hits / max(self.rows, 1)
-
-
-class RouteCounter:
-    """Rows from this rank, from peers and from the source, counted by several threads."""
-
-    def __init__(self) -> None:
-        self._adding = Lock()
-        self._rows = [0, 0, 0]
-
-    def add(self, hits: int, peer_hits: int, misses: int) -> None:
-        """Count one gather."""
-        with self._adding:
-            self._rows = [one + more for one, more in zip(self._rows, (hits, peer_hits, misses), strict=True)]
-
-    def read(self) -> list[int]:
-        """Rows from each of the three."""
-        with self._adding:
-            return list(self._rows)
-
-    def reset(self) -> None:
-        """Count from 0 again."""
-        with self._adding:
-            self._rows = [0, 0, 0]

@@ -9,24 +9,25 @@ import numpy as np
 from spsample.comm import collective
 from spsample.comm.local import LocalCommunicator
 from spsample.comm.objects import comm_of, require_same
-from spsample.common.checks import require_iterable, require_type
+from spsample.common.checks import require_type
 from spsample.common.contents import contents_of
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes
 from spsample.distributed.grid import ProcessGrid
 from spsample.errors import CapacityError, DataError, InputError
 from spsample.features.caching.cached_rows import CachedRows, row_bytes_of, stored_dtype
+from spsample.features.caching.counts import Counter
 from spsample.features.copies.arguments import require_alpha
 from spsample.features.copies.links import link_costs
 from spsample.features.copies.plan import CopyPlan
 from spsample.features.copies.routes import nearest_holders
 from spsample.features.gathering import new_rows, require_destination
-from spsample.features.known_future import announce, forget, looks_ahead
+from spsample.features.known_future import announce, batches_of_ids, forget, looks_ahead
 from spsample.features.on_ranks.peer_rows import PeerRows
-from spsample.features.on_ranks.route_counts import RouteCounter, RouteCounts
+from spsample.features.on_ranks.route_counts import RouteCounts
 from spsample.features.places import place_bytes
-from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of
-from spsample.store.validation import as_id_vector, check_ids
+from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
+from spsample.store.validation import as_vertex_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,9 +111,9 @@ class RoutedFeatures:
             holders = _routes_of(plan, links, source, rank)
             rows = CachedRows(source, vertices) if is_alone else None
         rows = CachedRows(source, vertices) if rows is None else rows  # collective by itself
-        self._begin(source, _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows), RouteCounter())
+        self._begin(source, _Routes(holders, grid.comm), PeerRows(grid, rows, source.num_rows), Counter(kinds=3))
 
-    def _begin(self, source: FeatureSource, routes: _Routes, peers: PeerRows, counter: RouteCounter) -> None:
+    def _begin(self, source: FeatureSource, routes: _Routes, peers: PeerRows, counter: Counter) -> None:
         self.source: Any = source
         self._routes = routes
         self._peers = peers
@@ -169,9 +170,7 @@ class RoutedFeatures:
     @property
     def counts(self) -> RouteCounts:
         """Where rows came from since the beginning, or the last `reset_counts`; those of duplicates too."""
-        rows = self._counter.read()
-        row_bytes = self._rows.row_bytes
-        return RouteCounts(*rows, *(number * row_bytes for number in rows))
+        return RouteCounts(*self._counter.read(self._rows.row_bytes))
 
     def reset_counts(self) -> None:
         """Count from 0 again."""
@@ -179,8 +178,7 @@ class RoutedFeatures:
 
     def contents(self) -> int | None:
         """Return what the source does: a number that tells its rows from others, or None."""
-        contents = getattr(self.source, "contents", None)
-        return None if contents is None else contents()
+        return source_contents(self.source)
 
     @property
     def looks_ahead(self) -> bool:
@@ -200,12 +198,7 @@ class RoutedFeatures:
         InputError, DTypeError
             If one is no array of vertex ids.
         """
-        each = [
-            np.ascontiguousarray(as_id_vector("batches", batch))
-            for batch in require_iterable("batches", batches, "ids of each call")
-        ]
-        for ids in each:
-            check_ids("batches", ids, self.num_rows)
+        each = batches_of_ids(batches, self.num_rows)
         announce(self.source, [ids[self._routes.is_of_source(ids)] for ids in each])
 
     def forget(self) -> None:
@@ -238,8 +231,7 @@ class RoutedFeatures:
         """
         is_alone = comm_of(self.source).size == 1
         with self._peers.gathering():
-            wanted = np.ascontiguousarray(as_id_vector("ids", ids))
-            check_ids("ids", wanted, self.num_rows)
+            wanted = as_vertex_ids("ids", ids, self.num_rows)
             to = require_destination(out, at, len(wanted), self.dim, (np.dtype(np.float32), self.stored_dtype))
             rows = new_rows(len(wanted), self.dim) if out is None else out
             to = np.arange(len(wanted)) if to is None else to
