@@ -27,7 +27,7 @@ from cache_figures import plot_fanouts, plot_hits, plot_trials
 from graphs import save
 from machine_facts import machine_facts
 from spsample.features import score
-from spsample.features.cache_choice import highest
+from spsample.features.score_order import highest
 from spsample.features.scores.posterior import shrunk
 from spsample.features.scores.visits import EpochVisits
 from spsample.sparse import keys

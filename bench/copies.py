@@ -36,7 +36,7 @@ from spsample.data.partition.reach import Reach
 from spsample.errors import MissingDependencyError
 from spsample.features import CopyPlan, plan_copies, score
 from spsample.features.copies import METHODS, cost
-from spsample.features.copies.order import hottest
+from spsample.features.score_order import hottest
 from traces import Cell, cell
 from traffic_cells import load
 

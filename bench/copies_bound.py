@@ -14,7 +14,7 @@ from copies_search import group_links, least_links
 from spsample.features import plan_copies
 from spsample.features.copies import cost
 from spsample.features.copies.links import link_costs
-from spsample.features.copies.order import hottest
+from spsample.features.score_order import hottest
 
 DEVICES = 4
 

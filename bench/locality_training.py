@@ -23,14 +23,12 @@ from rich.table import Table
 
 import spsample as sp
 from figures import pyplot
+from locality import FACTORS, SHARE
 from machine_facts import machine_facts
 from spsample.data import load_dataset
 from spsample.features import score
 from spsample.settings import preset_for
 from spsample.training import Trainer
-
-FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0)
-SHARE = 0.1
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from spsample.common.threads import set_num_threads
 from spsample.distributed import ProcessGrid
 from spsample.distributed.replicated import ReplicatedGraph
 from spsample.features import CachedFeatures, FeatureStore, PartitionedFeatures, score
-from spsample.features.cache_choice import highest
 from spsample.features.caching.cached_lookahead import map_bytes
 from spsample.features.caching.lookahead import Lookahead
 from spsample.features.gathering import row_reader
+from spsample.features.score_order import highest
 from traces import Cell
 
 Batches = Sequence[NDArray[Any]]

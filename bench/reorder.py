@@ -35,7 +35,7 @@ from disk_features import lru_misses
 from graphs import graph_folder
 from machine_facts import machine_facts
 from spsample import _core
-from spsample.features.copies.order import hottest
+from spsample.features.score_order import hottest
 from spsample.reorder.layouts import inverse
 from spsample.reorder.reordering import score_classes
 from spsample.store import StoreWriter

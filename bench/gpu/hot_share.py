@@ -36,7 +36,7 @@ from gpu.machine import folder_of, gpu_facts
 from gpu.turns import Events, results_of, take_turns, timed
 from peers.task import Figures, Work
 from report import Result
-from spsample.features.cache_choice import highest
+from spsample.features.score_order import highest
 from traces import Cell, cell
 
 CPU = "gathered on the CPU"

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spsample.advice.received import lookahead_misses
 from spsample.advice.trial import Trial
-from spsample.features.caching.lookahead import Lookahead
+from spsample.features.score_order import hottest
 
-__all__ = ["BEST", "Hits", "lookahead_hits", "static_hits", "wanted_most"]
+__all__ = ["BEST", "Hits", "lookahead_hits", "static_hits"]
 
 BEST = "the trial's own best set"
 
@@ -35,18 +36,6 @@ class Hits:
     hits: float
 
 
-def wanted_most(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return the vertices of the largest scores, of equal ones the first.
-
-    Examples
-    --------
-    >>> wanted_most(np.array([1.0, 3.0, 3.0]), 2).tolist()
-    [1, 2]
-    """
-    order: NDArray[np.int64] = np.argsort(-scores, kind="stable")
-    return order[:count]
-
-
 def static_hits(name: str, scores: NDArray[np.float64], counts: NDArray[np.int64], budgets: list[float]) -> list[Hits]:
     """Hits of the set of largest score, for each budget.
 
@@ -55,7 +44,7 @@ def static_hits(name: str, scores: NDArray[np.float64], counts: NDArray[np.int64
     >>> static_hits("own", np.array([3.0, 2.0, 1.0]), np.array([1, 2, 1]), [0.34, 0.67])[1].hits
     0.75
     """
-    gained = np.cumsum(counts[wanted_most(scores, len(scores))])
+    gained = np.cumsum(counts[hottest(scores, len(scores))])
     total = max(int(gained[-1]) if len(gained) else 0, 1)
     sizes = [int(budget * len(counts)) for budget in budgets]
     hits = [float(gained[size - 1]) / total if size else 0.0 for size in sizes]
@@ -67,15 +56,6 @@ def lookahead_hits(
 ) -> list[Hits]:
     """Hits of a cache that knows the batches of this bulk and of the next, and begins with the set of largest score."""
     total = max(trial.num_rows, 1)
-    shares = [_missed(scores, trial, int(budget * len(scores)), bulk_size) / total for budget in budgets]
+    caches = [lookahead_misses(scores, int(budget * len(scores)), bulk_size) for budget in budgets]
+    shares = [sum(map(len, misses(trial.batches))) / total for misses in caches]
     return [Hits(name, "lookahead", budget, 1.0 - share) for budget, share in zip(budgets, shares, strict=True)]
-
-
-def _missed(scores: NDArray[np.float64], trial: Trial, capacity: int, bulk_size: int) -> int:
-    lookahead = Lookahead(scores, capacity, wanted_most(scores, capacity))
-    batches, missed = trial.batches, 0
-    lookahead.announce(batches[:bulk_size])
-    for first in range(0, len(batches), bulk_size):
-        lookahead.announce(batches[first + bulk_size : first + 2 * bulk_size])
-        missed += sum(len(lookahead.step().misses) for _ in batches[first : first + bulk_size])
-    return missed

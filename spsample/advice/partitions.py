@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.advice.hits import wanted_most
 from spsample.advice.received import Grid, MissesOf, lookahead_misses, received_bytes, static_misses
 from spsample.advice.trial import Trial, Workload, default_scores, run_trial
 from spsample.data import partition_vertices
 from spsample.errors import MissingDependencyError
+from spsample.features.score_order import hottest
 
 __all__ = ["PartitionBytes", "partition_bytes"]
 
@@ -110,5 +110,5 @@ def _received(workload: Workload, grid: Grid, case: Case, epochs: int, budget: f
 
 def _held(scores: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
     held = np.zeros(len(scores), np.bool_)
-    held[wanted_most(scores, count)] = True
+    held[hottest(scores, count)] = True
     return held

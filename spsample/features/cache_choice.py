@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spsample.common.checks import require_int
 from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
@@ -13,11 +11,9 @@ from spsample.errors import CapacityError, InputError
 from spsample.features.caching.cached_rows import row_bytes_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from spsample.features.protocol import FeatureSource
 
-__all__ = ["budget_bytes", "highest", "is_auto", "rows_beside", "rows_within"]
+__all__ = ["budget_bytes", "is_auto", "rows_beside", "rows_within"]
 
 
 def is_auto(budget: Any) -> bool:
@@ -59,6 +55,7 @@ def rows_within(source: FeatureSource, budget: int, map_bytes: tuple[int, int]) 
 
     Examples
     --------
+    >>> import numpy as np
     >>> from spsample.features.memory import FeatureStore
     >>> rows_within(FeatureStore(np.ones((100, 4), np.float32)), 832, (32, 0))
     50
@@ -79,6 +76,7 @@ def rows_beside(source: FeatureSource, free: int, map_bytes: tuple[int, int]) ->
 
     Examples
     --------
+    >>> import numpy as np
     >>> from spsample.features.memory import FeatureStore
     >>> store = FeatureStore(np.ones((100, 4), np.float32))
     >>> rows_beside(store, 832, (32, 0)), rows_beside(store, 10, (32, 0))
@@ -104,20 +102,3 @@ def _rows_and_map_within(budget: int, num_rows: int, row_bytes: int, map_bytes: 
             expected=f"0, or at least one row of {row_bytes + of_each} bytes and {of_all} bytes for the map",
         )
     return count
-
-
-def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The `count` vertices with the largest scores, ascending; of equal ones the first.
-
-    Examples
-    --------
-    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
-    [0, 2, 3]
-    """
-    if count == 0 or count >= len(scores):
-        return np.arange(min(count, len(scores)))
-    least = np.partition(scores, len(scores) - count)[len(scores) - count]
-    is_chosen = scores > least
-    equal = np.flatnonzero(scores == least)
-    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
-    return np.flatnonzero(is_chosen)

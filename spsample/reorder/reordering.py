@@ -19,7 +19,7 @@ from spsample.common.memory import available_memory
 from spsample.common.threads import usable_cores
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import DataError, InputError
-from spsample.features.copies.order import hottest
+from spsample.features.score_order import hottest
 from spsample.features.scores.registry import require_scores
 from spsample.reorder.array_files import ArrayFile, Workers
 from spsample.reorder.layouts import ENTRIES, PERMUTATION, Kinds, inverse, kinds_of

@@ -15,8 +15,8 @@ from spsample.errors import DTypeError, InputError
 from spsample.features.copies import METHODS, CopyPlan, cost, plan_copies
 from spsample.features.copies.greedy import greedy
 from spsample.features.copies.links import link_costs
-from spsample.features.copies.order import hottest
 from spsample.features.copies.request import CopyRequest
+from spsample.features.score_order import hottest
 
 ALPHAS = (0.1, 0.3, 0.5, 0.8, 1.0, 2.0)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from spsample.backends import available_backends
 from spsample.errors import DTypeError, InputError
-from spsample.features.cache_choice import highest
 from spsample.features.caching.lookahead import Lookahead, known_bytes, lookahead_bytes, ranks_of
 from spsample.features.caching.lookahead_reference import ReferenceLookahead
+from spsample.features.score_order import highest
 
 has_core = pytest.mark.skipif("cpu" not in available_backends(), reason="the compiled core is missing")
 

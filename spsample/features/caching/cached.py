@@ -13,13 +13,14 @@ from spsample.comm.objects import comm_of
 from spsample.common.checks import require_type
 from spsample.common.units import format_bytes
 from spsample.errors import InputError
-from spsample.features.cache_choice import budget_bytes, highest, is_auto, rows_beside, rows_within
+from spsample.features.cache_choice import budget_bytes, is_auto, rows_beside, rows_within
 from spsample.features.caching.auto_budget import left_beside_batches
 from spsample.features.caching.counts import CacheCounts, Counter
 from spsample.features.caching.replacement import KeptRows, replacement_named
 from spsample.features.gathering import new_rows, require_destination
 from spsample.features.known_future import batches_of_ids, looks_ahead
 from spsample.features.protocol import FeatureSource, close_duplicate, duplicate_of, source_contents
+from spsample.features.score_order import highest
 from spsample.features.wanted import Wanted, ranks_of
 from spsample.features.watched import FileState, Watched, state_of
 from spsample.store.validation import as_id_vector, check_ids

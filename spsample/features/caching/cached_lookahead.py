@@ -14,11 +14,11 @@ import numpy as np
 from spsample.comm.objects import comm_of
 from spsample.common.contents import contents_of
 from spsample.errors import InputError
-from spsample.features.cache_choice import highest
 from spsample.features.caching.cached_rows import CachedRows, Targets, part, require_contents, targets
 from spsample.features.caching.lookahead import MOST_ITEMS, Decision, Lookahead, lookahead_bytes
 from spsample.features.gathering import row_reader
 from spsample.features.known_future import announce, forget, looks_ahead
+from spsample.features.score_order import highest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from spsample.features.copies.greedy import greedy
 from spsample.features.copies.links import link_costs
-from spsample.features.copies.order import deal_snake, hottest
 from spsample.features.copies.request import CopyRequest
+from spsample.features.score_order import hottest
 
-__all__ = ["best_copies"]
+__all__ = ["best_copies", "deal_snake"]
+
+_ROUNDS_AT_ONCE = 1 << 10
+"""Rounds of a deal that are filled together; an even number."""
 
 
 def best_copies(request: CopyRequest) -> list[NDArray[np.int64]]:
@@ -75,3 +78,21 @@ def _held(request: CopyRequest, order: NDArray[np.int64]) -> int:
         return not request.scores[order[count]] > copy_over_vertex * request.scores[order[gives_way]]
 
     return budget + bisect_left(range(budget, len(order)), True, key=is_enough)
+
+
+def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
+    """Deal out vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
+
+    Examples
+    --------
+    >>> to = np.empty((3, 2), np.int64)
+    >>> deal_snake(np.arange(6), to)
+    >>> to.tolist()
+    [[0, 5], [1, 4], [2, 3]]
+    """
+    rounds = vertices.reshape(-1, len(to))
+    for first in range(0, len(rounds), _ROUNDS_AT_ONCE):
+        part = rounds[first : first + _ROUNDS_AT_ONCE]
+        where = to[:, first : first + len(part)]
+        where[:, 0::2] = part[0::2].T
+        where[:, 1::2] = part[1::2, ::-1].T

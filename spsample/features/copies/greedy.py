@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features.copies.links import link_costs
-from spsample.features.copies.order import hottest
 from spsample.features.copies.request import CopyRequest
+from spsample.features.score_order import hottest
 
 __all__ = ["greedy"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features.copies.order import hottest
 from spsample.features.copies.request import CopyRequest
+from spsample.features.score_order import hottest
 
 __all__ = ["replicated"]
 

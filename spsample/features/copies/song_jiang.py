@@ -7,9 +7,9 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.features.copies.order import hottest
 from spsample.features.copies.replicated import replicated
 from spsample.features.copies.request import CopyRequest
+from spsample.features.score_order import hottest
 
 __all__ = ["song_jiang"]
 

@@ -13,7 +13,8 @@ from spsample.comm.objects import comm_of, require_same
 from spsample.common.checks import require_share
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import CapacityError, InputError
-from spsample.features.cache_choice import highest, is_auto
+from spsample.features.cache_choice import is_auto
+from spsample.features.score_order import highest
 from spsample.features.scores.registry import require_scores
 from spsample.features.wanted import Wanted
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends.protocol import Int64Array
-from spsample.features.copies.order import hottest
+from spsample.features.score_order import hottest
 from spsample.features.scores.inclusion import inclusion
 from spsample.features.scores.visits import trial_visits
 from spsample.sampling import Sampler

@@ -1,20 +1,19 @@
-"""Vertices by score, hottest first, and how they are dealt out to devices."""
+"""Vertices by score: those of the largest, and all of them hottest first."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["deal_snake", "hottest"]
+__all__ = ["highest", "hottest"]
 
 _KEY_BITS = 63
 """Bits of an integer that is not negative."""
 
 _AT_ONCE = 1 << 15
 """Places that are looked at together: they stay in the cache."""
-
-_ROUNDS_AT_ONCE = 1 << 10
-"""Rounds of a deal that are filled together; an even number."""
 
 
 def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -31,18 +30,24 @@ def hottest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """
     if count >= len(scores):
         return _descending(scores)
-    chosen = _highest(scores, count)
+    chosen = highest(scores, count)
     return chosen[_descending(scores[chosen])]
 
 
-def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The `count` vertices of highest score, ascending; of those that equal the least, the first."""
-    if count == 0:
-        return np.empty(0, np.int64)
+def highest(scores: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The `count` vertices with the largest scores, ascending; of equal ones the first.
+
+    Examples
+    --------
+    >>> highest(np.array([0.5, 0.1, 0.5, 0.9, 0.5]), 3).tolist()
+    [0, 2, 3]
+    """
+    if count == 0 or count >= len(scores):
+        return np.arange(min(count, len(scores)))
     least = np.partition(scores, len(scores) - count)[len(scores) - count]
     is_chosen = scores > least
-    tied = np.flatnonzero(scores == least)
-    is_chosen[tied[: count - np.count_nonzero(is_chosen)]] = True
+    equal = np.flatnonzero(scores == least)
+    is_chosen[equal[: count - np.count_nonzero(is_chosen)]] = True
     return np.flatnonzero(is_chosen)
 
 
@@ -85,21 +90,3 @@ def _sort_runs(
     found = scores[order[at]]
     if (found[1:] > found[:-1]).any():
         order[at] = order[at][np.lexsort((order[at], -found, run))]
-
-
-def deal_snake(vertices: NDArray[np.int64], to: NDArray[np.int64]) -> None:
-    """Deal out vertices to devices in snake order, 0, 1, 2, then 2, 1, 0, and on: `to` (devices, rounds) is filled.
-
-    Examples
-    --------
-    >>> to = np.empty((3, 2), np.int64)
-    >>> deal_snake(np.arange(6), to)
-    >>> to.tolist()
-    [[0, 5], [1, 4], [2, 3]]
-    """
-    rounds = vertices.reshape(-1, len(to))
-    for first in range(0, len(rounds), _ROUNDS_AT_ONCE):
-        part = rounds[first : first + _ROUNDS_AT_ONCE]
-        where = to[:, first : first + len(part)]
-        where[:, 0::2] = part[0::2].T
-        where[:, 1::2] = part[1::2, ::-1].T
