@@ -142,7 +142,7 @@ def _rows_at_once() -> int:
 
 
 def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: int, add: _Add) -> NDArray[np.float64]:
-    sums, bits = np.zeros(graph.num_nodes, np.int64), 0
+    sums, bits, beyond = np.zeros(graph.num_nodes, np.int64), 0, 0
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
@@ -150,7 +150,9 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
         for rows in _some_rows(block, entries_at_once):
             numbers = addends(rows)
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
-    return np.ldexp(graph.add_block_rows(sums, phase=PHASE).astype(np.float64), -bits)
+    total = graph.add_block_rows(sums, phase=PHASE).astype(np.float64)
+    total *= math.ldexp(1.0, beyond - bits)
+    return np.ldexp(total, -beyond) if beyond else total
 
 
 _Add = Callable[[Rows, NDArray[np.float64], float, Int64Array], None]
