@@ -92,8 +92,9 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     seen = counts[order].astype(np.float64)
     groups = _Groups.of_size(len(order), size)
     expected = batches * level
-    sums = [groups.sums(some) for some in (seen, expected, expected * (1.0 - level))]
-    level *= groups.spread(_factors(*sums, _Groups.of_size(len(groups.starts), len(groups.starts))))
+    variance = groups.sums(expected * (1.0 - level))
+    together = _Groups.of_size(len(groups.starts), len(groups.starts))
+    level *= groups.spread(_factors(groups.sums(seen), groups.sums(expected), variance, together))
     np.minimum(level, 1.0, out=level)
     expected = np.multiply(level, batches, out=expected)
     level *= _factors(seen, expected, expected * (1.0 - level), groups)
