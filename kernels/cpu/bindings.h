@@ -273,6 +273,7 @@ void bind_feature_places(nb::module_& m);
 void bind_disk_rows(nb::module_& m);
 void bind_lookahead(nb::module_& m);
 void bind_feature_column_sums(nb::module_& m);
+void bind_feature_symmetric(nb::module_& m);
 void bind_edge_partition(nb::module_& m);
 void bind_edge_bucket(nb::module_& m);
 void bind_edge_text(nb::module_& m);

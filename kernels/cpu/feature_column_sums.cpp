@@ -6,18 +6,13 @@
 #include <vector>
 
 #include "bindings.h"
+#include "fixed_point.h"
 
 namespace spsample {
 namespace {
 
 constexpr int64_t kChunk = 1 << 18;         // entries
 constexpr int64_t kEntriesPerColumn = 8;    // for each thread beyond the first
-
-// The least integer that is not below `number`, which is in [0, 2^62].
-inline int64_t rounded_up(double number) {
-    const int64_t whole = static_cast<int64_t>(number);
-    return whole + (static_cast<double>(whole) < number);
-}
 
 // Adds to the column of an entry; std::out_of_range where there is none.
 struct Columns {

@@ -106,6 +106,7 @@ NB_MODULE(_core, m) {
     spsample::bind_disk_rows(m);
     spsample::bind_lookahead(m);
     spsample::bind_feature_column_sums(m);
+    spsample::bind_feature_symmetric(m);
     spsample::bind_edge_partition(m);
     spsample::bind_edge_bucket(m);
     spsample::bind_edge_text(m);

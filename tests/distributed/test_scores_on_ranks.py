@@ -79,3 +79,23 @@ def test_what_one_rank_gives_wrong_all_refuse():
         return True
 
     assert run_threads(2, body, 30) == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["unweighted", "row"])
+def test_equal_where_a_symmetric_matrix_is_read(kind, monkeypatch):
+    """A rank that has all rows may read them as columns; one that has some cannot."""
+    edges = np.random.default_rng(0).integers(0, 97, (2, 900)) ** 2 // 97
+    graph = sp.Graph.from_edge_index(np.concatenate([edges, edges[::-1]], axis=1), num_nodes=97)
+    graph = graph.normalized("row") if kind == "row" else graph
+    expected = [score("posterior", graph, range(50), s, 8) for s in SAMPLERS]
+    monkeypatch.setattr("spsample.features.scores.column_sums.FAR_SUMS", 1)
+
+    def body(comm):
+        grid = ProcessGrid(comm)
+        shared = ReplicatedGraph(graph, comm), PartitionedGraph.from_graph(graph, grid)
+        return [[score("posterior", one, range(50), s, 8) for s in SAMPLERS] for one in shared]
+
+    alone = [score("posterior", graph, range(50), s, 8) for s in SAMPLERS]
+    for found in (alone, *(one for rank in run_threads(2, body, 60) for one in rank)):
+        for mine, reference in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, reference)

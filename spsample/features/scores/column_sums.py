@@ -24,6 +24,11 @@ ENTRIES_AT_ONCE = 1 << 24
 
 _PART_ROWS = 1 << 14
 
+FAR_SUMS = 1 << 18
+"""Sums that are more than a processor's second cache holds."""
+
+_ROWS_PER_ADDING_ROW = 4
+
 SUM_BITS = 62
 """The sum of all addends of a column is below 2 to this power."""
 
@@ -142,7 +147,7 @@ def _rows_at_once() -> int:
 
 
 def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: int, add: _Add) -> NDArray[np.float64]:
-    sums, bits = np.zeros(graph.num_nodes, np.int64), 0
+    sums, bits, beyond = np.zeros(graph.num_nodes, np.int64), 0, 0
     block = graph.block_row()
     if largest > 0:
         bits = SUM_BITS - (max(graph.num_edges, 1) - 1).bit_length() - math.frexp(largest)[1]
@@ -150,7 +155,9 @@ def _sums(graph: BaseGraph, addends: Addends, largest: float, entries_at_once: i
         for rows in _some_rows(block, entries_at_once):
             numbers = addends(rows)
             add(rows, np.ldexp(numbers, beyond) if beyond else numbers, math.ldexp(1.0, bits - beyond), sums)
-    return np.ldexp(graph.add_block_rows(sums, phase=PHASE).astype(np.float64), -bits)
+    total = graph.add_block_rows(sums, phase=PHASE).astype(np.float64)
+    total *= math.ldexp(1.0, beyond - bits)
+    return np.ldexp(total, -beyond) if beyond else total
 
 
 _Add = Callable[[Rows, NDArray[np.float64], float, Int64Array], None]
@@ -164,9 +171,22 @@ def _add_by_row(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: In
     """Each entry adds the number of its row to its column."""
     core = compiled_core()
     if core is not None:
-        core.add_rows(rows.indptr, rows.columns, numbers, scale, sums)
+        arguments = rows.indptr, rows.columns, numbers, scale, sums
+        if not (_may_pay_as_symmetric(rows, numbers, sums) and core.add_symmetric_rows(*arguments)):
+            core.add_rows(*arguments)
         return
     sums += _transposed(rows, np.ones(len(rows.columns), np.int64), len(sums)) @ _rounded_up(numbers, scale)
+
+
+def _may_pay_as_symmetric(rows: Rows, numbers: NDArray[np.float64], sums: Int64Array) -> bool:
+    """Whether these are all rows of A, sums do not fit in a cache, and not too few rows add anything.
+
+    Where A is symmetric its rows are its columns: the core then reads numbers rather than to write sums. It finds out.
+    """
+    is_whole = isinstance(rows.vertices, slice) and len(numbers) == len(sums) >= FAR_SUMS
+    if not is_whole or rows.columns.dtype != np.int32:
+        return False
+    return int(np.count_nonzero(numbers)) * _ROWS_PER_ADDING_ROW >= len(numbers)
 
 
 def _add_by_entry(rows: Rows, numbers: NDArray[np.float64], scale: float, sums: Int64Array) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.features.scores.column_sums import Rows, column_sums, column_sums_of_entries
-from spsample.features.scores.drawn_by_rows import log_complement
+from spsample.features.scores.drawn_by_rows import from_log_complement, log_complement
 from spsample.features.scores.exponential import drawn_of_all, repeated_of_all
 from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
@@ -88,8 +88,8 @@ def _neighbours(graph: BaseGraph, frontier: FloatArray) -> FloatArray:
 
     largest = float(costs.max(initial=0.0))
     if graph.weighting == "weighted":
-        return -np.expm1(-column_sums_of_entries(graph, of_entries, largest))
-    return -np.expm1(-column_sums(graph, lambda some: costs[some.vertices], largest))
+        return from_log_complement(column_sums_of_entries(graph, of_entries, largest))
+    return from_log_complement(column_sums(graph, lambda some: costs[some.vertices], largest))
 
 
 def _largest_weight(graph: BaseGraph) -> float:

@@ -11,12 +11,15 @@ from spsample.sampling import Sampler
 from spsample.sampling.sampler import Proportion
 from spsample.store.base_graph import BaseGraph
 
-__all__ = ["drawn_by_rows", "log_complement"]
+__all__ = ["drawn_by_rows", "from_log_complement", "log_complement"]
 
 FloatArray = NDArray[np.float64]
 
 CERTAIN = 40.0
 """-log(1 - q) of what is certain: 1 - exp(-40) is 1 in float64."""
+
+_AT_ONCE = 1 << 14
+"""Vertices that are looked at together: they stay in the cache."""
 
 
 def drawn_by_rows(
@@ -58,7 +61,7 @@ def drawn_by_rows(
         sums = column_sums(graph, of_rows, largest)
     else:
         sums = column_sums_of_entries(graph, of_entries, largest)
-    return -np.expm1(-sums)
+    return from_log_complement(sums)
 
 
 def log_complement(probabilities: FloatArray) -> FloatArray:
@@ -69,17 +72,40 @@ def log_complement(probabilities: FloatArray) -> FloatArray:
     >>> log_complement(np.array([0.0, 1.0]))
     array([ 0., 40.])
     """
+    costs = np.minimum(probabilities, 1.0)
+    np.negative(costs, out=costs)
     with np.errstate(divide="ignore"):
-        return np.minimum(-np.log1p(-np.minimum(probabilities, 1.0)), CERTAIN) + 0.0
+        np.log1p(costs, out=costs)
+    np.negative(costs, out=costs)
+    np.minimum(costs, CERTAIN, out=costs)
+    costs += 0.0  # no -0.0
+    return costs
+
+
+def from_log_complement(costs: FloatArray) -> FloatArray:
+    """1 - exp(-costs), written over them.
+
+    Examples
+    --------
+    >>> from_log_complement(np.array([0.0, 40.0]))
+    array([0., 1.])
+    """
+    for first in range(0, len(costs), _AT_ONCE):
+        part = costs[first : first + _AT_ONCE]
+        np.negative(part, out=part)
+        np.expm1(part, out=part)
+        np.negative(part, out=part)
+        part += 0.0  # no -0.0
+    return costs
 
 
 def _uniform(degrees: NDArray[np.int64], s: int, replace: bool) -> FloatArray:
     """The probability of an entry of a uniform row to be drawn."""
-    d = np.maximum(degrees, 1).astype(np.float64)
     if s == -1:
-        return np.ones(len(d))
+        return np.ones(len(degrees))
+    d = np.maximum(degrees, 1).astype(np.float64)
     if replace:
         with np.errstate(divide="ignore"):
             repeated: FloatArray = -np.expm1(s * np.log1p(-1.0 / d))
         return repeated
-    return np.minimum(s / d, 1.0)
+    return np.minimum(np.divide(s, d, out=d), 1.0, out=d)

@@ -14,6 +14,12 @@ FloatArray = NDArray[np.float64]
 STEPS = 60
 """Newton's, at most: from below, on a concave function, so that they never pass the solution."""
 
+LAST_STEP = 1e-7
+"""Of the factor: what is left after a step is about the square of the step."""
+
+_AT_ONCE = 1 << 14
+"""Outcomes that are looked at together: they stay in the cache."""
+
 
 def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray:
     """The probabilities r (1 - exp(-lambda w / r)) that sum to s; r where all of them sum to less.
@@ -36,16 +42,34 @@ def drawn_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray
     total = float(weights.sum())
     if float(present.sum()) <= s or total == 0:
         return present
-    where_positive = weights / np.where(present > 0, present, 1.0)
+    at = np.flatnonzero((weights > 0) & (present > 0))
+    most = present[at]
+    where_positive = weights[at] / most
     factor = s / total
     for _ in range(STEPS):
-        left = np.exp(-factor * where_positive)
-        slope = float((weights * left).sum())
-        step = (s - float((present * (1.0 - left)).sum())) / slope if slope > 0 else 0.0
-        if step <= 1e-12 * factor:
+        expected, drawn_weight = _drawn_at(factor, where_positive, most)
+        slope = total - drawn_weight
+        step = (s - expected) / slope if slope > 0 else 0.0
+        factor += max(step, 0.0)
+        if step <= LAST_STEP * factor:
             break
-        factor += step
-    return present * -np.expm1(-factor * where_positive)
+    drawn = np.zeros(len(weights))
+    drawn[at] = most * -np.expm1(-factor * where_positive)
+    return drawn
+
+
+def _drawn_at(factor: float, where_positive: FloatArray, most: FloatArray) -> tuple[float, float]:
+    """Sums of r (1 - exp(-factor x)), and of these times x: a part after the other, which stays in the cache."""
+    expected = weight = 0.0
+    for first in range(0, len(most), _AT_ONCE):
+        x = where_positive[first : first + _AT_ONCE]
+        drawn = x * -factor
+        np.expm1(drawn, out=drawn)
+        drawn *= most[first : first + _AT_ONCE]
+        expected -= float(drawn.sum())
+        drawn *= x
+        weight -= float(drawn.sum())
+    return expected, weight
 
 
 def repeated_of_all(weights: FloatArray, present: FloatArray, s: int) -> FloatArray:

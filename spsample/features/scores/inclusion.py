@@ -66,7 +66,7 @@ def inclusion(graph: BaseGraph, seeds: Int64Array, sampler: Sampler, batch_size:
         frontier = np.maximum(known - before, 0.0) if sampler.layout == "subgraph" else known
         drawn = draw(frontier, s)
         before = known
-        known = known + (1.0 - known) * drawn if sampler.include_targets else drawn
+        known = _either(known, drawn) if sampler.include_targets else drawn
     return known
 
 
@@ -109,6 +109,14 @@ def _draw_of(graph: BaseGraph, sampler: Sampler, proportion: Proportion) -> Call
     return lambda _, s: of_graph(s)
 
 
+def _either(known: FloatArray, drawn: FloatArray) -> FloatArray:
+    """(n,) the probability of one of two independent events."""
+    either = 1.0 - known
+    either *= drawn
+    either += known
+    return either
+
+
 def _is_stated(sampler: type[Sampler]) -> bool:
     """Whether `proportion` is of the class that draws, or of one derived from it."""
     for one in sampler.__mro__:
@@ -122,10 +130,9 @@ def _is_stated(sampler: type[Sampler]) -> bool:
 def _in_seeds(num_nodes: int, seeds: Int64Array, batch_size: int) -> FloatArray:
     """(n,) the probability that a vertex is a seed of a batch; one that is given several times falls anywhere each."""
     batches = max(-(-len(seeds) // batch_size), 1)
-    times = np.bincount(seeds, minlength=num_nodes)
-    given = np.flatnonzero(times)
+    given, times = np.unique(seeds, return_counts=True)
     probabilities = np.zeros(num_nodes)
-    probabilities[given] = np.where(times[given] == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times[given])
+    probabilities[given] = np.where(times == 1, 1.0 / batches, 1.0 - (1.0 - 1.0 / batches) ** times)
     return probabilities
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,25 +82,60 @@ def shrunk(counts: Int64Array, batches: int, probabilities: FloatArray, size: in
     >>> shrunk(np.array([5, 5]), 10, np.array([0.5, 0.5])).tolist()
     [0.5, 0.5]
     """
-    known = np.flatnonzero(probabilities)
-    order = known[hottest(probabilities[known], len(known))]
-    group = np.minimum(np.arange(len(order)) // size, max(len(order) // size - 1, 0))
-    level, seen = probabilities[order], counts[order]
-    expected = batches * level
-    sums = [np.bincount(group, some).astype(np.float64) for some in (seen, expected, expected * (1.0 - level))]
-    together = np.zeros(len(sums[0]), np.int64)
-    level = np.minimum(level * _factors(sums[0], sums[1], sums[2], together)[group], 1.0)
-    expected = batches * level
-    level = level * _factors(seen, expected, expected * (1.0 - level), group)
     scores: FloatArray = counts / max(float(batches), 1.0)
+    known = np.flatnonzero(probabilities)
+    if len(known) == 0:
+        return scores
+    prior = probabilities[known]
+    order = hottest(prior, len(known))
+    level, order = prior[order], known[order]
+    seen = counts[order].astype(np.float64)
+    groups = _Groups.of_size(len(order), size)
+    expected = batches * level
+    variance = groups.sums(expected * (1.0 - level))
+    together = _Groups.of_size(len(groups.starts), len(groups.starts))
+    level *= groups.spread(_factors(groups.sums(seen), groups.sums(expected), variance, together))
+    np.minimum(level, 1.0, out=level)
+    expected = np.multiply(level, batches, out=expected)
+    level *= _factors(seen, expected, expected * (1.0 - level), groups)
     scores[order] = level
     return scores
 
 
-def _factors(counts: NDArray[Any], expected: FloatArray, variance: FloatArray, group: Int64Array) -> FloatArray:
+class _Groups(NamedTuple):
+    """Places that follow each other, in groups: where each begins, and how many are in it."""
+
+    starts: Int64Array
+    lengths: Int64Array
+
+    @classmethod
+    def of_size(cls, count: int, size: int) -> _Groups:
+        """Groups of `size` of `count` places; the last one has what is left, too."""
+        starts = size * np.arange(max(count // size, 1))
+        return cls(starts, np.diff(starts, append=count))
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """The sum of each group."""
+        total: FloatArray = np.add.reduceat(values, self.starts)
+        return total
+
+    def spread(self, of_groups: FloatArray) -> FloatArray:
+        """The number of its group, for each place."""
+        return np.repeat(of_groups, self.lengths)
+
+
+def _factors(counts: FloatArray, expected: FloatArray, variance: FloatArray, groups: _Groups) -> FloatArray:
     """(count + a) / (expected + a), with the a of each one's group; 1 where they deviate no more than chance has it."""
-    excess = np.bincount(group, (counts - expected) ** 2 - variance)
-    squares = np.bincount(group, expected**2)
-    is_off = (excess > 0)[group]
-    a = (squares / np.where(excess > 0, excess, 1.0))[group]
-    return np.where(is_off, (counts + a) / np.where(is_off, expected + a, 1.0), 1.0)
+    excess = counts - expected
+    excess *= excess
+    excess -= variance
+    excess = groups.sums(excess)
+    is_off = excess > 0
+    a = np.where(is_off, groups.sums(expected * expected) / np.where(is_off, excess, 1.0), 1.0)
+    weight, a = groups.spread(is_off.astype(np.float64)), groups.spread(a)
+    factors = counts * weight
+    factors += a
+    weight *= expected
+    weight += a
+    factors /= weight
+    return factors
