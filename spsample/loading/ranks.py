@@ -36,6 +36,20 @@ class RankSlice(NamedTuple):
         """That of a rank."""
         return cls(comm.rank, comm.size)
 
+    @property
+    def identity(self) -> str:
+        """What ranks that work together must have in common."""
+        return "batches of their own"
+
+    @property
+    def stride(self) -> int:
+        """Batches of a step."""
+        return self.size
+
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
+        """What this rank has of a bulk: the batches that it sampled."""
+        return bulk
+
     def steps(self, batches: int) -> int:
         """Steps that the batches take, the same number on every rank.
 
