@@ -19,7 +19,7 @@ from spsample.sampling import Adjacency
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
-from spsample.training.cooperative import Exchange
+from spsample.training.cooperative import Exchange, require_exchanged
 from spsample.training.dropout import Rows
 from spsample.training.tensors import as_tensor
 
@@ -123,6 +123,7 @@ class Block:
         ``embedding_bag`` is torch's row-segment sum: differentiable, free of an ``nnz x dim`` temporary,
         and the same call on every device.
         """
+        require_exchanged([self])
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
         return functional.embedding_bag(

@@ -118,17 +118,15 @@ def require_exchanged(blocks: Sequence[Block]) -> None:
     Raises
     ------
     InputError
-        Naming the layers.
 
     Examples
     --------
     >>> require_exchanged([])
     """
-    left = [str(i) for i, block in enumerate(blocks, 1) if block.exchange is not None and not block.exchange.is_done]
-    if left:
+    if any(block.exchange is not None and not block.exchange.is_done for block in blocks):
         raise InputError(
             argument="model",
-            given=f"a forward pass that did not call block.sources in layer {', '.join(left)} of {len(blocks)}",
+            given="a forward pass that did not call block.sources in each layer",
             expected="h = block.sources(h) once in each layer, before its convolution",
             hint="GNN.forward does so. Other models work with batches of each rank's own.",
         )

@@ -6,19 +6,23 @@ of the vertices that it owns. That costs one exchange a bulk, and works for what
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.backends.on_host import pointers_of
 from spsample.comm import Channel, Sent, collective
+from spsample.distributed.cooperative.cut import CutLayer, entries_of_rows
 from spsample.distributed.cooperative.minibatch import CooperativeBulk
 from spsample.distributed.cooperative.pieces import PieceReader, PieceWriter
 from spsample.errors import CapacityError, InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from spsample.comm import Communicator
     from spsample.distributed.cooperative.owned import Owners
-    from spsample.sampling import BulkSample, MiniBatch, Sampler
+    from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
 
 __all__ = ["require_targets", "share_out"]
 
@@ -75,7 +79,7 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
     return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
 
 
-def _from(rank: int, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _from(rank: int, rows: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
     """What came from one rank."""
     end = int(counts[: rank + 1].sum())
     return rows[end - int(counts[rank]) : end]
@@ -98,55 +102,48 @@ def require_targets(sampler: Sampler) -> None:
 
 def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> None:
     """Write each rank's rows of a minibatch."""
-    ranks, layers = len(writers), minibatch.layers
-    src = layers[0].src_nodes
+    src = minibatch.src_nodes
     if len(src) >= 2**31:
         raise CapacityError(
             argument="batch_size", given=f"a minibatch of {len(src)} vertices", expected="fewer than 2^31"
         )
     owner = owners.of(src)
-    place = _places(owner, ranks)
-    seeds = len(minibatch.seeds)
-    first_places = minibatch.seed_places
+    place = _places(owner, len(writers))
+    seeds, seed_places = len(minibatch.seeds), minibatch.seed_places
     for rank, writer in enumerate(writers):
-        here = owner[:seeds] == rank
-        writer.begin(minibatch.batch_id, seeds, src[owner == rank], first_places[here])
-    for layer in layers:
-        num_dst, num_src = layer.adj.shape
-        counts, of_row = np.diff(layer.adj.indptr), owner[:num_dst]
-        of_entry = of_row.repeat(counts)
-        is_needed = np.zeros((ranks, num_src), np.bool_)
-        is_needed[of_entry, layer.adj.indices] = True
-        is_needed[of_row, np.arange(num_dst)] = True
-        number = np.empty(num_src, np.int32)
-        sends: list[list[np.ndarray]] = [[] for _ in range(ranks)]  # by owner, to each rank
-        for rank, writer in enumerate(writers):
-            columns = np.flatnonzero(is_needed[rank])
-            of_column = owner[columns]
-            own = columns[of_column == rank]
-            others = columns[np.argsort(of_column, kind="stable")]
-            others = others[owner[others] != rank]
-            number[own] = np.arange(len(own))
-            number[others] = np.arange(len(own), len(own) + len(others))
-            entries = of_entry == rank
-            received = np.bincount(owner[others], minlength=ranks)
-            for other in range(ranks):
-                sends[other].append(place[others[owner[others] == other]])
-            writer.layer(
-                row_counts=counts[of_row == rank],
-                owned=int((owner[:num_src] == rank).sum()),
-                own=place[own],
-                others=layer.src_nodes[others],
-                recv_counts=received,
-                indices=number[layer.adj.indices[entries]],
-                data=None if layer.adj.data is None else layer.adj.data[entries],
-                edge_ids=None if layer.edge_ids is None else layer.edge_ids[entries],
-            )
-        for writer, parts in zip(writers, sends, strict=True):
-            writer.sends(parts)
+        is_own = owner == rank
+        writer.begin(minibatch.batch_id, seeds, src[is_own], seed_places[is_own[:seeds]])
+    for layer in minibatch.layers:
+        _cut_layer(layer, owner[: layer.adj.shape[1]], place, writers)
 
 
-def _places(owner: np.ndarray, ranks: int) -> np.ndarray:
+def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32], writers: list[PieceWriter]) -> None:
+    """Write each rank's rows of a layer, and which rows it sends to whom."""
+    ranks, adj = len(writers), layer.adj
+    cut = CutLayer.of(adj, owner, place[: len(owner)], ranks)
+    owned = np.bincount(owner, minlength=ranks)
+    row_counts = np.diff(adj.indptr)[cut.rows]
+    data = None if adj.data is None else entries_of_rows(adj, cut.rows, adj.data)
+    edge_ids = None if layer.edge_ids is None else entries_of_rows(adj, cut.rows, layer.edge_ids)
+    others, sent = layer.src_nodes[cut.others], place[cut.others]
+    first = pointers_of(cut.others_counts.reshape(-1))
+    for rank, writer in enumerate(writers):
+        entries = slice(cut.entry_ptr[rank], cut.entry_ptr[rank + 1])
+        writer.layer(
+            row_counts=row_counts[cut.row_ptr[rank] : cut.row_ptr[rank + 1]],
+            owned=int(owned[rank]),
+            own=cut.own[cut.own_ptr[rank] : cut.own_ptr[rank + 1]],
+            others=others[cut.others_ptr[rank] : cut.others_ptr[rank + 1]],
+            recv_counts=cut.others_counts[rank],
+            indices=cut.numbers[entries],
+            data=None if data is None else data[entries],
+            edge_ids=None if edge_ids is None else edge_ids[entries],
+        )
+        runs = first[rank : ranks * ranks : ranks], first[rank + 1 : ranks * ranks + 1 : ranks]
+        writer.sends([sent[begin:end] for begin, end in zip(*runs, strict=True)])
+
+
+def _places(owner: NDArray[np.uint16], ranks: int) -> NDArray[np.int32]:
     """The place of each vertex among those of its owner, in the order of the batch."""
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=ranks)
