@@ -13,7 +13,7 @@ from spsample.distributed.cooperative import (
     require_targets,
     share_out,
 )
-from spsample.loading.ranks import RankSlice
+from spsample.loading.ranks import Deal, RankSlice
 from spsample.planning.bulk_plan import bulk_ranges
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SharedByRanks(NamedTuple):
         return iter(bulk)
 
 
-def deal_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> RankSlice | SharedByRanks:
+def deal_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> Deal:
     """Which batches are whose, with ``batches`` of a loader: each rank has its own, or all share each of them.
 
     Raises

@@ -470,7 +470,7 @@ class BulkLoader(Epochs):
 class _RankBulk(NamedTuple):
     """What this rank has of a bulk, or of a part of one; whether it is the first one of the next epoch."""
 
-    bulk: BulkSample
+    bulk: Any
     first: int
     batches: int
     opens_next: bool = False

@@ -114,8 +114,8 @@ class Block:
     def to(self, device: torch.device) -> Block:
         """A copy on a device; itself, if it is there."""
         degrees = None if self.degrees is None else self.degrees.to(device)
-        arrays = {"indptr": self.indptr.to(device), "indices": self.indices.to(device), "degrees": degrees}
-        return replace(self, values=self.values.to(device), **arrays)
+        indptr, indices, values = self.indptr.to(device), self.indices.to(device), self.values.to(device)
+        return replace(self, indptr=indptr, indices=indices, values=values, degrees=degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
@@ -123,7 +123,7 @@ class Block:
         ``embedding_bag`` is torch's row-segment sum: differentiable, free of an ``nnz x dim`` temporary,
         and the same call on every device.
         """
-        require_exchanged([self])
+        require_exchanged(self.exchange)
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
         return functional.embedding_bag(

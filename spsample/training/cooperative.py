@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from spsample.training.gradients import StepLoss
 if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.distributed.cooperative import Routes
-    from spsample.training.blocks import Block
 
 __all__ = ["CooperativeGradients", "Exchange", "require_exchanged"]
 
@@ -31,7 +29,7 @@ class Exchange:
     routes : Routes
         Whose rows go where.
     channel : Channel
-        Over all ranks. Phases "activations" and "gradients of activations".
+        Over all ranks. Phases "batch activations" and "batch gradients".
 
     Attributes
     ----------
@@ -83,18 +81,18 @@ class _Exchanged(torch.autograd.Function):
     def forward(ctx: Any, h: torch.Tensor, routes: Routes, channel: Channel) -> torch.Tensor:
         ctx.routes, ctx.channel = routes, channel
         sent = h.index_select(0, _places(routes.send, h))
-        received = _moved(sent, routes.send_counts, channel, "activations")
+        received = _moved(sent, routes.send_counts, channel, "batch activations")
         return torch.cat([h.index_select(0, _places(routes.own, h)), received])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         routes, owned = ctx.routes, len(ctx.routes.own)
-        back = _moved(g[owned:], routes.recv_counts, ctx.channel, "gradients of activations")
+        back = _moved(g[owned:], routes.recv_counts, ctx.channel, "batch gradients")
         total = g.new_zeros(routes.owned, g.shape[1])
         total[_places(routes.own, g)] = g[:owned]
         send, counts = _places(routes.send, g), routes.send_counts.tolist()
-        for places, rows in zip(send.split(counts), back.split(counts), strict=True):
+        for places, rows in zip(torch.split(send, counts), torch.split(back, counts), strict=True):
             total[places] += rows  # places of one rank are distinct
         return total, None, None
 
@@ -112,8 +110,8 @@ def _moved(rows: torch.Tensor, counts: Any, channel: Channel, phase: str) -> tor
     return torch.from_numpy(moved.reshape(-1)).view(rows.dtype).reshape(-1, rows.shape[1]).to(rows.device)
 
 
-def require_exchanged(blocks: Sequence[Block]) -> None:
-    """Refuse a forward pass that did not exchange the rows of each block's sources: it computed something else.
+def require_exchanged(*exchanges: Exchange | None) -> None:
+    """Refuse a forward pass that did not exchange the rows of each block's sources: it computes something else.
 
     Raises
     ------
@@ -121,9 +119,9 @@ def require_exchanged(blocks: Sequence[Block]) -> None:
 
     Examples
     --------
-    >>> require_exchanged([])
+    >>> require_exchanged(None, None)  # of batches of a rank's own
     """
-    if any(block.exchange is not None and not block.exchange.is_done for block in blocks):
+    if any(exchange is not None and not exchange.is_done for exchange in exchanges):
         raise InputError(
             argument="model",
             given="a forward pass that did not call block.sources in each layer",
@@ -160,7 +158,7 @@ class CooperativeGradients:
         if self._comm.size > 1:
             mine = [_gradient(parameter).reshape(-1) for parameter in self._parameters]
             total = torch.from_numpy(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
-            parts = total.split([parameter.numel() for parameter in self._parameters])
+            parts = torch.split(total, [parameter.numel() for parameter in self._parameters])
             for parameter, part in zip(self._parameters, parts, strict=True):
                 parameter.grad = part.reshape(parameter.shape).to(parameter)
         loss_sum, seeds = total_loss.tolist()

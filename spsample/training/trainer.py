@@ -303,7 +303,7 @@ class Trainer:
             x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
             with self._drawing(batch):
                 logits = self.gradients.model(x, blocks)
-            require_exchanged(blocks)
+            require_exchanged(*(block.exchange for block in blocks))
             loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
             self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)

@@ -286,7 +286,7 @@ def test_two_hundred_steps_in_float64(architecture):
                         logits = model(x.double(), layers)
                         y = torch.from_numpy(batch.y).long()
                         loss = torch.nn.functional.cross_entropy(logits, y) if len(y) else logits.sum() * 0.0
-                        require_exchanged(layers)
+                        require_exchanged(*(layer.exchange for layer in layers))
                         gradients.prepare(loss, len(batch.seeds) / batch.num_seeds)
                 if batch is None:
                     break
@@ -344,9 +344,9 @@ def test_each_row_goes_once_to_each_rank_that_needs_it():
             h = sources[: block.num_dst]
         h.sum().backward()
         traffic, sent = recorder.traffic.phases, sum(layer.routes.send_counts.sum() for layer in bulk[0].layers)
-        assert traffic["activations"].bytes_sent == sent * 6 * 4
+        assert traffic["batch activations"].bytes_sent == sent * 6 * 4
         received = sum(layer.routes.recv_counts.sum() for layer in bulk[0].layers)
-        assert traffic["gradients of activations"].bytes_sent == received * 6 * 4
+        assert traffic["batch gradients"].bytes_sent == received * 6 * 4
         return True
 
     assert all(run_threads(3, body, TIMEOUT))

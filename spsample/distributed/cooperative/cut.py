@@ -73,7 +73,7 @@ class CutLayer(NamedTuple):
         rows, row_ptr, entry_ptr, numbers, own, others, counts = compiled_core().cut_layer(
             adj.indptr, adj.indices, owner, place, ranks
         )
-        return cls(rows, row_ptr, entry_ptr, numbers, *own, *others, counts)
+        return cls(rows, row_ptr, entry_ptr, numbers, own[0], own[1], others[0], others[1], counts)
 
 
 def entries_of_rows(adj: Adjacency, rows: NDArray[np.int32], array: NDArray[Any]) -> NDArray[Any]:

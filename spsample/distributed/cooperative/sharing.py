@@ -13,7 +13,7 @@ import numpy as np
 from spsample.backends.on_host import pointers_of
 from spsample.comm import Channel, Sent, collective
 from spsample.distributed.cooperative.cut import CutLayer, entries_of_rows
-from spsample.distributed.cooperative.minibatch import CooperativeBulk
+from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeMiniBatch
 from spsample.distributed.cooperative.pieces import PieceReader, PieceWriter
 from spsample.errors import CapacityError, InputError
 
@@ -72,7 +72,7 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
             for parts in zip(*arrays, strict=True)
         ]
         received = channel.exchange(sends, phase="pieces")
-        pieces = []
+        pieces: list[CooperativeMiniBatch] = []
         for rank in range(comm.size):
             reader = PieceReader([_from(rank, one.rows, one.counts) for one in received], comm.size, **has)
             pieces += reader.minibatches(len(host.layers))
