@@ -325,6 +325,25 @@ def test_goes_on_bit_for_bit_at_every_step():
     assert all(run_threads(2, body, TIMEOUT))
 
 
+@pytest.mark.parametrize("p", [1, 4])
+def test_pipelines_change_no_loss(p):
+    def body(comm):
+        losses = []
+        for pipeline in ("sync", "overlap"):
+            seen = Seen()
+            config = TrainConfig(epochs=2, batch_size=24, bulk_size=8, pipeline=pipeline)
+            data = DATA if comm.size == 1 else on_ranks(comm)
+            trainer = Trainer(data, sp.GraphSAGE([4, 3]), ModelConfig(hidden=8), config, [seen])
+            assert trainer.loader.prefetch == (pipeline == "overlap")
+            trainer.fit()
+            trainer.close()
+            losses.append(seen.losses)
+        assert losses[0] == losses[1]
+        return True
+
+    assert all(run_threads(p, body, TIMEOUT))
+
+
 def test_each_row_goes_once_to_each_rank_that_needs_it():
     """What a recorder counts, against the routes of the batch."""
 

@@ -84,6 +84,19 @@ def case_local_batches(comm):
     assert rest.losses == seen.losses[2:]
 
 
+def case_sync_is_overlap(comm):
+    """Sampling, fetching and training in turn, and side by side: the same losses, bit for bit."""
+    runs = []
+    for pipeline in ("sync", "overlap"):
+        seen = Seen()
+        trainer = trainer_of(on_ranks(comm), [seen], pipeline=pipeline)
+        trainer.fit()
+        trainer.close()
+        runs.append(seen)
+    assert runs[0].losses == runs[1].losses
+    assert all(torch.equal(one, other) for one, other in zip(runs[0].gradient, runs[1].gradient, strict=True))
+
+
 def case_cooperative(comm):
     """All ranks on one batch, which train as one process does; resumed in the middle; a rank that fails ends all."""
     settings = {"pipeline": "cooperative", "batch_size": 64 // comm.size}
