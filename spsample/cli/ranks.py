@@ -192,8 +192,8 @@ def check_rank_options(options: RankOptions, ranks: int, batches: str | None = N
             raise InputError(argument="--replication", given=given, expected=expected)
         return
     for option in options.of_block_rows:
-        if option == "--partition" and batches == "local":
-            continue  # whose seeds they are
+        if option == "--partition" and batches in ("local", "cooperative"):
+            continue  # whose seeds, or whose vertices they are
         raise InputError(argument=option, given="it with --replicated", expected="it with --partitioned alone")
     if batches == "local" and options.partition is None and ranks > 1:
         expected = "--partition too: a file of `spsample partition` with as many parts as ranks"

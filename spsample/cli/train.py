@@ -176,7 +176,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         _check_options(given)
         options = overridden(RankOptions(), given)
         resumes_local = given["resume"] is not None and options.partition is not None  # other batches are refused below
-        check_rank_options(options, comm.size, "local" if resumes_local else given["batches"])
+        shared = "cooperative" if given["pipeline"] == "cooperative" else given["batches"]
+        check_rank_options(options, comm.size, "local" if resumes_local else shared)
     if comm.size == 1:
         note_ignored_options(options)
     if comm.rank == 0 and given["cache_budget"] is None and given["cache_score"] not in (None, TrainConfig.cache_score):

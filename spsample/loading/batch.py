@@ -57,6 +57,11 @@ class Batch:
         return self.minibatch.seeds
 
     @property
+    def num_seeds(self) -> int:
+        """Distinct seeds of the whole batch; of a cooperative one more than there are ``seeds`` here."""
+        return self.minibatch.num_seeds
+
+    @property
     def src_nodes(self) -> NDArray[Any]:
         """The vertices whose features layer 1 needs: rows of ``x``."""
         return self.minibatch.src_nodes
@@ -121,7 +126,7 @@ def first_positions(minibatch: MiniBatch, positions: NDArray[np.int64]) -> NDArr
     """Positions of a minibatch's distinct seeds, from those of all its seeds."""
     if len(positions) == len(minibatch.seeds):
         return positions
-    first: NDArray[np.int64] = positions[np.unique(minibatch.seed_inverse, return_index=True)[1]]
+    first: NDArray[np.int64] = positions[minibatch.seed_places]
     return first
 
 

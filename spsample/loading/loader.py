@@ -20,13 +20,14 @@ from spsample.features import CacheCounts, score
 from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
 from spsample.loading.batch import Batch, Collate
+from spsample.loading.cooperative import deal_of
 from spsample.loading.fetching import FETCHES, Fetch, Telling, Work, features_ahead, known_ahead
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
 from spsample.loading.order import Delivered, Epochs, as_seeds
 from spsample.loading.prefetch import Pipeline, Prefetcher
-from spsample.loading.ranks import Duplicates, RankSlice
+from spsample.loading.ranks import Duplicates
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -108,10 +109,12 @@ class BulkLoader(Epochs):
     batches
         ``"shuffled"``: a batch holds seeds from anywhere. ``"local"``: on several ranks, a rank's batches hold seeds of
         its own block row, so that it fetches less from others and a cache of its own pays; see
-        `spsample.loading.local_order.LocalBatches` for order, sizes and batch ids.
+        `spsample.loading.local_order.LocalBatches` for order, sizes and batch ids. ``"cooperative"``: all ranks share
+        each batch of ``batch_size`` seeds. Each has the rows of the vertices that it owns, and fetches their features
+        alone; `spsample.distributed.cooperative` says who owns what, and how rows reach those who need them.
     parts
-        For local batches of a graph that every rank has: the part of each vertex, int, shape (n,). As many parts as
-        divide p evenly: of g parts, part i is that of the ranks i p/g to (i + 1) p/g - 1.
+        For local or cooperative batches of a graph that every rank has: the part of each vertex, int, shape (n,). As
+        many parts as divide p evenly: of g parts, part i is that of the ranks i p/g to (i + 1) p/g - 1.
     fetch
         ``"batch"``: each batch fetches the rows of features that it needs. ``"bulk"``: all rows that a bulk needs are
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
@@ -185,12 +188,14 @@ class BulkLoader(Epochs):
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
             self._check_ranks()
-        self._require_same(bulk_size=bulk_size, memory_budget=memory_budget is None, fetch=fetch)
+            self._deal = deal_of(batches, parts, graph, sampler)
+        self._require_same(
+            bulk_size=bulk_size, memory_budget=memory_budget is None, fetch=fetch, ranks=self._deal.identity
+        )
         self._looks_ahead = self._any_rank(looks_ahead(self.features))
         self.plan, self.bulk_size = plan_loader(
             self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
         )
-        self._rank_slice = RankSlice.of(self.comm)
         has_threads = self.comm.size > 1 and self.prefetch > 0
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
@@ -216,7 +221,7 @@ class BulkLoader(Epochs):
 
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
-        return self._rank_slice.steps(self.num_batches)
+        return self._deal.steps(self.num_batches)
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
@@ -326,7 +331,7 @@ class BulkLoader(Epochs):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with self._timed("features"):
                     batch = collate(minibatch, place.positions[places], x)
-                begins, next_batch = next_batch == one.first, next_batch + self._rank_slice.size
+                begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
                 del batch, minibatch, x
             del one
@@ -364,7 +369,7 @@ class BulkLoader(Epochs):
 
     def _minibatches(self, one: _RankBulk) -> Iterator[MiniBatch]:
         """Minibatches that this rank has of a bulk, one for each step."""
-        return self._rank_slice.minibatches(one.bulk, one.first, one.batches)
+        return self._deal.minibatches(one.bulk, one.first, one.batches)
 
     def _bulks(
         self,
@@ -376,7 +381,7 @@ class BulkLoader(Epochs):
     ) -> Generator[_RankBulk, None, None]:
         """Bulks from batch ``first`` on; two or more in place of one that would pass the memory budget."""
         graph = self.graph if lockstep is None or self._duplicates is None else self._duplicates.graph
-        for begin, end in self._rank_slice.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
+        for begin, end in self._deal.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
             _synchronize(lockstep)
             seeds = self.seeds[positions[self._cut.places(begin, end)]]
             bulks = sample_within(
@@ -394,10 +399,12 @@ class BulkLoader(Epochs):
             )
             while True:
                 with self._timed("sampling"):
-                    bulk = next(bulks, None)
+                    sampled = next(bulks, None)
+                    bulk = None if sampled is None else self._deal.of_rank(sampled, graph.comm)
+                    del sampled
                 if bulk is None:
                     break
-                batches = len(bulk) if self._rank_slice.size == 1 else end - begin
+                batches = len(bulk) if self.comm.size == 1 else end - begin
                 yield _RankBulk(bulk, begin, batches)
                 begin += batches
                 del bulk
@@ -463,7 +470,7 @@ class BulkLoader(Epochs):
 class _RankBulk(NamedTuple):
     """What this rank has of a bulk, or of a part of one; whether it is the first one of the next epoch."""
 
-    bulk: BulkSample
+    bulk: Any
     first: int
     batches: int
     opens_next: bool = False

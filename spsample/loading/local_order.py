@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCHES", "Batches", "LocalBatches", "ShuffledBatches", "batches_of", "local_batches_of"]
 
-BATCHES = ("shuffled", "local")
+BATCHES = ("shuffled", "local", "cooperative")
 """What the argument `batches` of a loader can be."""
 
 
@@ -204,13 +204,12 @@ def batches_of(
     >>> batches_of("shuffled", [0, 0], graph, np.array([0, 1]), 1, False)
     Traceback (most recent call last):
     ...
-    spsample.errors.InputError: parts: got parts with batches='shuffled'; expected none, or batches='local'
+    spsample.errors.InputError: parts: got parts with batches='shuffled'; expected none, or batches='local' or ...
     """
-    if require_choice("batches", batches, BATCHES) == "shuffled":
-        if parts is not None:
-            raise InputError(
-                argument="parts", given="parts with batches='shuffled'", expected="none, or batches='local'"
-            )
+    if require_choice("batches", batches, BATCHES) != "local":
+        if parts is not None and batches == "shuffled":
+            expected = "none, or batches='local' or 'cooperative'"
+            raise InputError(argument="parts", given="parts with batches='shuffled'", expected=expected)
         return ShuffledBatches(len(seeds), batch_size, drop_last)
     if drop_last:
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from spsample.comm import Communicator
 from spsample.comm.objects import comm_of
@@ -16,7 +16,37 @@ if TYPE_CHECKING:
     from spsample.sampling import BulkSample, MiniBatch
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["Duplicates", "RankSlice"]
+__all__ = ["Deal", "Duplicates", "RankSlice"]
+
+
+class Deal(Protocol):
+    """How the batches of an epoch are dealt out to ranks, which take as many steps."""
+
+    @property
+    def identity(self) -> str:
+        """What ranks that work together must have in common."""
+        ...
+
+    @property
+    def stride(self) -> int:
+        """Batches of a step."""
+        ...
+
+    def steps(self, batches: int) -> int:
+        """Steps that the batches take."""
+        ...
+
+    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
+        """First and end of each bulk from batch `first` on."""
+        ...
+
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> Any:
+        """What this rank has of a bulk, from the batches that it sampled."""
+        ...
+
+    def minibatches(self, bulk: Any, first: int, batches: int) -> Iterator[Any]:
+        """One for each step."""
+        ...
 
 
 class RankSlice(NamedTuple):
@@ -35,6 +65,20 @@ class RankSlice(NamedTuple):
     def of(cls, comm: Communicator) -> RankSlice:
         """That of a rank."""
         return cls(comm.rank, comm.size)
+
+    @property
+    def identity(self) -> str:
+        """What ranks that work together must have in common."""
+        return "batches of their own"
+
+    @property
+    def stride(self) -> int:
+        """Batches of a step."""
+        return self.size
+
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
+        """What this rank has of a bulk: the batches that it sampled."""
+        return bulk
 
     def steps(self, batches: int) -> int:
         """Steps that the batches take, the same number on every rank.

@@ -96,9 +96,23 @@ class MiniBatch:
         return self.layers[-1].dst_nodes
 
     @property
+    def num_seeds(self) -> int:
+        """Number of distinct seeds."""
+        return len(self.seeds)
+
+    @property
     def seed_inverse(self) -> Int64Array:
         """For each seed given for this batch, its row among `seeds` (int64)."""
         return self._bulk.seed_batches.inverse_of(self._position)
+
+    @property
+    def seed_places(self) -> Int64Array:
+        """For each of `seeds` its place among the seeds given for this batch, of a repeated one the first (int64)."""
+        inverse = self.seed_inverse
+        if len(inverse) == len(self.seeds):
+            return np.arange(len(inverse))
+        first: Int64Array = np.unique(inverse, return_index=True)[1]
+        return first
 
     @property
     def src_nodes(self) -> IntArray:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from spsample.common.checks import require_choice, require_number, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
+from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
 from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
 
@@ -15,6 +16,7 @@ __all__ = [
     "ARCHITECTURES",
     "CACHE_SCORES",
     "METRIC_NAMES",
+    "PIPELINES",
     "ModelConfig",
     "Recording",
     "TrainConfig",
@@ -23,6 +25,9 @@ __all__ = [
 _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-gcn")
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
+
+PIPELINES = ("sync", "overlap", "cooperative")
+"""What `TrainConfig.pipeline` can be."""
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -33,7 +38,7 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
-ADDED_SETTINGS = {"batches": "shuffled"}
+ADDED_SETTINGS = {"batches": "shuffled", "shares_batches": False}
 """Decisive settings that runs of older releases do not name, and what these runs had."""
 CACHE_SCORES = (
     "posterior",
@@ -135,6 +140,16 @@ class TrainConfig:
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
     batches: Batches = "shuffled"
+    pipeline: Annotated[
+        str,
+        Option(
+            "How sampling, fetching and training follow each other: in turn, in threads side by side, or side by side "
+            "and with all ranks at work on one batch of --batch-size seeds for each of them.",
+            _SAMPLING,
+            choices=PIPELINES,
+            decisive=False,
+        ),
+    ] = "overlap"
     optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
@@ -264,12 +279,24 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with; the loader checks the sizes it gets."""
         check_settings(self)
+        if self.shares_batches and self.batches != "shuffled":
+            raise InputError(
+                argument="batches",
+                given=f"{self.batches!r} with pipeline='cooperative'",
+                expected="'shuffled': each batch has seeds of all ranks",
+            )
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values; the others change its speed alone."""
         known = asdict(self)
         known["test_sizes"] = None if self.test_sizes is None else list(self.test_sizes)
-        return {one.name: known[one.name] for one in settings_of(TrainConfig) if one.option.decisive}
+        decisive = {one.name: known[one.name] for one in settings_of(TrainConfig) if one.option.decisive}
+        return {**decisive, "shares_batches": self.shares_batches}
+
+    @property
+    def shares_batches(self) -> bool:
+        """Whether all ranks work on one batch at a time."""
+        return self.pipeline == "cooperative"
 
 
 @dataclass(frozen=True)

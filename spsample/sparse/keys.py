@@ -11,7 +11,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
 
 LAW_VERSION = 1
-SAMPLING, SHUFFLING, TRIAL = 1, 2, 3
+SAMPLING, SHUFFLING, TRIAL, DROPOUT = 1, 2, 3, 4
 
 
 def derive_key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:

@@ -14,6 +14,8 @@ from spsample.training.blocks import Block, BlockMaker
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint, write_checkpoint
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
+from spsample.training.cooperative import CooperativeGradients
+from spsample.training.dropout import VertexDropout
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
@@ -28,6 +30,7 @@ __all__ = [
     "BlockMaker",
     "Callback",
     "Checkpointer",
+    "CooperativeGradients",
     "EpochRecord",
     "GATConv",
     "GCNConv",
@@ -42,6 +45,7 @@ __all__ = [
     "TrainConfig",
     "TrainResult",
     "Trainer",
+    "VertexDropout",
     "build_model",
     "full_logits",
     "gradients_for",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
 from spsample.errors import InputError
 from spsample.sampling import Adjacency
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
+from spsample.training.cooperative import Exchange, require_exchanged
+from spsample.training.dropout import Rows
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
     from spsample.loading import Batch
     from spsample.sampling import Sampler
+    from spsample.training.dropout import DropoutKey
 
 __all__ = ["Block", "BlockMaker", "aggregation_for", "mean_block", "value_block", "weighted_degrees"]
 
@@ -46,6 +51,10 @@ class Block:
         float32, shape ``(num_src,)``, or None: sum of each source's row in the *whole* graph (of an unweighted graph
         its number of in-neighbours), the targets first. ``values * degrees[row]`` then estimates the sum over all
         neighbours where ``values`` estimates their mean.
+    exchange
+        Of a cooperative batch what brings rows of other ranks here, else None; see `sources`.
+    source_rows, owned_rows
+        Of a cooperative batch whose rows the sources are, and those that `sources` takes: dropout by vertex needs them.
 
     Examples
     --------
@@ -61,6 +70,24 @@ class Block:
     values: torch.Tensor
     num_src: int
     degrees: torch.Tensor | None = None
+    exchange: Exchange | None = None
+    source_rows: Rows | None = None
+    owned_rows: Rows | None = None
+
+    @property
+    def target_rows(self) -> Rows | None:
+        """Whose rows the targets are, where that is known of the sources."""
+        rows = self.source_rows
+        return None if rows is None else replace(rows, vertices=rows.vertices[: self.num_dst])
+
+    def sources(self, h: torch.Tensor) -> torch.Tensor:
+        """Return the rows of all sources, from those that this rank has; call it once, before anything else.
+
+        With batches of a rank's own, which is the rule, that is ``h`` itself. Of a cooperative batch ``h`` has the rows
+        of the vertices that this rank owns, and the others come from other ranks: the call is collective, and so is
+        its part in going back.
+        """
+        return h if self.exchange is None else self.exchange(h)
 
     @property
     def num_dst(self) -> int:
@@ -87,7 +114,8 @@ class Block:
     def to(self, device: torch.device) -> Block:
         """A copy on a device; itself, if it is there."""
         degrees = None if self.degrees is None else self.degrees.to(device)
-        return Block(self.indptr.to(device), self.indices.to(device), self.values.to(device), self.num_src, degrees)
+        indptr, indices, values = self.indptr.to(device), self.indices.to(device), self.values.to(device)
+        return replace(self, indptr=indptr, indices=indices, values=values, degrees=degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
@@ -95,6 +123,7 @@ class Block:
         ``embedding_bag`` is torch's row-segment sum: differentiable, free of an ``nnz x dim`` temporary,
         and the same call on every device.
         """
+        require_exchanged(self.exchange)
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
         return functional.embedding_bag(
@@ -170,6 +199,11 @@ class BlockMaker:
         self._degrees = weighted_degrees(graph)
         self._degrees_on_device: torch.Tensor | None = None  # the degrees once more, where layers are on a device
         self._make = _MAKERS[aggregation_for(sampler)]
+        self._channel = Channel(graph.comm)
+
+    def step(self) -> AbstractContextManager[None]:
+        """Around the forward and backward pass of a cooperative batch: where one rank fails, all do. Collective."""
+        return collective(self._channel.scope, self._channel, call="a training step")
 
     def whole_rows(self) -> BlockMaker:
         """A maker of blocks for whole rows, of which the mean is taken."""
@@ -181,16 +215,34 @@ class BlockMaker:
         """Return the block of one of ``minibatch.layers``, where its arrays are."""
         require_type("layer", getattr(layer, "adj", None), Adjacency, "one of minibatch.layers")
         block = self._make(layer.adj)
+        routes = getattr(layer, "routes", None)
+        if routes is not None:
+            block = replace(block, exchange=Exchange(routes, self._channel))
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
         if self._degrees_on_device is None:
             self._degrees_on_device = torch.from_numpy(self._degrees).to(block.indices.device)
         return replace(block, degrees=self._degrees_on_device[as_tensor(layer.src_nodes).long()])
 
-    def inputs(self, batch: Batch, model: torch.nn.Module) -> tuple[torch.Tensor, list[Block]]:
-        """Features and blocks of a batch where the model is, which may not be where they were made."""
+    def inputs(
+        self, batch: Batch, model: torch.nn.Module, dropout: DropoutKey | None = None
+    ) -> tuple[torch.Tensor, list[Block]]:
+        """Features and blocks of a batch where the model is, which may not be where they were made.
+
+        With a key dropout is by vertex: see `VertexDropout`.
+        """
         device = next(model.parameters()).device
-        return as_tensor(batch.x).to(device), [self(layer).to(device) for layer in batch.layers]
+        blocks = [self(layer).to(device) for layer in batch.layers]
+        if dropout is not None:
+            blocks = [_named(block, layer, batch, dropout) for block, layer in zip(blocks, batch.layers, strict=True)]
+        return as_tensor(batch.x).to(device), blocks
+
+
+def _named(block: Block, layer: Any, batch: Batch, key: DropoutKey) -> Block:
+    """A block that says whose rows it takes."""
+    routes = getattr(layer, "routes", None)
+    owned = layer.src_nodes if routes is None else batch.src_nodes[: routes.owned]
+    return replace(block, source_rows=Rows(layer.src_nodes, key), owned_rows=Rows(owned, key))
 
 
 def aggregation_for(sampler: Sampler) -> str:

@@ -57,10 +57,18 @@ class RunGenerator:
     @contextmanager
     def of_batch(cls, random_seed: int, epoch: int, batch_id: int) -> Iterator[None]:
         """Let this thread alone draw numbers, which follow from the batch."""
-        words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
         with cls._lock:
-            torch.manual_seed(int.from_bytes(sha256(words).digest()[:7], "little"))
+            cls.follow_batch(random_seed, epoch, batch_id)
             yield
+
+    @staticmethod
+    def follow_batch(random_seed: int, epoch: int, batch_id: int) -> None:
+        """Let the numbers follow from the batch.
+
+        Ranks that are threads draw from one generator: where each has to draw numbers of its own, see `of_batch`.
+        """
+        words = b"".join(number.to_bytes(8, "little") for number in (random_seed, epoch, batch_id))
+        torch.manual_seed(int.from_bytes(sha256(words).digest()[:7], "little"))
 
     def keep(self) -> None:
         """Keep where the numbers are, within `in_use`; the next use goes on from there."""

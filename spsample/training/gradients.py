@@ -70,8 +70,11 @@ class Gradients(Protocol):
 
     model: Any
 
-    def prepare(self, loss: torch.Tensor) -> None:
-        """What a rank does by itself after the forward pass."""
+    def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
+        """What comes after the forward pass.
+
+        ``share`` is the part of the step's seeds that ``loss`` is the mean of, where ranks share a batch.
+        """
         ...
 
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
@@ -85,7 +88,7 @@ class LocalGradients:
     def __init__(self, model: torch.nn.Module) -> None:
         self.model: Any = model
 
-    def prepare(self, loss: torch.Tensor) -> None:
+    def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
         """Backward."""
         loss.backward()  # type: ignore[no-untyped-call]
 
@@ -152,7 +155,7 @@ class DistributedGradients:
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._comm = comm
 
-    def prepare(self, loss: torch.Tensor) -> None:
+    def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
         """Nothing: going back is collective."""
 
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:

@@ -20,6 +20,7 @@ from spsample.errors import InputError
 from spsample.settings.training import ARCHITECTURES, ModelConfig
 from spsample.training.blocks import Block
 from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
+from spsample.training.dropout import Rowwise, VertexDropout
 
 __all__ = ["GNN", "ModelConfig", "build_model", "model_names", "register_model", "stack"]
 
@@ -40,6 +41,8 @@ class GNN(nn.Module):
         self.encoder = encoder
         self.convs = nn.ModuleList(convs)
         self.decoder = decoder
+        for site, module in enumerate(one for one in self.modules() if isinstance(one, VertexDropout)):
+            module.site = site
 
     def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
         """Return the logits of the seeds.
@@ -52,9 +55,9 @@ class GNN(nn.Module):
             One per layer, in the order of ``minibatch.layers``; each layer's targets come first among its
             sources (``include_targets=True``).
         """
-        h: Tensor = self.encoder(x)
+        h: Tensor = self.encoder(x, blocks[0].owned_rows) if isinstance(self.encoder, Rowwise) else self.encoder(x)
         for conv, block in zip(self.convs, blocks, strict=True):
-            h = conv(h, block)
+            h = conv(block.sources(h), block)
         logits: Tensor = self.decoder(h)
         return logits
 
@@ -152,12 +155,12 @@ class _PlainLayer(nn.Module):
 
     def __init__(self, conv: nn.Module, dropout: float, after: nn.Module) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = VertexDropout(dropout)
         self.conv = conv
         self.after = after
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
-        result: Tensor = self.after(self.conv(self.dropout(h), block))
+        result: Tensor = self.after(self.conv(self.dropout(h, block.source_rows), block))
         return result
 
 
@@ -168,10 +171,10 @@ class _ResidualLayer(nn.Module):
         super().__init__()
         self.norm = norm
         self.conv = conv
-        self.mlp = nn.Sequential(nn.Dropout(dropout), nn.GELU(), nn.Linear(dim, dim), nn.Dropout(dropout))
+        self.mlp = Rowwise(VertexDropout(dropout), nn.GELU(), nn.Linear(dim, dim), VertexDropout(dropout))
 
     def forward(self, h: Tensor, block: Block) -> Tensor:
-        result: Tensor = h[: block.num_dst] + self.mlp(self.conv(self.norm(h), block))
+        result: Tensor = h[: block.num_dst] + self.mlp(self.conv(self.norm(h), block), block.target_rows)
         return result
 
 
@@ -196,7 +199,7 @@ def _residual_stack(
     make_conv: Callable[[int, int], nn.Module], in_dim: int, out_dim: int, num_layers: int, config: ModelConfig
 ) -> GNN:
     hidden = config.hidden
-    encoder = nn.Sequential(nn.Linear(in_dim, hidden), nn.Dropout(config.dropout), nn.GELU())
+    encoder = Rowwise(nn.Linear(in_dim, hidden), VertexDropout(config.dropout), nn.GELU())
     convs = [
         _ResidualLayer(make_conv(hidden, hidden), _norm(hidden, config), hidden, config.dropout)
         for _ in range(num_layers)
@@ -216,8 +219,8 @@ def _precomputed(make: Architecture, in_dim: int, out_dim: int, num_layers: int,
             given="True with a precomputed first layer",
             expected="False: a residual model aggregates what its encoder has made of the features",
         )
-    first = nn.Sequential(
-        nn.Dropout(config.dropout), nn.Linear(in_dim, config.hidden), _norm(config.hidden, config), nn.ReLU()
+    first = Rowwise(
+        VertexDropout(config.dropout), nn.Linear(in_dim, config.hidden), _norm(config.hidden, config), nn.ReLU()
     )
     rest = make(config.hidden, out_dim, num_layers, config)
     return GNN(first, list(rest.convs), rest.decoder)

@@ -32,6 +32,8 @@ from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
+from spsample.training.cooperative import CooperativeGradients, require_exchanged
+from spsample.training.dropout import DropoutKey
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
@@ -129,7 +131,8 @@ class Trainer:
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
-        self.gradients = gradients_for(self.model, self.comm)
+        gradients = CooperativeGradients if config.shares_batches else gradients_for
+        self.gradients = gradients(self.model, self.comm)
         self._rows = ProcessGrid(self.comm) if dataset.graph.is_distributed else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
@@ -270,14 +273,14 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
         while True:
-            with collective(self.comm, call="a training step"):
+            with self.blocks.step():
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
                 break
             with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
-            progress.add_step(loss.mean, loss.num_seeds, self.comm.size)
+            progress.add_step(loss.mean, loss.num_seeds, 1 if self.config.shares_batches else self.comm.size)
             self._tell("on_step", loss.mean)
         record = self._record()
         in_turn = self._evaluates(record.epoch)
@@ -297,16 +300,26 @@ class Trainer:
         """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
         with self._timed("training"):
             self.optimizer.zero_grad()
-            inputs = self.blocks.inputs(batch, self.model)
+            x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
             with self._drawing(batch):
-                logits = self.gradients.model(*inputs)
+                logits = self.gradients.model(x, blocks)
+            require_exchanged(*(block.exchange for block in blocks))
             loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
-            self.gradients.prepare(loss)
+            self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)
+
+    def _dropout_of(self, batch: Batch) -> DropoutKey | None:
+        """What masks the rows of a batch that ranks share; None where each has batches of its own."""
+        if not self.config.shares_batches:
+            return None
+        return DropoutKey(self.config.random_seed, self.progress.epoch, batch.batch_id)
 
     def _drawing(self, batch: Batch) -> AbstractContextManager[None]:
         """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
         if self.comm.size == 1 and self.device.type == "cpu":
+            return nullcontext()
+        if self.config.shares_batches:  # ranks wait for each other meanwhile; dropout by vertex draws nothing
+            RunGenerator.follow_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
             return nullcontext()
         return RunGenerator.of_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
 
@@ -422,14 +435,14 @@ class Trainer:
             self.graph,
             self.dataset.train_idx,
             self.sampler,
-            batch_size=self.config.batch_size,
+            batch_size=self.config.batch_size * (self.comm.size if self.config.shares_batches else 1),
             bulk_size=self.config.bulk_size,
             memory_budget=self.config.memory_budget,
-            prefetch=self.config.prefetch,
+            prefetch=0 if self.config.pipeline == "sync" else self.config.prefetch,
             features=self._placed_features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
-            batches=self.config.batches,
+            batches="cooperative" if self.config.shares_batches else self.config.batches,
             parts=parts,
             fetch=self.config.fetch,
         )

@@ -84,6 +84,41 @@ def case_local_batches(comm):
     assert rest.losses == seen.losses[2:]
 
 
+def case_sync_is_overlap(comm):
+    """Sampling, fetching and training in turn, and side by side: the same losses, bit for bit."""
+    runs = []
+    for pipeline in ("sync", "overlap"):
+        seen = Seen()
+        trainer = trainer_of(on_ranks(comm), [seen], pipeline=pipeline)
+        trainer.fit()
+        trainer.close()
+        runs.append(seen)
+    assert runs[0].losses == runs[1].losses
+    assert all(torch.equal(one, other) for one, other in zip(runs[0].gradient, runs[1].gradient, strict=True))
+
+
+def case_cooperative(comm):
+    """All ranks on one batch, which train as one process does; resumed in the middle; a rank that fails ends all."""
+    settings = {"pipeline": "cooperative", "batch_size": 64 // comm.size}
+    alone = Seen()
+    trainer_of(DATA, [alone], **{**settings, "batch_size": 64 // comm.size * comm.size}).fit()
+    for c in (c for c in (1, 2) if comm.size % c == 0):
+        seen, rest = Seen(save_at=2), Seen()
+        trainer = trainer_of(on_ranks(comm, c), [seen], **settings)
+        trainer.fit()
+        trainer.close()
+        np.testing.assert_allclose(seen.losses, alone.losses, rtol=2e-4)
+        assert (comm.all_gather(np.array(seen.losses)) == seen.losses).all()
+        resumed = trainer_of(on_ranks(comm, c), [rest], **settings)
+        resumed.load_state_dict(seen.state)
+        resumed.fit()
+        resumed.close()
+        assert rest.losses == seen.losses[2:]
+    failing = trainer_of(on_ranks(comm), [Seen(fail_at=3)] if comm.rank == 1 else [], **settings)
+    with pytest.raises(Exception, match="no more"):
+        failing.fit()
+
+
 def case_one_rank_leaves(comm):
     loader = loader_of(on_ranks(comm), np.arange(400), batch_size=2, bulk_size=2 * comm.size)
     batches = iter(loader)

@@ -39,7 +39,7 @@ class Coverage:
         self._widest = {}
 
     def pytest_testnodedown(self, node):
-        self._add(node.workeroutput["widest"])
+        self._add(getattr(node, "workeroutput", {}).get("widest", {}))  # none of one that was killed
 
     def _add(self, widest):
         for name, blocks in widest.items():

@@ -1,0 +1,18 @@
+"""Cooperative minibatches: ranks that work on one batch together, each on the rows of the vertices that it owns."""
+
+from __future__ import annotations
+
+from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeLayer, CooperativeMiniBatch, Routes
+from spsample.distributed.cooperative.owned import Owners, owners_of
+from spsample.distributed.cooperative.sharing import require_targets, share_out
+
+__all__ = [
+    "CooperativeBulk",
+    "CooperativeLayer",
+    "CooperativeMiniBatch",
+    "Owners",
+    "Routes",
+    "owners_of",
+    "require_targets",
+    "share_out",
+]

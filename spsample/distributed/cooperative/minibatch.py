@@ -1,0 +1,118 @@
+"""What one rank has of a cooperative minibatch: its rows of A^1 .. A^L, and who has the rest of what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spsample.backends.protocol import Int64Array, IntArray
+from spsample.sampling.bulk import Adjacency
+
+__all__ = ["CooperativeBulk", "CooperativeLayer", "CooperativeMiniBatch", "Routes"]
+
+
+class Routes(NamedTuple):
+    """Where the rows of a layer's sources come from: first this rank's own, then those of ranks 0, 1, ... in turn.
+
+    Attributes
+    ----------
+    owned : int
+        Vertices of the layer that this rank owns: it has their rows, in the order of `CooperativeMiniBatch.src_nodes`.
+    own : int array
+        Which of them are sources here; the targets come first.
+    send : int array
+        Which of them other ranks need, rank by rank.
+    send_counts, recv_counts : int64 array (p,)
+        Rows that go to each rank, and that come from it.
+    """
+
+    owned: int
+    own: IntArray
+    send: IntArray
+    send_counts: Int64Array
+    recv_counts: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class CooperativeLayer:
+    """A rank's rows of one layer: targets it owns, and the sources that these need, whoever owns them.
+
+    Attributes
+    ----------
+    adj : Adjacency
+        Rows ``dst_nodes``, columns ``src_nodes``.
+    dst_nodes, src_nodes : int array
+        Global ids. The targets come first among the sources, then other vertices of this rank, then those of others.
+    edge_ids : int64 array or None
+        Where they were asked for.
+    routes : Routes
+        How the rows of the sources get here.
+    """
+
+    adj: Adjacency
+    dst_nodes: IntArray
+    src_nodes: IntArray
+    edge_ids: Int64Array | None
+    routes: Routes
+
+
+@dataclass(frozen=True, eq=False)
+class CooperativeMiniBatch:
+    """What one rank has of a minibatch that all ranks share.
+
+    The ranks' rows together are those of the minibatch that one rank would have sampled, each once.
+
+    Attributes
+    ----------
+    batch_id : int
+        Global batch id.
+    seeds : int array
+        Distinct seeds that this rank owns, in the order of the batch.
+    seed_places : int array
+        For each of `seeds` its place among the seeds given for the whole batch; of a repeated one the first.
+    num_seeds : int
+        Distinct seeds of the whole batch.
+    src_nodes : int array
+        Vertices whose features this rank fetches: those of layer 1 that it owns. Those that a later layer needs are
+        the first of them.
+    layers : list of CooperativeLayer
+        Layer 1 first.
+    """
+
+    batch_id: int
+    seeds: IntArray
+    seed_places: IntArray
+    num_seeds: int
+    src_nodes: IntArray
+    layers: list[CooperativeLayer]
+
+    def __repr__(self) -> str:
+        shapes = " ".join("x".join(map(str, layer.adj.shape)) for layer in self.layers)
+        seeds = f"{len(self.seeds)} of {self.num_seeds}"
+        return f"CooperativeMiniBatch(batch_id={self.batch_id}, seeds={seeds}, layers=[{shapes}])"
+
+
+class CooperativeBulk:
+    """What one rank has of the minibatches of a bulk, all of them, by batch id.
+
+    Examples
+    --------
+    >>> len(CooperativeBulk([]))
+    0
+    """
+
+    def __init__(self, minibatches: list[CooperativeMiniBatch]) -> None:
+        self._minibatches = minibatches
+
+    def __len__(self) -> int:
+        return len(self._minibatches)
+
+    def __getitem__(self, i: int) -> CooperativeMiniBatch:
+        return self._minibatches[i]
+
+    def __iter__(self) -> Iterator[CooperativeMiniBatch]:
+        return iter(self._minibatches)
+
+    def __repr__(self) -> str:
+        return f"CooperativeBulk({len(self)} minibatches)"

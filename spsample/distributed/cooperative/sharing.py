@@ -1,0 +1,152 @@
+"""A bulk of whole minibatches, of which each rank sampled some, becomes one in which each rank has rows of all.
+
+A minibatch is sampled by one rank, as every sampler samples it, p of them side by side. Then every rank gets the rows
+of the vertices that it owns. That costs one exchange a bulk, and works for whatever a sampler draws.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.backends.on_host import pointers_of
+from spsample.comm import Channel, Sent, collective
+from spsample.distributed.cooperative.cut import CutLayer, entries_of_rows
+from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeMiniBatch
+from spsample.distributed.cooperative.pieces import PieceReader, PieceWriter
+from spsample.errors import CapacityError, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spsample.comm import Communicator
+    from spsample.distributed.cooperative.owned import Owners
+    from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
+
+__all__ = ["require_targets", "share_out"]
+
+
+def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> CooperativeBulk:
+    """Give each rank its rows of all minibatches of a bulk; collective.
+
+    Parameters
+    ----------
+    bulk : BulkSample
+        This rank's minibatches of the bulk, drawn with ``include_targets``.
+    owners : Owners
+        The same on all ranks.
+    comm : Communicator
+        Phase "pieces".
+
+    Raises
+    ------
+    InputError
+        If the sampler leaves the targets out of the sources: their owner could not find their rows.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.comm import run_threads
+    >>> from spsample.distributed.cooperative import owners_of
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> def body(comm):
+    ...     replicated = spsample.ReplicatedGraph(graph, comm)
+    ...     bulk = spsample.bulk_sample(replicated, [0, 1, 3], spsample.GraphSAGE([2]), batch_size=3)
+    ...     (batch,) = share_out(bulk, owners_of(replicated), comm)
+    ...     return batch.seeds.tolist(), batch.src_nodes.tolist()
+    >>> run_threads(2, body)
+    [([0], [0, 2]), ([1, 3], [1, 3])]
+    """
+    channel = Channel(comm)
+    with collective(comm, channel, call="sharing out a bulk"):
+        host = bulk.to_host()
+        has = {"data": host.layers[0].data is not None, "edge_ids": host.layers[0].edge_ids is not None}
+        writers = [PieceWriter(comm.size) for _ in range(comm.size)]
+        require_targets(bulk.sampler)
+        for minibatch in host:
+            _cut(minibatch, owners, writers)
+        arrays = [writer.arrays(host.layers[0]) for writer in writers]
+        sends = [
+            Sent(np.concatenate(parts), np.array([len(part) for part in parts], np.int64))
+            for parts in zip(*arrays, strict=True)
+        ]
+        received = channel.exchange(sends, phase="pieces")
+        pieces: list[CooperativeMiniBatch] = []
+        for rank in range(comm.size):
+            reader = PieceReader([_from(rank, one.rows, one.counts) for one in received], comm.size, **has)
+            pieces += reader.minibatches(len(host.layers))
+    return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
+
+
+def _from(rank: int, rows: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
+    """What came from one rank."""
+    end = int(counts[: rank + 1].sum())
+    return rows[end - int(counts[rank]) : end]
+
+
+def require_targets(sampler: Sampler) -> None:
+    """Refuse a sampler that leaves targets out of the sources: their owner could not find their rows.
+
+    Raises
+    ------
+    InputError
+    """
+    if not sampler.include_targets:
+        raise InputError(
+            argument="sampler",
+            given=repr(sampler),
+            expected="include_targets=True for cooperative batches, whose owners keep the rows of targets",
+        )
+
+
+def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> None:
+    """Write each rank's rows of a minibatch."""
+    src = minibatch.src_nodes
+    if len(src) >= 2**31:
+        raise CapacityError(
+            argument="batch_size", given=f"a minibatch of {len(src)} vertices", expected="fewer than 2^31"
+        )
+    owner = owners.of(src)
+    place = _places(owner, len(writers))
+    seeds, seed_places = len(minibatch.seeds), minibatch.seed_places
+    for rank, writer in enumerate(writers):
+        is_own = owner == rank
+        writer.begin(minibatch.batch_id, seeds, src[is_own], seed_places[is_own[:seeds]])
+    for layer in minibatch.layers:
+        _cut_layer(layer, owner[: layer.adj.shape[1]], place, writers)
+
+
+def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32], writers: list[PieceWriter]) -> None:
+    """Write each rank's rows of a layer, and which rows it sends to whom."""
+    ranks, adj = len(writers), layer.adj
+    cut = CutLayer.of(adj, owner, place[: len(owner)], ranks)
+    owned = np.bincount(owner, minlength=ranks)
+    row_counts = np.diff(adj.indptr)[cut.rows]
+    data = None if adj.data is None else entries_of_rows(adj, cut.rows, adj.data)
+    edge_ids = None if layer.edge_ids is None else entries_of_rows(adj, cut.rows, layer.edge_ids)
+    others, sent = layer.src_nodes[cut.others], place[cut.others]
+    first = pointers_of(cut.others_counts.reshape(-1))
+    for rank, writer in enumerate(writers):
+        entries = slice(cut.entry_ptr[rank], cut.entry_ptr[rank + 1])
+        writer.layer(
+            row_counts=row_counts[cut.row_ptr[rank] : cut.row_ptr[rank + 1]],
+            owned=int(owned[rank]),
+            own=cut.own[cut.own_ptr[rank] : cut.own_ptr[rank + 1]],
+            others=others[cut.others_ptr[rank] : cut.others_ptr[rank + 1]],
+            recv_counts=cut.others_counts[rank],
+            indices=cut.numbers[entries],
+            data=None if data is None else data[entries],
+            edge_ids=None if edge_ids is None else edge_ids[entries],
+        )
+        runs = first[rank : ranks * ranks : ranks], first[rank + 1 : ranks * ranks + 1 : ranks]
+        writer.sends([sent[begin:end] for begin, end in zip(*runs, strict=True)])
+
+
+def _places(owner: NDArray[np.uint16], ranks: int) -> NDArray[np.int32]:
+    """The place of each vertex among those of its owner, in the order of the batch."""
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=ranks)
+    place = np.empty(len(owner), np.int32)
+    place[order] = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return place

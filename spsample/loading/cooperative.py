@@ -1,0 +1,86 @@
+"""A loader whose ranks share every batch: which batches a rank samples, and what it has of them then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spsample.distributed.cooperative import (
+    CooperativeBulk,
+    CooperativeMiniBatch,
+    Owners,
+    owners_of,
+    require_targets,
+    share_out,
+)
+from spsample.loading.ranks import Deal, RankSlice
+from spsample.planning.bulk_plan import bulk_ranges
+
+if TYPE_CHECKING:
+    from spsample.comm import Communicator
+    from spsample.sampling import BulkSample, Sampler
+    from spsample.store.base_graph import BaseGraph
+
+__all__ = ["SharedByRanks", "deal_of"]
+
+
+class SharedByRanks(NamedTuple):
+    """In each step all ranks have one batch: each the rows of the vertices that it owns.
+
+    Attributes
+    ----------
+    owners : Owners
+        The same on all ranks.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.distributed.cooperative import owners_of
+    >>> shared = SharedByRanks(owners_of(spsample.Graph([0, 0], [])))
+    >>> shared.steps(9), list(shared.bulk_ranges(3, 14, 8, warm_up=2))
+    (9, [(3, 7), (7, 14)])
+    """
+
+    owners: Owners
+
+    @property
+    def identity(self) -> str:
+        """What ranks that work together must have in common."""
+        return f"cooperative batches, {self.owners.identity}"
+
+    @property
+    def stride(self) -> int:
+        """Batches of a step."""
+        return 1
+
+    def steps(self, batches: int) -> int:
+        """Return the steps that the batches take: one each."""
+        return batches
+
+    def bulk_ranges(self, first: int, last: int, size: int, warm_up: int) -> Iterator[tuple[int, int]]:
+        """`spsample.planning.bulk_plan.bulk_ranges` from batch `first` on, as many batches for each rank to sample."""
+        ranks = self.owners.ranks
+        for begin, end in bulk_ranges(0, last - first, -(-size // ranks) * ranks, warm_up):
+            yield first + begin, first + end
+
+    def of_rank(self, bulk: BulkSample, comm: Communicator) -> CooperativeBulk:
+        """What a rank has of all batches, from those that it sampled; collective."""
+        return share_out(bulk, self.owners, comm)
+
+    def minibatches(self, bulk: CooperativeBulk, first: int, batches: int) -> Iterator[CooperativeMiniBatch]:
+        """The minibatches of a bulk: one for each step."""
+        return iter(bulk)
+
+
+def deal_of(batches: str, parts: Any, graph: BaseGraph, sampler: Sampler) -> Deal:
+    """Which batches are whose, with ``batches`` of a loader: each rank has its own, or all share each of them.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit, or the sampler leaves targets out of the sources of cooperative batches.
+    """
+    if batches != "cooperative":
+        return RankSlice.of(graph.comm)
+    require_targets(sampler)
+    return SharedByRanks(owners_of(graph, parts))

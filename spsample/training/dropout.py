@@ -1,0 +1,126 @@
+"""Dropout whose masks belong to vertices: a row is masked alike whichever rank computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from spsample.backends import get_backend
+from spsample.sparse.keys import DROPOUT, derive_key
+
+__all__ = ["DropoutKey", "Rows", "Rowwise", "VertexDropout"]
+
+_WORDS = 4
+"""32-bit words of one counter: masks of four columns."""
+
+
+@dataclass(frozen=True)
+class DropoutKey:
+    """What the masks of a step follow from.
+
+    Attributes
+    ----------
+    random_seed, epoch, batch_id : int
+    """
+
+    random_seed: int
+    epoch: int
+    batch_id: int
+
+    def words(self, vertices: Any, site: int, columns: int) -> np.ndarray:
+        """(rows, columns) words, uint32, which follow from the vertex, the place in the model and the column.
+
+        Philox4x32-10, as in docs/law.md: the counter holds the vertex (48 bits), the place (16 bits), the column div 4
+        and the batch id; word column mod 4.
+
+        Examples
+        --------
+        >>> key = DropoutKey(0, 0, 7)
+        >>> bool((key.words(np.array([5, 3]), 1, 6)[1] == key.words(np.array([3]), 1, 6)[0]).all())
+        True
+        """
+        ids = np.asarray(vertices, np.int64)
+        blocks = -(-columns // _WORDS)
+        counters = np.empty((len(ids), blocks, _WORDS), np.uint32)
+        counters[..., 0] = (ids & 0xFFFFFFFF)[:, None]
+        counters[..., 1] = ((ids >> 32) | (site << 16))[:, None]
+        counters[..., 2] = np.arange(blocks)
+        counters[..., 3] = self.batch_id
+        key = derive_key(self.random_seed, self.epoch, DROPOUT)
+        words = get_backend().philox(counters.reshape(-1, _WORDS), key)
+        return np.asarray(words).reshape(len(ids), blocks * _WORDS)[:, :columns]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Whose rows a matrix has, and what masks them.
+
+    Attributes
+    ----------
+    vertices : int array (rows,)
+    key : DropoutKey
+    """
+
+    vertices: Any
+    key: DropoutKey
+
+
+class VertexDropout(nn.Module):
+    """Dropout by vertex where rows are named, else torch's.
+
+    Parameters
+    ----------
+    p
+        Probability that a number is dropped; the others are multiplied by 1 / (1 - p).
+
+    Attributes
+    ----------
+    site
+        Number of the place in the model: no two places of a model share masks. `GNN` gives it.
+
+    Examples
+    --------
+    >>> dropout, rows = VertexDropout(0.5), Rows(np.array([4, 9]), DropoutKey(0, 0, 0))
+    >>> both = dropout(torch.ones(2, 8), rows)
+    >>> torch.equal(both[1:], dropout(torch.ones(1, 8), Rows(np.array([9]), rows.key)))
+    True
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p, self.site = p, 0
+
+    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+        """Return ``h`` with numbers dropped, in training; else as it is."""
+        if rows is None:
+            return functional.dropout(h, self.p, self.training)
+        if not self.training or self.p == 0:
+            return h
+        least = np.uint32(min(round(self.p * 2**32), 2**32 - 1))
+        kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= least
+        return h * torch.from_numpy(kept).to(h.device) * (1 / (1 - self.p))
+
+    def extra_repr(self) -> str:
+        """The probability."""
+        return f"p={self.p}"
+
+
+class Rowwise(nn.Sequential):
+    """Modules that act on one row at a time, one after the other; dropout among them is told whose rows they are.
+
+    Examples
+    --------
+    >>> Rowwise(nn.Linear(2, 3), VertexDropout(0.5), nn.ReLU()).eval()(torch.ones(4, 2)).shape
+    torch.Size([4, 3])
+    """
+
+    def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
+        """Return the result of the last one."""
+        for module in self:
+            h = module(h, rows) if isinstance(module, VertexDropout) else module(h)
+        return h
