@@ -3,6 +3,7 @@
 // Belady's rule at the grain of batches (docs/lookahead.md): of what was held and what a batch brings, that stays whose next use comes first;
 // where no use is known, what scores more. O(1) for each use of an item, but for a sort of the few that score better than what is held.
 #include <algorithm>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -23,6 +24,14 @@ struct Miss {
 };
 
 constexpr uint32_t kAhead = 32;
+constexpr size_t kTables = 4;
+
+// Calls body(ids, size) with an array of int32 or int64.
+template <class Body>
+auto with_ids(const AnyIn& ids, const Body& body) {
+    const int64_t size = static_cast<int64_t>(ids.size());
+    return ids.is<int32_t>() ? body(static_cast<const int32_t*>(ids.data()), size) : body(static_cast<const int64_t*>(ids.data()), size);
+}
 
 class Lookahead {
 public:
@@ -45,18 +54,19 @@ public:
     int64_t nbytes() const { return places_.nbytes(); }
     int64_t known_bytes() const { return future_.use_bytes(); }
 
-    template <class Index>
-    void announce(const In<Index>& ids) {
+    // Appends batches; whether all are arrays of items. Else none is appended.
+    bool announce(const nb::list& batches) {
+        std::vector<AnyIn> each(nb::len(batches));
+        for (size_t i = 0; i < each.size(); ++i) {
+            if (!each[i].look_at(batches[i].ptr(), false) || !(each[i].is<int32_t>() || each[i].is<int64_t>())) return false;
+        }
         nb::gil_scoped_release release;
-        const int64_t size = static_cast<int64_t>(ids.size());
-        require(in_range(ids.data(), size, num_items()), "batches", "an item is out of range");
-        future_.reserve(size, places_.items());
-        grow(new_, size);
-        const int64_t held = future_.announce(ids.data(), size, places_.items().data(), new_.data());
-        const int32_t first = future_.first_batch(), batch = first + known() - 1;
-        places_.begin_batch(first, known());
-        for (int64_t i = 0; i < held; ++i) places_.set_known(new_[static_cast<size_t>(i)]);
-        for (int64_t i = 0; i < held; ++i) places_.add_to_batch(places_.place_of(new_[static_cast<size_t>(i)]), batch);
+        const auto are_items = [&](const auto* ids, int64_t size) { return in_range(ids, size, num_items()); };
+        for (const AnyIn& ids : each) {
+            if (!with_ids(ids, are_items)) return false;
+        }
+        for (const AnyIn& ids : each) with_ids(ids, [&](const auto* items, int64_t size) { append(items, size); });
+        return true;
     }
 
     // Whether these are the items of the first known batch.
@@ -69,7 +79,7 @@ public:
 
     // Decides on the first known batch, which is then over.
     std::tuple<nb::object, nb::object, nb::object, nb::object, nb::object> step() {
-        require(known() > 0, "batches", "none is known");
+        if (known() == 0) throw std::out_of_range("no batch is known");
         const int64_t size = future_.front().size;
         Buffer<int64_t> hits(size), hit_places(size), misses(size), kept, kept_places;
         int64_t num_hits = 0, num_kept = 0;
@@ -77,9 +87,9 @@ public:
             nb::gil_scoped_release release;
             num_hits = split(hits.data(), hit_places.data(), misses.data());
             const int64_t most = std::min(size - num_hits, places_.num_places());
-            kept = Buffer<int64_t>(most);
+            kept = Buffer<int64_t>(most + 1);  // and one that is written and not kept
             kept_places = Buffer<int64_t>(most);
-            num_kept = keep(kept.data(), kept_places.data());
+            num_kept = keep(misses.data(), kept.data(), kept_places.data());
         }
         return {to_numpy(std::move(hits), {num_hits}), to_numpy(std::move(hit_places), {num_hits}),
                 to_numpy(std::move(misses), {size - num_hits}), to_numpy(std::move(kept), {num_kept}),
@@ -136,6 +146,19 @@ private:
         Miss* end() const { return last; }
     };
 
+    // Appends a batch of items.
+    template <class Index>
+    void append(const Index* ids, int64_t size) {
+        future_.reserve(size, places_.items());
+        grow(new_, size);
+        const int64_t held = future_.announce(ids, size, places_.items().data(), new_.data());
+        const int32_t first = future_.first_batch(), batch = first + known() - 1;
+        places_.begin_batch(first, known());
+        for (int64_t i = 0; i < held; ++i) places_.set_known(new_[static_cast<size_t>(i)]);
+        for (int64_t i = 0; i < held; ++i) places_.add_to_batch(places_.place_of(new_[static_cast<size_t>(i)]), batch);
+    }
+
+    int32_t next_of(int64_t position) const { return future_.next(future_.front().first + static_cast<uint32_t>(position)); }
     int32_t item_of(int64_t position) const { return future_.item(future_.front().first + static_cast<uint32_t>(position)); }
 
     // Goes through the first batch: what is held gets its next use. Gives the number of hits.
@@ -153,49 +176,108 @@ private:
             hit_next_[static_cast<size_t>(num_hits)] = miss_next_[static_cast<size_t>(j)] = next;
             num_hits += place != PlacesByUse::kNone;
         }
-        for (int64_t h = 0; h < num_hits; ++h) {
-            const int32_t next = hit_next_[static_cast<size_t>(h)];
-            if (next == KnownFuture::kUnknown) {
-                places_.set_unknown(item_of(hits[h]));
-            } else if (next != future_.first_batch()) {  // an item that comes again is dealt with then
-                places_.add_to_batch(static_cast<int32_t>(hit_places[h]), next);
-            }
-        }
-        sort_by_use(misses, size - num_hits);
+        go_on(hits, hit_places, num_hits);
+        num_misses_ = size - num_hits;
         return num_hits;
     }
 
-    // Chooses among the misses, the best first, so that none is taken out again. Gives the number of those that stay.
-    int64_t keep(int64_t* kept, int64_t* kept_places) {
+    // Each hit waits for its next use from now on, or is one of unknown use. Those first that do not, so that no branch is taken by chance.
+    void go_on(const int64_t* hits, const int64_t* places, int64_t count) {
+        const int32_t batch = future_.first_batch();
+        int64_t num_known = 0, num_unknown = 0;
+        grow(unknown_, count);
+        grow(known_places_, count);
+        for (int64_t h = 0; h < count; ++h) {
+            const int32_t next = hit_next_[static_cast<size_t>(h)];
+            unknown_[static_cast<size_t>(num_unknown)] = static_cast<int32_t>(hits[h]);
+            num_unknown += next == KnownFuture::kUnknown;
+            hit_next_[static_cast<size_t>(num_known)] = next;
+            known_places_[static_cast<size_t>(num_known)] = static_cast<int32_t>(places[h]);
+            places_.prefetch_link(static_cast<int32_t>(places[h]));
+            num_known += next > batch;  // an item that comes again is dealt with then
+        }
+        for (int64_t i = 0; i < num_known; ++i) places_.add_to_batch(known_places_[static_cast<size_t>(i)], hit_next_[static_cast<size_t>(i)]);
+        for (int64_t i = 0; i < num_unknown; ++i) places_.prefetch_unknown(item_of(unknown_[static_cast<size_t>(i)]));
+        for (int64_t i = 0; i < num_unknown; ++i) places_.set_unknown(item_of(unknown_[static_cast<size_t>(i)]));
+    }
+
+    // Chooses among the misses. Gives the number of those that stay.
+    int64_t keep(const int64_t* misses, int64_t* kept, int64_t* kept_places) {
+        const int64_t count = choose_known(misses, kept);
+        places_.take(count, future_.first_batch() + known() - 1, kept_places);
+        for (int64_t i = 0; i < count; ++i) {
+            const int32_t place = static_cast<int32_t>(kept_places[i]);
+            places_.put(item_of(kept[i]), place);
+            places_.add_to_batch(place, next_of(kept[i]));
+        }
+        const int64_t all = count + keep_unknown(misses, kept + count, kept_places + count);
+        future_.pop();
+        return all;
+    }
+
+    // Of misses with a known next use, those that stay: with places that are spare, or whose items are used later. Equal ones in their order.
+    int64_t choose_known(const int64_t* misses, int64_t* kept) {
+        const int32_t first = future_.first_batch() + 1;  // that may use an item again
+        const auto [limit, num_at_limit] = limits(first);
+        int64_t count = 0, left = num_at_limit;
+        for (int64_t i = 0; limit > first && i < num_misses_; ++i) {
+            kept[count] = misses[i];
+            count += static_cast<uint32_t>(miss_next_[static_cast<size_t>(i)] - first) < static_cast<uint32_t>(limit - first);
+        }
+        for (int64_t i = 0; left > 0; ++i) {
+            kept[count] = misses[i];
+            const bool is_kept = miss_next_[static_cast<size_t>(i)] == limit;
+            count += is_kept;
+            left -= is_kept;
+        }
+        return count;
+    }
+
+    // The batch before which all misses stay that are used again from `first` on, and how many stay that are used in it.
+    std::pair<int32_t, int64_t> limits(int32_t first) {
+        const int32_t end = future_.first_batch() + known();
+        int64_t places = places_.num_spare();  // for misses that are used in `first`
+        for (int32_t b = first + 1; b < end; ++b) places += places_.num_in_batch(b);
+        if (places < num_misses_ / 4 && are_used_in(first, places)) return {first, places};  // so it is where a batch needs most items
+        count_misses(first, end - first);
+        int64_t before = 0;
+        for (int32_t b = first; b < end; ++b) {
+            const int64_t wanted = counts_[static_cast<size_t>(b - first)];
+            if (before + wanted > places) return {b, std::max<int64_t>(places - before, 0)};
+            before += wanted;
+            if (b + 1 < end) places -= places_.num_in_batch(b + 1);
+        }
+        return {end, 0};
+    }
+
+    // Whether a batch uses at least so many of the misses.
+    bool are_used_in(int32_t batch, int64_t count) const {
+        for (int64_t i = 0; count > 0 && i < num_misses_; ++i) count -= miss_next_[static_cast<size_t>(i)] == batch;
+        return count == 0;
+    }
+
+    // Counts the misses by the batch of their next use. In turns in several tables, as many in a row have the same one.
+    void count_misses(int32_t first, int32_t batches) {
+        const size_t width = static_cast<size_t>(batches) + 1;  // others in the last one
+        counts_.assign(kTables * width, 0);
+        for (int64_t i = 0; i < num_misses_; ++i) {
+            const uint32_t behind = static_cast<uint32_t>(miss_next_[static_cast<size_t>(i)] - first);
+            ++counts_[static_cast<size_t>(i) % kTables * width + std::min(behind, static_cast<uint32_t>(batches))];
+        }
+        for (size_t i = width; i < counts_.size(); ++i) counts_[i % width] += counts_[i];
+    }
+
+    // Of misses of which no use is known, those stay that score more than such items that are held: the best first, so that none is taken out again.
+    int64_t keep_unknown(const int64_t* misses, int64_t* kept, int64_t* kept_places) {
         int64_t count = 0;
-        const auto put = [&](const Miss& miss, int32_t place) {
-            const int32_t item = item_of(miss.position);
-            places_.put(item, place);
-            kept[count] = miss.position;
-            kept_places[count++] = place;
-            return item;
-        };
-        const Miss* miss = known_.begin();
-        const auto put_all = [&](auto&& place_for) {
-            for (; miss != known_.end(); ++miss) {
-                const int32_t place = place_for(miss->rank);
-                if (place == PlacesByUse::kNone) return;
-                put(*miss, place);
-                places_.add_to_batch(place, miss->rank);
-            }
-        };
-        put_all([&](int32_t) { return places_.has_free() ? places_.take_free() : PlacesByUse::kNone; });
-        grow(emptied_, known_.end() - miss);
-        const int64_t emptied = places_.take_unknown(known_.end() - miss, emptied_.data());
-        put_all([&, i = int64_t{0}](int32_t) mutable { return i < emptied ? emptied_[static_cast<size_t>(i++)] : PlacesByUse::kNone; });
-        places_.look_from(future_.first_batch() + known() - 1);
-        put_all([&](int32_t next) { return places_.take_later_than(next); });
-        for (const Miss& one : sorted_by_score()) {
+        for (const Miss& one : sorted_by_score(misses)) {
             const int32_t place = place_above(one.rank);
             if (place == PlacesByUse::kNone) break;
-            places_.set_unknown(put(one, place));
+            places_.put(item_of(one.position), place);
+            places_.set_unknown(item_of(one.position));
+            kept[count] = one.position;
+            kept_places[count++] = place;
         }
-        future_.pop();
         return count;
     }
 
@@ -206,44 +288,24 @@ private:
         return worst > rank ? places_.take_unknown(worst) : PlacesByUse::kNone;
     }
 
-    // Sorts the misses that may stay: those with a known next use, the first one first, then those without. Counted, not compared: there are
-    // few batches. Equal ones keep their order. An item that comes again in the batch is left out.
-    void sort_by_use(const int64_t* misses, int64_t count) {
-        const int32_t first = future_.first_batch(), unknown = known() - 1;
-        const bool may_all = places_.has_free() || places_.worst() != PlacesByUse::kNone;
-        const uint32_t later = may_all ? UINT32_MAX : static_cast<uint32_t>(places_.latest(first, first + unknown) - first - 1);
-        grow(candidates_, count);
-        int64_t left = 0;
-        for (int64_t i = 0; i < count; ++i) {
-            const int32_t next = miss_next_[static_cast<size_t>(i)];
-            candidates_[static_cast<size_t>(left)] = {next, static_cast<int32_t>(misses[i])};
-            left += static_cast<uint32_t>(next - first - 1) < later;  // an unknown one is the latest
-        }
-        starts_.assign(static_cast<size_t>(known()), 0);  // of the batches after the first one, and of no batch
-        const auto start = [&](const Miss& miss) -> int32_t& {
-            return starts_[static_cast<size_t>(chosen(miss.rank == KnownFuture::kUnknown, unknown, miss.rank - first - 1))];
-        };
-        const Misses all{candidates_.data(), candidates_.data() + left};
-        for (const Miss& miss : all) ++start(miss);
-        int32_t before = 0;
-        for (int32_t& one : starts_) before += std::exchange(one, before);
-        grow(sorted_, left);
-        known_ = {sorted_.data(), sorted_.data() + starts_[static_cast<size_t>(unknown)]};
-        unknown_ = {known_.last, sorted_.data() + left};
-        for (const Miss& miss : all) sorted_[static_cast<size_t>(start(miss)++)] = miss;
-    }
-
     // Misses without a known use, by rank. Only those that may stay.
-    Misses sorted_by_score() {
+    Misses sorted_by_score(const int64_t* misses) {
         const int32_t worst = places_.has_free() ? INT32_MAX : places_.worst();
         if (worst == PlacesByUse::kNone) return {};
-        Miss* end = unknown_.first;
-        for (const Miss& miss : unknown_) {
-            *end = {places_.rank_of(item_of(miss.position)), miss.position};
+        grow(sorted_, num_misses_);
+        Miss* const first = sorted_.data();
+        Miss* last = first;
+        for (int64_t i = 0; i < num_misses_; ++i) {
+            *last = {0, static_cast<int32_t>(misses[i])};
+            last += miss_next_[static_cast<size_t>(i)] == KnownFuture::kUnknown;
+        }
+        Miss* end = first;
+        for (const Miss* miss = first; miss != last; ++miss) {
+            *end = {places_.rank_of(item_of(miss->position)), miss->position};
             end += end->rank < worst;
         }
-        std::sort(unknown_.first, end, [](const Miss& a, const Miss& b) { return a.rank < b.rank; });
-        return {unknown_.first, end};
+        std::sort(first, end, [](const Miss& a, const Miss& b) { return a.rank < b.rank; });
+        return {first, end};
     }
 
     static const int32_t* checked(const In<int32_t>& ranks) {
@@ -260,16 +322,16 @@ private:
 
     KnownFuture future_;
     PlacesByUse places_;
-    Misses known_, unknown_;  // of the batch that is decided on: in sorted_
-    std::vector<Miss> candidates_, sorted_;
-    std::vector<int32_t> hit_next_, miss_next_, emptied_;
+    int64_t num_misses_ = 0;  // of the batch that is decided on
+    std::vector<int32_t> hit_next_, miss_next_;
+    std::vector<int32_t> unknown_, known_places_;  // of hits
+    std::vector<int32_t> counts_;  // of misses, by the batch of their next use
+    std::vector<Miss> sorted_;
     std::vector<int32_t> new_;
-    std::vector<int32_t> starts_;
 };
 
 template <class Index>
 void bind_for(nb::class_<Lookahead>& c) {
-    c.def("announce", &Lookahead::announce<Index>, nb::arg("ids").noconvert(), "Append a batch to what is known.");
     c.def("is_next", &Lookahead::is_next<Index>, nb::arg("ids").noconvert(), "Whether these are the items of the first known batch.");
     c.def("find", &Lookahead::find<Index>, nb::arg("ids").noconvert(),
           "Positions of the items that are held, their places, and positions of the others.");
@@ -282,6 +344,8 @@ void bind_lookahead(nb::module_& m) {
     c.def(nb::init<const In<int32_t>&, const In<int64_t>&, int64_t>(), nb::arg("ranks"), nb::arg("held"), nb::arg("num_places"));
     bind_for<int32_t>(c);
     bind_for<int64_t>(c);
+    c.def("announce", &Lookahead::announce, nb::arg("batches"),
+          "Append batches to what is known, unless one is no array of items; gives whether all are.");
     c.def("step", &Lookahead::step,
           "Positions in the first known batch of what is held, its places, positions of the others, of those that are kept,\n"
           "and their places. The batch is then over.");

@@ -72,21 +72,13 @@ public:
     int64_t announce(const Index* ids, int64_t size, Item* known, int32_t* first_uses) {
         if (batches_.empty()) first_batch_ = 0;
         const int32_t batch = first_batch_ + num_batches();
-        const uint32_t begin = begin_, first = end_, all = mask(), nowhere = static_cast<uint32_t>(items_.size());
+        const uint32_t first = end_;
         append(ids, size);
-        const int32_t* const items = items_.data();
-        int32_t* const next = next_.data();
         int64_t found = 0;
-        for (uint32_t number = first; number != end_; ++number) {
-            __builtin_prefetch(&known[items[(number + kFarAhead) & all]], 1);  // beyond the batch any item will do
-            __builtin_prefetch(&next[known[items[(number + kAhead) & all]].last & all], 1);
-            const int32_t item = items[number & all];
-            Item& one = known[item];
-            const uint32_t last = std::exchange(one.last, number);
-            const bool is_known = last - begin < number - begin;
-            first_uses[found] = item;
-            found += !is_known & (one.place >= 0);
-            next[chosen(is_known, last & all, nowhere)] = batch;
+        for (uint32_t number = first; number != end_;) {
+            const uint32_t count = std::min(end_ - number, kBlock);
+            found += link(number, count, batch, known, first_uses + found);
+            number += count;
         }
         until_renewed_ -= size;
         batches_.push_back({first, static_cast<uint32_t>(size)});
@@ -119,7 +111,7 @@ public:
 private:
     static constexpr size_t kFewest = 64, kMost = size_t{1} << 30;  // uses
     static constexpr int64_t kRenewed = int64_t{1} << 31;           // uses
-    static constexpr uint32_t kFarAhead = 64, kAhead = 24;          // uses
+    static constexpr uint32_t kBlock = 256, kAhead = 48;            // uses
 
     struct Span {
         size_t at, before, size;  // the first `before` of them from `at` on, the others from the begin of the ring
@@ -127,6 +119,30 @@ private:
 
     uint32_t mask() const { return static_cast<uint32_t>(items_.size() - 1); }
     Span span(uint32_t first, size_t size) const { return {first & mask(), std::min(size, items_.size() - (first & mask())), size}; }
+
+    // Links the last known uses of some items to a batch that uses them, and gives those of which none was known and that have a place, as
+    // announce does. A step for all of them at a time, so that none waits for memory that another one needs.
+    int64_t link(uint32_t first, uint32_t count, int32_t batch, Item* known, int32_t* first_uses) {
+        const uint32_t begin = begin_, all = mask(), nowhere = static_cast<uint32_t>(items_.size());
+        uint32_t uses[kBlock];
+        for (uint32_t i = 0; i < count; ++i) {
+            __builtin_prefetch(&known[item(first + i + kAhead)], 1);  // beyond the batch any item will do
+            uses[i] = std::exchange(known[item(first + i)].last, first + i);
+        }
+        for (uint32_t i = 0; i < count; ++i) uses[i] = chosen(uses[i] - begin < first + i - begin, uses[i] & all, nowhere);
+        int64_t num_new = 0, found = 0;
+        for (uint32_t i = 0; i < count; ++i) {
+            __builtin_prefetch(&next_[uses[i]], 1);
+            first_uses[num_new] = item(first + i);
+            num_new += uses[i] == nowhere;
+        }
+        for (uint32_t i = 0; i < count; ++i) next_[uses[i]] = batch;
+        for (int64_t i = 0; i < num_new; ++i) {
+            first_uses[found] = first_uses[i];
+            found += known[first_uses[i]].place >= 0;
+        }
+        return found;
+    }
 
     // Uses of which no next one is known.
     template <class Index>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lookahead_future.h"
@@ -31,12 +32,28 @@ public:
     }
 
     void erase(size_t number) {
-        for (auto& words : levels_) {
-            uint64_t& word = words[number / 64];
-            word &= ~(uint64_t{1} << (number % 64));
-            if (word != 0) return;
-            number /= 64;
+        uint64_t& word = levels_[0][number / 64];
+        word &= ~(uint64_t{1} << (number % 64));
+        if (word == 0) erase_above(number / 64);
+    }
+
+    void prefetch(size_t number) const { __builtin_prefetch(&levels_[0][number / 64], 1); }
+
+    // Takes the largest ones out, up to so many; gives their number.
+    int64_t take_largest(int64_t most, int64_t* numbers) {
+        int64_t count = 0;
+        while (count < most && largest() >= 0) {
+            const size_t first = static_cast<size_t>(largest()) / 64;
+            uint64_t left = levels_[0][first];
+            for (; left != 0 && count < most; ++count) {
+                const int bit = 63 - __builtin_clzll(left);
+                left ^= uint64_t{1} << bit;
+                numbers[count] = static_cast<int64_t>(64 * first) + bit;
+            }
+            levels_[0][first] = left;
+            if (left == 0) erase_above(first);
         }
+        return count;
     }
 
     // The largest, or -1.
@@ -54,6 +71,16 @@ public:
     }
 
 private:
+    // A word of the first level holds none any more.
+    void erase_above(size_t number) {
+        for (size_t level = 1; level < levels_.size(); ++level) {
+            uint64_t& word = levels_[level][number / 64];
+            word &= ~(uint64_t{1} << (number % 64));
+            if (word != 0) return;
+            number /= 64;
+        }
+    }
+
     std::vector<std::vector<uint64_t>> levels_;
 };
 
@@ -68,7 +95,7 @@ public:
           item_(static_cast<size_t>(num_places), kNone),
           below_(static_cast<size_t>(num_places)),
           unknown_(static_cast<size_t>(num_items)),
-          heads_(64, kNone) {
+          lists_(32) {
         for (int64_t i = 0; i < num_items; ++i) items_[static_cast<size_t>(i)] = {KnownFuture::kOver, kNone, ranks[i]};
         for (int64_t i = 0; i < num_items; ++i) item_of_rank_[static_cast<size_t>(ranks[i])] = static_cast<int32_t>(i);
         for (int64_t p = num_places; p-- > 0;) put_free(static_cast<int32_t>(p));
@@ -80,39 +107,46 @@ public:
     int32_t place_of(int32_t item) const { return items_[static_cast<size_t>(item)].place; }
     int32_t rank_of(int32_t item) const { return items_[static_cast<size_t>(item)].rank; }
     int32_t item_at(int64_t place) const { return item_[static_cast<size_t>(place)]; }
-    void prefetch(int32_t item) const { __builtin_prefetch(&items_[static_cast<size_t>(item)]); }
+    void prefetch(int32_t item) const { __builtin_prefetch(&items_[static_cast<size_t>(item)], 1); }
+    void prefetch_link(int32_t place) const { __builtin_prefetch(&below_[static_cast<size_t>(place)], 1); }
+    void prefetch_unknown(int32_t item) const { unknown_.prefetch(static_cast<size_t>(rank_of(item))); }
     int64_t nbytes() const {
-        const size_t numbers = 4 * items_.size() + item_.size() + below_.size() + heads_.size();
+        const size_t numbers = 4 * items_.size() + item_.size() + below_.size() + 2 * lists_.size();
         return static_cast<int64_t>(numbers * sizeof(int32_t)) + unknown_.nbytes();
     }
 
     // Lists for batches first, first + 1, ... so many, of which the last one is new and empty.
     void begin_batch(int32_t first, int32_t count) {
-        if (static_cast<size_t>(count) > heads_.size()) {
-            std::vector<int32_t> heads(2 * heads_.size(), kNone);
-            for (int32_t b = first; b < first + count - 1; ++b) heads[static_cast<size_t>(b) & (heads.size() - 1)] = head(b);
-            heads_.swap(heads);
+        if (static_cast<size_t>(count) > lists_.size()) {
+            std::vector<List> lists(2 * lists_.size());
+            for (int32_t b = first; b < first + count - 1; ++b) lists[static_cast<size_t>(b) & (lists.size() - 1)] = list(b);
+            lists_.swap(lists);
         }
-        head(first + count - 1) = kNone;
-        latest_ = first + count - 1;
+        list(first + count - 1) = {};
     }
 
     // Puts a place, which is in no list, into that of a batch. What it holds must not be among those of unknown use.
     void add_to_batch(int32_t place, int32_t batch) {
-        int32_t& top = head(batch);
-        below_[static_cast<size_t>(place)] = top;
-        top = place;
+        List& places = list(batch);
+        below_[static_cast<size_t>(place)] = std::exchange(places.top, place);
+        ++places.size;
     }
 
-    // The latest batch in whose list any place is, of those after `first` up to `last`; where there is none, the one after `first`.
-    int32_t latest(int32_t first, int32_t last) {
-        while (last > first + 1 && head(last) == kNone) --last;
-        return std::max(last, first + 1);
-    }
+    // How many places are in the list of a batch.
+    int32_t num_in_batch(int32_t batch) const { return lists_[static_cast<size_t>(batch) & (lists_.size() - 1)].size; }
 
     // Whether no use of a held item is known.
-    void set_unknown(int32_t item) { unknown_.insert(static_cast<size_t>(rank_of(item))); }
-    void set_known(int32_t item) { unknown_.erase(static_cast<size_t>(rank_of(item))); }
+    void set_unknown(int32_t item) {
+        unknown_.insert(static_cast<size_t>(rank_of(item)));
+        ++num_unknown_;
+    }
+    void set_known(int32_t item) {
+        unknown_.erase(static_cast<size_t>(rank_of(item)));
+        --num_unknown_;
+    }
+
+    // How many places hold nothing, or what has no known use.
+    int64_t num_spare() const { return num_free_ + num_unknown_; }
 
     // The rank of the held item of unknown use that scores least; kNone where there is none.
     int32_t worst() const { return unknown_.largest(); }
@@ -123,47 +157,27 @@ public:
     int32_t take_free() {
         const int32_t place = free_;
         free_ = below_[static_cast<size_t>(place)];
+        --num_free_;
         return place;
     }
 
-    // Empties places of items whose use is unknown, those that score least first; gives their number. What is needed of one is fetched while
-    // others are looked for.
-    int64_t take_unknown(int64_t most, int32_t* places) {
-        int64_t count = 0;
-        for (; count < most && worst() != kNone; ++count) {
-            places[count] = worst();
-            unknown_.erase(static_cast<size_t>(places[count]));
-            __builtin_prefetch(&item_of_rank_[static_cast<size_t>(places[count])]);
-        }
-        for (int64_t i = 0; i < count; ++i) {
-            places[i] = item_of_rank_[static_cast<size_t>(places[i])];
-            __builtin_prefetch(&items_[static_cast<size_t>(places[i])], 1);
-        }
-        for (int64_t i = 0; i < count; ++i) {
-            places[i] = emptied(place_of(places[i]));
-        }
-        return count;
-    }
-
-    // Empties the place of the item of this rank, whose use is unknown.
+    // Takes the place of the item of this rank, whose use is unknown.
     int32_t take_unknown(int32_t rank) {
         unknown_.erase(static_cast<size_t>(rank));
-        return emptied(place_of(item_of_rank_[static_cast<size_t>(rank)]));
+        --num_unknown_;
+        return std::exchange(items_[static_cast<size_t>(item_of_rank_[static_cast<size_t>(rank)])].place, kNone);
     }
 
-    // Empties a place whose item's next use is later than `batch`, the latest that there is from `first` on; kNone where there is none.
-    int32_t take_later_than(int32_t batch) {
-        while (latest_ > batch && head(latest_) == kNone) --latest_;
-        if (latest_ <= batch) return kNone;
-        const int32_t place = head(latest_);
-        head(latest_) = below_[static_cast<size_t>(place)];
-        return emptied(place);
+    // Takes so many places, of which there are: those that hold nothing, then those of items whose use is unknown and that score least, then of
+    // those that are used last, from batch `last` back.
+    void take(int64_t count, int32_t last, int64_t* places) {
+        int64_t* const end = places + count;
+        while (places != end && has_free()) *places++ = take_free();
+        places += take_unknown(end - places, places);
+        take_latest(end - places, last, places);
     }
 
-    // Nothing is emptied meanwhile: lists of all batches up to `last` may have got places.
-    void look_from(int32_t last) { latest_ = last; }
-
-    // Puts an item into an empty place.
+    // Puts an item into a place that was taken.
     void put(int32_t item, int32_t place) {
         item_[static_cast<size_t>(place)] = item;
         items_[static_cast<size_t>(item)].place = place;
@@ -175,25 +189,57 @@ public:
     }
 
 private:
+    // Places of the items that a batch uses next.
+    struct List {
+        int32_t top = kNone, size = 0;
+    };
+
     void put_free(int32_t place) {
+        item_[static_cast<size_t>(place)] = kNone;
         below_[static_cast<size_t>(place)] = free_;
         free_ = place;
+        ++num_free_;
     }
-    int32_t& head(int32_t batch) { return heads_[static_cast<size_t>(batch) & (heads_.size() - 1)]; }
-    int32_t emptied(int32_t place) {
-        items_[static_cast<size_t>(item_at(place))].place = kNone;
-        item_[static_cast<size_t>(place)] = kNone;
-        return place;
+
+    // What is needed of each is fetched before any is looked at.
+    int64_t take_unknown(int64_t most, int64_t* places) {
+        const int64_t count = unknown_.take_largest(most, places);
+        num_unknown_ -= count;
+        for (int64_t i = 0; i < count; ++i) __builtin_prefetch(&item_of_rank_[static_cast<size_t>(places[i])]);
+        for (int64_t i = 0; i < count; ++i) {
+            places[i] = item_of_rank_[static_cast<size_t>(places[i])];
+            prefetch(static_cast<int32_t>(places[i]));
+        }
+        for (int64_t i = 0; i < count; ++i) places[i] = std::exchange(items_[static_cast<size_t>(places[i])].place, kNone);
+        return count;
     }
+
+    void take_latest(int64_t count, int32_t last, int64_t* places) {
+        constexpr int64_t kAhead = 16;
+        for (int64_t taken = 0; taken < count; --last) {
+            for (List& from = list(last); from.size > 0 && taken < count; --from.size) {
+                places[taken++] = from.top;
+                __builtin_prefetch(&item_[static_cast<size_t>(from.top)], 1);
+                from.top = below_[static_cast<size_t>(from.top)];
+            }
+        }
+        for (int64_t i = 0; i < std::min(kAhead, count); ++i) prefetch(item_[static_cast<size_t>(places[i])]);
+        for (int64_t i = 0; i < count; ++i) {
+            if (i + kAhead < count) prefetch(item_[static_cast<size_t>(places[i + kAhead])]);
+            items_[static_cast<size_t>(item_[static_cast<size_t>(places[i])])].place = kNone;
+        }
+    }
+
+    List& list(int32_t batch) { return lists_[static_cast<size_t>(batch) & (lists_.size() - 1)]; }
 
     std::vector<Item> items_;
     std::vector<int32_t> item_of_rank_;
-    std::vector<int32_t> item_;      // of each place
-    std::vector<int32_t> below_;     // of each place, the next one in its list
-    LargestOf unknown_;              // held items of which no use is known
-    std::vector<int32_t> heads_;     // of the lists of batches: a ring of a power of two
-    int32_t latest_ = kNone;         // lists of later batches are empty
-    int32_t free_ = kNone;           // places that hold nothing
+    std::vector<int32_t> item_;   // of each place
+    std::vector<int32_t> below_;  // of each place, the next one in its list
+    LargestOf unknown_;           // held items of which no use is known
+    std::vector<List> lists_;     // of batches: a ring of a power of two
+    int32_t free_ = kNone;        // places that hold nothing
+    int64_t num_free_ = 0, num_unknown_ = 0;
 };
 
 }  // namespace spsample

@@ -227,3 +227,27 @@ def test_bad_announcements_are_refused_whole() -> None:
         lookahead.step()
     with pytest.raises(InputError, match="emptied"):
         lookahead.forget([1])
+
+
+def test_arrays_are_announced_all_or_none() -> None:
+    lookahead = Lookahead([1, 1, 1], 1)
+    specification = ReferenceLookahead(np.arange(3, dtype=np.int32), np.array([], np.int64), 1)
+    for bad in (np.array([3], np.int32), np.array([0, -1]), np.array([[0]])):
+        with pytest.raises(InputError, match="batches"):
+            lookahead.announce([np.array([0]), bad])
+        assert not specification.announce([np.array([0]), bad])
+    assert lookahead.known == specification.known == 0
+    lookahead.announce([np.array([0, 1], np.int32), np.arange(3)[::2], np.array([2], np.uint8), [1]])
+    assert lookahead.known == 4
+    assert [len(lookahead.step().misses) for _ in range(4)] == [2, 1, 0, 1]
+
+
+@has_core
+def test_what_is_used_again_in_one_batch_more_often_than_there_is_room_for() -> None:
+    for capacity in (0, 1, 30, 400):
+        scores = np.arange(600, 0, -1)
+        batches = [np.arange(600), np.arange(100, 600), np.arange(0, 600, 2), np.arange(300)]
+        misses = misses_of(Lookahead(scores, capacity), [batch.tolist() for batch in batches], 4)
+        specification = Lookahead(scores, capacity)
+        specification._planner = ReferenceLookahead(ranks_of(scores), np.array([], np.int64), capacity)
+        assert misses == misses_of(specification, [batch.tolist() for batch in batches], 4)

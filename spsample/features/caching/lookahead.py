@@ -149,9 +149,10 @@ class Lookahead:
         InputError, DTypeError
             If one is no array of items; nothing is announced then.
         """
-        checked = [as_vertex_ids("batches", batch, self.num_items) for batch in batches]
-        for batch in checked:
-            self._planner.announce(batch)
+        given = list(batches)
+        if not self._planner.announce(given):  # which checks arrays of ids itself, in a fraction of the time
+            checked = [as_vertex_ids("batches", batch, self.num_items) for batch in given]
+            self._planner.announce(checked)
 
     def is_next(self, ids: NDArray[Any]) -> bool:
         """Whether the first batch that is known has these items, in this order."""
@@ -165,9 +166,11 @@ class Lookahead:
         InputError
             If no batch is known.
         """
-        if self.known == 0:
-            raise InputError(argument="batches", given="a step, none announced", expected="a batch that is announced")
-        return Decision(*self._planner.step())
+        try:
+            return Decision(*self._planner.step())
+        except IndexError:
+            given, expected = "a step, none announced", "a batch that is announced"
+            raise InputError(argument="batches", given=given, expected=expected) from None
 
     def find(self, ids: NDArray[Any]) -> FoundPlaces:
         """Split items in those that are held and the others; in any order, repeats allowed. Nothing changes."""

@@ -27,8 +27,8 @@ class ReferenceLookahead:
     Examples
     --------
     >>> lookahead = ReferenceLookahead(np.array([0, 1, 2], np.int32), np.array([0]), 1)
-    >>> for batch in ([1, 2], [2]):
-    ...     lookahead.announce(np.array(batch))
+    >>> lookahead.announce([np.array([1, 2]), np.array([2])])
+    True
     >>> [array.tolist() for array in lookahead.step()]
     [[], [], [0, 1], [1], [0]]
     """
@@ -54,9 +54,12 @@ class ReferenceLookahead:
         """Bytes of what is announced."""
         return sum(batch.nbytes for batch in self._batches)
 
-    def announce(self, ids: NDArray[Any]) -> None:
-        """Append a batch to what is known."""
-        self._batches.append(ids.astype(np.int64))
+    def announce(self, batches: list[Any]) -> bool:
+        """Append batches to what is known, unless one is no array of items; gives whether all are."""
+        if not all(self._are_items(ids) for ids in batches):
+            return False
+        self._batches += [ids.astype(np.int64) for ids in batches]
+        return True
 
     def is_next(self, ids: NDArray[Any]) -> bool:
         """Whether these are the items of the first known batch."""
@@ -97,6 +100,11 @@ class ReferenceLookahead:
         """Forget all known batches, and what these places hold."""
         self._batches = []
         self._held[emptied] = -1
+
+    def _are_items(self, ids: Any) -> bool:
+        if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype not in (np.int32, np.int64):
+            return False
+        return bool(np.all((ids >= 0) & (ids < len(self._ranks))))
 
     def _wanted_most(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
         """As many of these items as there are places, by next use, then by rank; what is held comes before others."""
