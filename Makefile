@@ -17,6 +17,8 @@ VENV           ?= .venv
 TORCH_INDEX    ?=
 PYTEST_WORKERS ?= $(shell n=$$(nproc 2> /dev/null || echo 2); echo $$((n > 8 ? 8 : n)))
 PYTEST_ARGS    ?=
+# A worker that has done its tests takes some from another: slow ones are in a few files.
+PYTEST_SPREAD  := -n $(PYTEST_WORKERS) --dist worksteal
 GPU_PYTHON     ?=
 RACES          ?= tests/races $(patsubst %,tests/conformance/test_cuda_%.py,bulks equality extraction layerwise spgemm views weighted)
 FUZZ_ARGS      ?=
@@ -49,7 +51,7 @@ demo: $(STAMP)/demo  ## train a GNN on a real graph (scikit-learn's digits) cut 
 	$(BIN)/spsample launch -n 4 --backend gloo train digits
 
 test: $(STAMP)/dev  ## all tests and the doctests
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PY) -m pytest -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(PY) -m pytest $(PYTEST_SPREAD) $(PYTEST_ARGS)
 
 lint: $(STAMP)/dev  ## ruff, mypy --strict, import layers
 	$(BIN)/ruff check .
@@ -76,11 +78,11 @@ package: $(STAMP)/venv  ## an isolated wheel, installed and imported in a fresh 
 	.ci/package $(VENV)
 
 cuda-check: $(STAMP)/cuda-check  ## the CUDA sources compile for sm_80 and sm_90 without spills, by NVRTC and nvcc; no GPU needed
-	$(PY) -m pytest -n $(PYTEST_WORKERS) tests/cuda/test_compiles.py
+	$(PY) -m pytest $(PYTEST_SPREAD) tests/cuda/test_compiles.py
 	$(PY) bench/gpu/registers.py --arch sm_90 --compiler nvrtc
 
 cuda-races: $(STAMP)/dev  ## ThreadSanitizer over the CUDA sources: races between the threads of a kernel; no GPU needed
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-sanitize} $(PY) tests/cuda_emulator/races.py -m pytest -n $(PYTEST_WORKERS) $(RACES) $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-sanitize} $(PY) tests/cuda_emulator/races.py -m pytest $(PYTEST_SPREAD) $(RACES) $(PYTEST_ARGS)
 
 # On a machine with a GPU. With GPU_PYTHON nothing is installed: that Python has CuPy, and spsample's core built in place.
 GPU := $(if $(GPU_PYTHON),$(GPU_PYTHON),$(PY))

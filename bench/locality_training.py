@@ -79,17 +79,26 @@ def settings() -> list[tuple[float, bool]]:
     return [(factor, weights) for weights in (False, True) for factor in FACTORS if not (weights and factor == 1.0)]
 
 
-def train_all(dataset: str, epochs: int, seeds: int, processes: int, keep: Callable[[Trained], None]) -> list[Trained]:
-    """All settings of one random seed after those of another, so that a run that is stopped has whole seeds."""
-    stored = Path(os.environ.get("SPSAMPLE_DATA", "../shared/data")) / f"{dataset}.npz"
-    path = str(stored) if stored.is_file() else dataset
+def train_all(
+    path: str, epochs: int, missing: list[tuple[float, bool, int]], processes: int, keep: Callable[[Trained], None]
+) -> list[Trained]:
+    """The runs of these settings and random seeds, each kept when it ends."""
     runs = []
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(trained, path, *one, seed, epochs) for seed in range(seeds) for one in settings()]
+        jobs = [pool.submit(trained, path, *one, epochs) for one in missing]
         for job in as_completed(jobs):
             runs.append(job.result())
             keep(runs[-1])
     return runs
+
+
+def runs_in(path: Path, name: str, epochs: int) -> list[Trained]:
+    """The runs of a data set and number of epochs in the lines of an earlier command."""
+    if not path.is_file():
+        return []
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    runs = [Trained(**line) for line in lines if "factor" in line]
+    return [one for one in runs if one.dataset == name and len(one.losses) == epochs]
 
 
 def table(runs: list[Trained]) -> Table:
@@ -142,17 +151,24 @@ def locality_training(
     epochs: Annotated[int, typer.Option(help="Epochs of a run.")] = 60,
     seeds: Annotated[int, typer.Option(help="Runs of each setting.")] = 10,
     processes: Annotated[int, typer.Option(help="Runs side by side.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is in --out, run what is missing.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of locality_training.jsonl and .png.")] = Path("bench/results"),
 ) -> None:
     """Metric and loss of training with locality-aware sampling, with and without importance weights."""
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "locality_training.jsonl").open("w", encoding="utf-8") as lines:
+    stored = Path(os.environ.get("SPSAMPLE_DATA", "../shared/data")) / f"{dataset}.npz"
+    path = str(stored) if stored.is_file() else dataset
+    runs = runs_in(out / "locality_training.jsonl", load_dataset(path).name, epochs) if resume else []
+    done = {(*one.setting, one.random_seed) for one in runs}
+    # All settings of one random seed after those of another: a command that is stopped has whole seeds.
+    missing = [(*one, seed) for seed in range(seeds) for one in settings() if (*one, seed) not in done]
+    with (out / "locality_training.jsonl").open("a" if resume else "w", encoding="utf-8") as lines:
 
         def keep(one: Any) -> None:
             lines.write(json.dumps(one if isinstance(one, dict) else asdict(one)) + "\n")
             lines.flush()
 
         keep({"kind": "machine", **machine_facts(sp.sparse.get_num_threads())})
-        runs = train_all(dataset, epochs, seeds, processes, keep)
+        runs += train_all(path, epochs, missing, processes, keep)
     Console(width=120).print(table(runs))
     plot(runs, out / "locality_training.png")

@@ -34,16 +34,16 @@ def right(comm, bulk, want):
 
 
 def edge_cases(comm, folder):
-    for algorithm in ALGORITHMS:
-        for p, graph, seeds, batch_size, how in CASES.values():
-            if p != comm.size or len(seeds) > 1000:
-                continue
-            partition = None if how is None else parts_of(graph.num_nodes, 2, how)
-            grid = ProcessGrid(comm, 2)
-            parts = ComparedGraph.from_graph(graph, grid, algorithm=algorithm, partition=partition)
-            for sampler in WHICH[::3]:
-                want = batches_of(sp.bulk_sample(graph, seeds, sampler, batch_size=batch_size))
-                right(comm, sp.bulk_sample(parts, seeds, sampler, batch_size=batch_size), want)
+    """Every case by every algorithm, each pair with the next sampler; test_edge_cases.py has all of them in threads."""
+    samplers = WHICH[::3]
+    cases = [one for one in CASES.values() if one[0] == comm.size and len(one[2]) <= 1000]
+    for number, (_, graph, seeds, batch_size, how) in enumerate(cases):
+        want = [batches_of(sp.bulk_sample(graph, seeds, one, batch_size=batch_size)) for one in samplers]
+        partition = None if how is None else parts_of(graph.num_nodes, 2, how)
+        for at, algorithm in enumerate(ALGORITHMS, number):
+            parts = ComparedGraph.from_graph(graph, ProcessGrid(comm, 2), algorithm=algorithm, partition=partition)
+            which = at % len(samplers)
+            right(comm, sp.bulk_sample(parts, seeds, samplers[which], batch_size=batch_size), want[which])
 
 
 def bad_arguments(comm, folder):

@@ -162,29 +162,23 @@ def case_resumption(comm):
 
 
 def case_resumption_at_every_step(comm):
-    """Of two epochs, bit for bit; `bench/resume_points.py` does so with other samplers and models."""
-    resumed_at_every_step(comm, lambda trainer: None)
+    """Of two epochs, bit for bit; `bench/resume_points.py` does so with other samplers and models.
 
+    Over gloo by DDP, as over NCCL: its buckets must not be rebuilt after the first step.
+    """
 
-def case_resumption_of_ddp(comm):
-    """As over NCCL: its buckets must not be rebuilt after the first step."""
+    def trainer_with(*seen):
+        trainer = trainer_of(on_ranks(comm), seen, batch_size=16)
+        if comm.name == "gloo":
+            trainer.gradients = DistributedGradients(trainer.model, comm)
+        return trainer
 
-    def by_ddp(trainer):
-        trainer.gradients = DistributedGradients(trainer.model, comm)
-
-    if comm.name == "gloo":
-        resumed_at_every_step(comm, by_ddp)
-
-
-def resumed_at_every_step(comm, change):
     seen = Seen(save_at="every step")
-    trainer = trainer_of(on_ranks(comm), [seen], batch_size=16)
-    change(trainer)
+    trainer = trainer_with(seen)
     whole = trainer.fit()
     unequal = []
     for step, state in enumerate(seen.states, 1):
-        again = trainer_of(on_ranks(comm), [rest := Seen()], batch_size=16)
-        change(again)
+        again = trainer_with(rest := Seen())
         again.load_state_dict(state)
         if again.fit().history != whole.history or rest.losses != seen.losses[step:]:
             unequal.append(step)

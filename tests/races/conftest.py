@@ -38,8 +38,9 @@ class Coverage:
         self._config = config
         self._widest = {}
 
-    def pytest_testnodedown(self, node):
-        self._add(getattr(node, "workeroutput", {}).get("widest", {}))  # none of one that was killed
+    def pytest_testnodedown(self, node, error):
+        if error is None:  # a process that died has told nothing, and xdist says so
+            self._add(node.workeroutput["widest"])
 
     def _add(self, widest):
         for name, blocks in widest.items():
