@@ -220,7 +220,7 @@ def test_copies_and_pickles():
     more=st.integers(0, 40),
 )
 def test_short_rows_as_they_are_stored(name, dtype, dim, first, more):
-    """Into a result larger than the caches that begins with a line, or anywhere in one; nothing beside it is written."""
+    """Into a result larger than the caches, from the beginning of a line on or not; nothing beside it is written."""
     size = np.dtype(dtype).itemsize
     x = np.random.default_rng(dim).integers(0, 255, (500, dim * size), np.uint8).view(dtype)
     ids = np.random.default_rng(more).integers(0, 500, (8 << 20) // (dim * size) + more)
