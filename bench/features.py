@@ -41,6 +41,8 @@ from spsample.features.places import place_bytes
 
 FORMS = ("float32", "float16", "bfloat16", "int8")
 BASELINE = "spsample"
+AS_STORED = "spsample, out, as stored"
+"""What sides that do not convert are compared with."""
 Ids = NDArray[np.int64]
 Call = Callable[[Ids], object]
 _BETWEEN = 1 << 29
@@ -62,7 +64,8 @@ class Sizes:
 class Result:
     """One side of a case: medians over rounds, of seconds and of the ratio to spsample's in the same round.
 
-    `gigabytes_per_second` counts the rows as they are read. `processor_` fields: of the time of all threads together.
+    That is `baseline`, which converts numbers where the side does. `gigabytes_per_second` counts the rows as they are
+    read. `processor_` fields: of the time of all threads together.
     """
 
     form: str
@@ -71,6 +74,7 @@ class Result:
     side: str
     threads: int
     instruction_set: str
+    baseline: str
     seconds: float
     gigabytes_per_second: float
     over_spsample: float
@@ -112,7 +116,9 @@ class Case:
             "np.take" if self.form == "float32" else "np.take, as stored": lambda ids: np.take(self._x, ids, axis=0),
         }
         if self.form != "float32":
-            sides["spsample, out, as stored"] = lambda ids: reader.gather(ids, out=stored)
+            sides[AS_STORED] = lambda ids: reader.gather(ids, out=stored)
+        if self.form in ("float16", "int8"):
+            sides["np.take, then float32"] = lambda ids: np.take(self._x, ids, axis=0).astype(np.float32)
         sides |= _torch_sides(self._x, self.count, self.form)
         if self._memory is not None and self.row_bytes % 8 == 0:
             sides["limit: random rows read"] = lambda _: self._memory.read_random_rows(self.row_bytes, self.count)
@@ -149,8 +155,9 @@ class Case:
 
     def _result(self, side: str, rounds: list[dict[str, _Taken]]) -> Result:
         seconds, processor = (statistics.median(times) for times in zip(*(one[side] for one in rounds), strict=True))
-        over = [one[side].wall / one[BASELINE].wall for one in rounds]
-        processor_over = [one[side].processor / one[BASELINE].processor for one in rounds]
+        baseline = AS_STORED if side.endswith("as stored") else BASELINE
+        over = [one[side].wall / one[baseline].wall for one in rounds]
+        processor_over = [one[side].processor / one[baseline].processor for one in rounds]
         return Result(
             form=self.form,
             row_bytes=self.row_bytes,
@@ -158,6 +165,7 @@ class Case:
             side=side,
             threads=_core.get_num_threads(),
             instruction_set=_core.instruction_set(),
+            baseline=baseline,
             seconds=seconds,
             gigabytes_per_second=self.count * self.row_bytes / seconds / 1e9,
             over_spsample=statistics.median(over),

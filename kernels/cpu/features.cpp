@@ -73,11 +73,13 @@ struct SparseRows {
     const Stored* data;
     int64_t num_rows, dim;
 
-    static int64_t ahead() { return DenseRows::kRowsAhead; }
+    static constexpr int64_t kRowsAhead = 16, kBytesAhead = 1 << 12;
+
+    static int64_t ahead() { return kRowsAhead; }
     void fetch(int64_t row) const {
         const int64_t first = indptr[row], count = indptr[row + 1] - first;
-        prefetch_bytes(indices + first, std::min<int64_t>(count * sizeof(Index), DenseRows::kBytesAhead));
-        prefetch_bytes(data + first, std::min<int64_t>(count * sizeof(Stored), DenseRows::kBytesAhead));
+        prefetch_bytes(indices + first, std::min<int64_t>(count * sizeof(Index), kBytesAhead));
+        prefetch_bytes(data + first, std::min<int64_t>(count * sizeof(Stored), kBytesAhead));
     }
     void read(int64_t row, char* out) const {
         float* const to = reinterpret_cast<float*>(out);

@@ -30,7 +30,7 @@ public:
     CachedGather(const DenseRows& kept, const char* all, int64_t bytes, const uint64_t* words, const In<Index>& ids)
         : where_{words, reinterpret_cast<intptr_t>(kept.x), reinterpret_cast<intptr_t>(all), kept.row_bytes},
           rows_{kept, kept.num_rows, kept.dim}, mover_(rows_, bytes, static_cast<int64_t>(ids.size())), bytes_(bytes), ids_(ids.data()),
-          count_(static_cast<int64_t>(ids.size())), chunk_(std::clamp<int64_t>(mover_.chunk(), kFewest, kMost)) {}
+          count_(static_cast<int64_t>(ids.size())), chunk_(std::clamp<int64_t>(std::min(kMovedChunks * mover_.chunk(), count_ / kChunks), kFewest, kMost)) {}
 
     // Row of ids[i] to row i of `out`, or to row at[i]; gives how many of them are kept.
     int64_t to(char* out, const int64_t* at) const {
@@ -48,7 +48,9 @@ public:
     }
 
 private:
-    static constexpr int64_t kFewest = 1 << 6, kMost = 1 << 12;
+    // The map is looked up in all places of a chunk before other memory is read: the more of them, the more find its pages near.
+    static constexpr int64_t kFewest = 1 << 6, kMost = 1 << 14, kMovedChunks = 8;
+    static constexpr int64_t kChunks = 1 << 4;  // at least, for the threads to share
 
     const CachedRows where_;
     const RowsAt rows_;

@@ -1,8 +1,8 @@
 // Rows of features from where they lie to where they are wanted.
 //
 // Random rows are read as fast as the memory gives them: those that come next are asked for ahead, and a large result is written past the
-// caches, which saves reading the lines that are written. Rows in order that are short, converted or fill no whole lines are put
-// together in the first-level cache, a piece at a time.
+// caches, which saves reading the lines that are written. Rows in order that are converted or fill no whole lines are put together in the
+// first-level cache, a piece at a time.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,17 @@ namespace spsample {
 
 constexpr int64_t kFeatureLine = 64;
 
+// To the second-level cache: the first one has few places for lines under way, and rows of two lines would fill them.
 inline void prefetch_bytes(const void* memory, int64_t bytes) {
     const char* const first = static_cast<const char*>(memory);
-    for (int64_t b = 0; b < bytes; b += kFeatureLine) SPSAMPLE_PREFETCH(first + b);
-    if (bytes > 0) SPSAMPLE_PREFETCH(first + bytes - 1);
+    for (int64_t b = 0; b < bytes; b += kFeatureLine) SPSAMPLE_PREFETCH_NEAR(first + b);
+    if (bytes > 0) SPSAMPLE_PREFETCH_NEAR(first + bytes - 1);
 }
 
 // Rows of an array in C order. What a RowMover takes: how many rows to ask for ahead, asking for one, writing one to `out`, and its bytes
 // where they are written as they lie.
 struct DenseRows {
-    static constexpr int64_t kRowsAhead = 16, kBytesAhead = 1 << 12;
+    static constexpr int64_t kRowsAhead = 1 << 8, kBytesAhead = 1 << 14;
 
     const char* x;
     int64_t row_bytes;
@@ -100,10 +101,9 @@ private:
     static constexpr int64_t kPieceBytes = 1 << 13;
     static constexpr int64_t kLongestPiece = 1 << 14;  // a longer row is written in place
 
-    // Whether every row of `out` begins and ends with a line: then rows that are not converted need not be put together first. It pays for
-    // rows of four lines and more.
+    // Whether every row of `out` begins and ends with a line: then rows that are not converted need not be put together first.
     bool is_whole_lines(const char* out) const {
-        return reinterpret_cast<uintptr_t>(out) % kFeatureLine == 0 && bytes_ % kFeatureLine == 0 && bytes_ >= 4 * kFeatureLine;
+        return reinterpret_cast<uintptr_t>(out) % kFeatureLine == 0 && bytes_ % kFeatureLine == 0;
     }
 
     int64_t in_piece() const { return std::max(kPieceBytes / std::max<int64_t>(bytes_, 1), int64_t{1}); }

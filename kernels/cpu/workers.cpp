@@ -58,13 +58,14 @@ void pause() {
 #endif
 }
 
-// Until done() or kLook has passed.
+// Until done() or kLook has passed. The processor is left to others that wait for it: one of them may be what is looked for.
 template <class Done>
 void look_for(Done&& done) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point end = Clock::now() + kLook;
     while (!done() && Clock::now() < end) {
         for (int i = 0; i < 8 && !done(); ++i) pause();
+        std::this_thread::yield();
     }
 }
 

@@ -71,11 +71,12 @@ def test_every_type_of_number(name, dtype):
 
 
 @pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dim", [3, 32, 64, 100, 1024, 5000])
+@pytest.mark.parametrize("dim", [3, 16, 32, 64, 100, 1024, 5000])
 def test_results_larger_than_the_caches(name, dim):
     """They are written past the caches, a piece at a time; rows of 5000 numbers are longer than a piece.
 
-    Rows of 64 and 1024 numbers fill whole lines, and are written by themselves where the result begins with a line.
+    Rows of 16, 32, 64 and 1024 numbers fill whole lines, and are written by themselves where the result begins with a
+    line.
     """
     rng = np.random.default_rng(2)
     x = rng.standard_normal((300, dim)).astype(np.float32)
@@ -211,6 +212,29 @@ def test_copies_and_pickles():
 
 
 @pytest.mark.parametrize("name", SETS)
+@settings(max_examples=10, deadline=None)
+@given(
+    dtype=st.sampled_from(["int8", "uint16", "float32"]),
+    dim=st.integers(1, 300) | st.sampled_from([64, 128, 256]),
+    first=st.sampled_from([0, 64, 1, 16, 60]),
+    more=st.integers(0, 40),
+)
+def test_short_rows_as_they_are_stored(name, dtype, dim, first, more):
+    """Into a result larger than the caches, from the beginning of a line on or not; nothing beside it is written."""
+    size = np.dtype(dtype).itemsize
+    x = np.random.default_rng(dim).integers(0, 255, (500, dim * size), np.uint8).view(dtype)
+    ids = np.random.default_rng(more).integers(0, 500, (8 << 20) // (dim * size) + more)
+    memory = np.full(ids.size * dim * size + 256, 7, np.uint8)
+    begin = -memory.ctypes.data % 64 + first // size * size
+    end = begin + ids.size * dim * size
+    with instruction_set(name):
+        row_reader(x).gather(ids, out=memory[begin:end].view(dtype).reshape(-1, dim))
+    np.testing.assert_array_equal(memory[begin:end].reshape(ids.size, -1), x.view(np.uint8)[ids])
+    assert (memory[:begin] == 7).all()
+    assert (memory[end:] == 7).all()
+
+
+@pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("dim", [16, 100, 5000])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_rows_at_places_of_a_result_larger_than_the_caches(name, dim, dtype):
@@ -281,6 +305,22 @@ def test_rows_that_are_kept_and_others(name, share, dim, ids_of):
                         hits = near.gather_cached(rest, places, ids, out, at)
                     assert hits == np.isin(ids, kept).sum()
                     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_many_short_rows_that_are_kept_and_others(name):
+    """More ids than are looked for at a time, and a last part that is shorter."""
+    rng = np.random.default_rng(5)
+    kept = np.flatnonzero(rng.random(5000) < 0.5)
+    x = rng.standard_normal((5000, 16)).astype(np.float32)
+    told = x.copy()
+    told[kept] *= -1
+    ids = rng.integers(0, 5000, 300_001)
+    with instruction_set(name):
+        out = np.empty((len(ids), 16), np.float32)
+        hits = row_reader(-x[kept]).gather_cached(row_reader(x), RowPlaces(kept, 5000), ids, out, None)
+    assert hits == np.isin(ids, kept).sum()
+    np.testing.assert_array_equal(bits(out), bits(told[ids]))
 
 
 @pytest.mark.parametrize("bad", [-1, 40, 2**40])
