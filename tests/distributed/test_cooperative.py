@@ -209,6 +209,18 @@ def test_ranks_that_disagree_are_refused():
     assert all(run_threads(2, body, TIMEOUT))
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_batches_for_pyg_are_whole_ones(p):
+    def body(comm):
+        loader = loader_on(comm, sampler=sp.GraphSAGE([3, 2], layout="subgraph"))
+        with pytest.raises(InputError, match=r"batches: got 'cooperative' with pyg\(\)"):
+            loader.pyg()
+        loader.close()
+        return True
+
+    assert all(run_threads(p, body, TIMEOUT))
+
+
 def test_local_batches_are_no_cooperative_ones():
     with pytest.raises(InputError, match="batches: got 'local' with pipeline='cooperative'"):
         TrainConfig(pipeline="cooperative", batches="local")
