@@ -243,7 +243,7 @@ class BulkLoader(Epochs):
             raise InputError(
                 argument="batches",
                 given="'cooperative' with pyg()",
-                expected="'shuffled' or 'local': a rank has some rows of a cooperative batch, and PyG's models need all",
+                expected="'shuffled' or 'local': a rank has some rows of a cooperative batch, PyG's models need all",
             )
         return PygLoader(self)
 

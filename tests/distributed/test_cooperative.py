@@ -454,6 +454,14 @@ def test_drops_with_its_probability():
     np.testing.assert_allclose(together, 0.09, atol=5 * np.sqrt(0.09 * 0.91 / dropped.size))
 
 
+def test_all_is_dropped_or_what_is_no_probability_refused():
+    rows = Rows(np.arange(3), DropoutKey(0, 0, 0))
+    assert torch.equal(VertexDropout(1.0)(torch.ones(3, 5), rows), torch.zeros(3, 5))
+    for p in (-0.1, 1.5, float("nan")):
+        with pytest.raises(InputError, match=r"p: got .* from 0 to 1"):
+            VertexDropout(p)
+
+
 def test_evaluation_drops_nothing():
     dropout = VertexDropout(0.5).eval()
     h = torch.ones(3, 5)
