@@ -393,10 +393,10 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
 def _check_resumed(folder: RunFolder, job: _Job) -> dict[str, Any]:
     """Refuse settings that the run did not have, but for more epochs; return those that it had."""
     from spsample.cli.config import read_config
-    from spsample.settings.training import ADDED_SETTINGS
+    from spsample.settings.training import ADDED_OPTIONS
     from spsample.training.optimisation import require_epochs
 
-    saved = {**ADDED_SETTINGS, **read_config(folder.config, "train")}
+    saved = {**ADDED_OPTIONS, **read_config(folder.config, "train")}
     wanted = {name: value for name, value in job.settings.items() if value is not None}
     decisive = {one.key for one in listed(SamplerChoice, Preset, Runs) if one.option.decisive} - {"epochs"} | {
         "dataset"

@@ -53,6 +53,11 @@ class SharedByRanks(NamedTuple):
         """Batches of a step."""
         return 1
 
+    @property
+    def gives_whole_batches(self) -> bool:
+        """Whether a rank has all rows of the minibatches that it gets: no."""
+        return False
+
     def steps(self, batches: int) -> int:
         """Return the steps that the batches take: one each."""
         return batches

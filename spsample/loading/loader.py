@@ -233,12 +233,18 @@ class BulkLoader(Epochs):
         Raises
         ------
         InputError
-            If the sampler does not make subgraphs.
+            If the sampler does not make subgraphs, or ranks share each batch.
         MissingDependencyError
             If torch or torch_geometric is not installed.
         """
         from spsample.loading.pyg import PygLoader
 
+        if not self._deal.gives_whole_batches:
+            raise InputError(
+                argument="batches",
+                given="'cooperative' with pyg()",
+                expected="'shuffled' or 'local': a rank has some rows of a cooperative batch, PyG's models need all",
+            )
         return PygLoader(self)
 
     def bulks(self, epoch: int, first: int = 0) -> Iterator[BulkSample]:

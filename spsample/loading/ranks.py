@@ -32,6 +32,11 @@ class Deal(Protocol):
         """Batches of a step."""
         ...
 
+    @property
+    def gives_whole_batches(self) -> bool:
+        """Whether a rank has all rows of the minibatches that it gets."""
+        ...
+
     def steps(self, batches: int) -> int:
         """Steps that the batches take."""
         ...
@@ -75,6 +80,11 @@ class RankSlice(NamedTuple):
     def stride(self) -> int:
         """Batches of a step."""
         return self.size
+
+    @property
+    def gives_whole_batches(self) -> bool:
+        """Whether a rank has all rows of the minibatches that it gets: yes."""
+        return True
 
     def of_rank(self, bulk: BulkSample, comm: Communicator) -> BulkSample:
         """What this rank has of a bulk: the batches that it sampled."""

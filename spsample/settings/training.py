@@ -12,6 +12,7 @@ from spsample.sampling.sampler import require_sizes
 from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
 
 __all__ = [
+    "ADDED_OPTIONS",
     "ADDED_SETTINGS",
     "ARCHITECTURES",
     "CACHE_SCORES",
@@ -38,8 +39,10 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
-ADDED_SETTINGS = {"batches": "shuffled", "shares_batches": False}
-"""Decisive settings that runs of older releases do not name, and what these runs had."""
+ADDED_OPTIONS = {"batches": "shuffled"}
+"""Decisive options that the files of runs of older releases do not name, and what these runs had."""
+ADDED_SETTINGS = {**ADDED_OPTIONS, "shares_batches": False}
+"""Decisive settings that states of older releases do not name, and what their runs had."""
 CACHE_SCORES = (
     "posterior",
     "inclusion",

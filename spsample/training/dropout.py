@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spsample.backends import get_backend
+from spsample.common.checks import require_number
 from spsample.sparse.keys import DROPOUT, derive_key
 
 __all__ = ["DropoutKey", "Rows", "Rowwise", "VertexDropout"]
@@ -76,7 +77,12 @@ class VertexDropout(nn.Module):
     Parameters
     ----------
     p
-        Probability that a number is dropped; the others are multiplied by 1 / (1 - p).
+        Probability that a number is dropped, from 0 to 1; the others are multiplied by 1 / (1 - p).
+
+    Raises
+    ------
+    InputError
+        If it is no probability.
 
     Attributes
     ----------
@@ -93,7 +99,7 @@ class VertexDropout(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        self.p, self.site = p, 0
+        self.p, self.site = require_number("p", p, lambda p: 0 <= p <= 1, "a number from 0 to 1"), 0
 
     def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
         """Return ``h`` with numbers dropped, in training; else as it is."""
@@ -101,6 +107,8 @@ class VertexDropout(nn.Module):
             return functional.dropout(h, self.p, self.training)
         if not self.training or self.p == 0:
             return h
+        if self.p == 1:
+            return h * 0.0
         least = np.uint32(min(round(self.p * 2**32), 2**32 - 1))
         kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= least
         return h * torch.from_numpy(kept).to(h.device) * (1 / (1 - self.p))

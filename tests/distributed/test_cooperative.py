@@ -209,6 +209,18 @@ def test_ranks_that_disagree_are_refused():
     assert all(run_threads(2, body, TIMEOUT))
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_batches_for_pyg_are_whole_ones(p):
+    def body(comm):
+        loader = loader_on(comm, sampler=sp.GraphSAGE([3, 2], layout="subgraph"))
+        with pytest.raises(InputError, match=r"batches: got 'cooperative' with pyg\(\)"):
+            loader.pyg()
+        loader.close()
+        return True
+
+    assert all(run_threads(p, body, TIMEOUT))
+
+
 def test_local_batches_are_no_cooperative_ones():
     with pytest.raises(InputError, match="batches: got 'local' with pipeline='cooperative'"):
         TrainConfig(pipeline="cooperative", batches="local")
@@ -459,6 +471,14 @@ def test_drops_with_its_probability():
     assert abs(dropped.mean() - 0.3) < 5 * np.sqrt(0.21 / dropped.size)
     together = (dropped[:-1] & dropped[1:]).mean(), (dropped[:, :-1] & dropped[:, 1:]).mean()
     np.testing.assert_allclose(together, 0.09, atol=5 * np.sqrt(0.09 * 0.91 / dropped.size))
+
+
+def test_all_is_dropped_or_what_is_no_probability_refused():
+    rows = Rows(np.arange(3), DropoutKey(0, 0, 0))
+    assert torch.equal(VertexDropout(1.0)(torch.ones(3, 5), rows), torch.zeros(3, 5))
+    for p in (-0.1, 1.5, float("nan")):
+        with pytest.raises(InputError, match=r"p: got .* from 0 to 1"):
+            VertexDropout(p)
 
 
 def test_evaluation_drops_nothing():
