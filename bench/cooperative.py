@@ -17,7 +17,7 @@ from rich.table import Table
 
 import spsample as sp
 from machine_facts import machine_facts
-from spsample.comm import Communicator, run_threads
+from spsample.comm import Communicator, Recorder, run_threads
 from spsample.data import partition_vertices
 from spsample.distributed.cooperative import owners_of
 from spsample.sampling import Sampler
@@ -38,7 +38,10 @@ class Share:
     edges : float
         Edges that it computes with.
     bytes : float
-        What it receives: rows of features that others own; of cooperative batches also activations, and gradients.
+        What it receives: rows of features that others own; of cooperative batches also activations, gradients, and the
+        rows of A that others sampled.
+    local_bytes : float
+        The same of independent batches of local seeds, with the same parts; 0 without parts.
     """
 
     graph: str
@@ -50,6 +53,7 @@ class Share:
     bytes: float
     largest_rows: float
     largest_edges: float
+    local_bytes: float
     independent_rows: float
     independent_edges: float
     independent_bytes: float
@@ -64,9 +68,9 @@ def cooperative(
 ) -> None:
     """Count what a rank fetches, computes and receives in a step of a cooperative batch, and of independent ones."""
     found = [share for name in graph for kind in sampler for share in _shares(name, kind, ranks, owners)]
-    shown = Table("graph", "sampler", "p", "owners", "rows", "edges", "bytes", "largest rows", "largest edges")
+    shown = Table("graph", "sampler", "p", "owners", "rows", "edges", "bytes", "most rows", "most edges", "local bytes")
     for one in found:
-        numbers = (one.rows, one.edges, one.bytes, one.largest_rows, one.largest_edges)
+        numbers = (one.rows, one.edges, one.bytes, one.largest_rows, one.largest_edges, one.local_bytes)
         shown.add_row(one.graph, one.sampler, str(one.ranks), one.owners, *(f"{number:.2f}" for number in numbers))
     Console().print(shown)
     if out is not None:
@@ -86,10 +90,12 @@ def _shares(name: str, kind: str, ranks: list[int], owners: list[str]) -> Iterat
         for how in owners:
             parts = None if how == "hash" else partition_vertices(one.graph, p, how, seeds=one.seeds)
             apart = np.array(run_threads(p, partial(_independent, one=one, parts=parts)))
+            local = 0.0 if parts is None else np.mean(run_threads(p, partial(_local_bytes, one=one, parts=parts)))
             shared = np.array(run_threads(p, partial(_cooperative, one=one, sampler=of_step, parts=parts)))
             base = apart.mean(axis=0)
             mean, largest = shared.mean(axis=0) / base, shared.max(axis=0) / base
-            yield Share(name, kind, p, how, *mean.tolist(), *largest[:2].tolist(), *base.tolist())
+            most = (*largest[:2].tolist(), float(local / base[2]))
+            yield Share(name, kind, p, how, *mean.tolist(), *most, *base.tolist())
 
 
 def _loader(comm: Communicator, one: Cell, sampler: Sampler, batch_size: int, **options: Any) -> sp.BulkLoader:
@@ -113,9 +119,20 @@ def _independent(comm: Communicator, one: Cell, parts: Any) -> NDArray[np.float6
     return totals / steps
 
 
+def _local_bytes(comm: Communicator, one: Cell, parts: Any) -> float:
+    """Bytes of features that a rank receives in a step with batches of the seeds of its own part."""
+    graph = sp.ReplicatedGraph(one.graph, comm)
+    options: dict[str, Any] = {"batch_size": one.batch_size, "bulk_size": comm.size, "prefetch": 0}
+    loader = sp.BulkLoader(graph, one.seeds, one.sampler, batches="local", parts=parts, **options)
+    remote = [np.count_nonzero(parts[batch.src_nodes] != comm.rank) for batch in loader if len(batch.seeds)]
+    loader.close()
+    return float(np.mean(remote)) * DIM * FLOAT
+
+
 def _cooperative(comm: Communicator, one: Cell, sampler: Sampler, parts: Any) -> NDArray[np.float64]:
     """Rows, edges and bytes of a step with a part of a batch of p times the seeds."""
-    loader = _loader(comm, one, sampler, comm.size * one.batch_size, batches="cooperative", parts=parts)
+    recorder = Recorder(comm)
+    loader = _loader(recorder, one, sampler, comm.size * one.batch_size, batches="cooperative", parts=parts)
     totals, steps = np.zeros(3), 0
     for batch in loader:
         received = [int(layer.routes.recv_counts.sum()) for layer in batch.layers]
@@ -124,5 +141,6 @@ def _cooperative(comm: Communicator, one: Cell, sampler: Sampler, parts: Any) ->
         edges = sum(layer.adj.nnz for layer in batch.layers)
         totals += [len(batch.src_nodes), edges, activations * FLOAT]
         steps += 1
+    totals[2] += recorder.traffic.phases["pieces"].bytes_received
     loader.close()
     return totals / steps

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spsample.backends import get_backend
-from spsample.common.checks import require_number
+from spsample.common.checks import require_int, require_number
 from spsample.sparse.keys import DROPOUT, derive_key
 
 __all__ = ["DropoutKey", "Rows", "Rowwise", "VertexDropout"]
@@ -78,16 +78,13 @@ class VertexDropout(nn.Module):
     ----------
     p
         Probability that a number is dropped, from 0 to 1; the others are multiplied by 1 / (1 - p).
+    site
+        Number of the place in the model, below 2^16: places of one number share masks. A `GNN` numbers its own.
 
     Raises
     ------
     InputError
-        If it is no probability.
-
-    Attributes
-    ----------
-    site
-        Number of the place in the model: no two places of a model share masks. `GNN` gives it.
+        If it is no probability, or no such number.
 
     Examples
     --------
@@ -97,9 +94,10 @@ class VertexDropout(nn.Module):
     True
     """
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: float, site: int = 0) -> None:
         super().__init__()
-        self.p, self.site = require_number("p", p, lambda p: 0 <= p <= 1, "a number from 0 to 1"), 0
+        self.p = require_number("p", p, lambda p: 0 <= p <= 1, "a number from 0 to 1")
+        self.site = require_int("site", site, minimum=0, maximum=2**16 - 1)
 
     def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
         """Return ``h`` with numbers dropped, in training; else as it is."""
