@@ -1,8 +1,9 @@
 """A job of which one rank is killed: `LAUNCHER python killed_rank.py BACKEND [PHASE NUMBER]`.
 
-The job samples with every sampler on a partitioned graph, by two algorithms, and trains. Rank 2 is killed (SIGKILL)
-where it begins the NUMBER-th call of a PHASE of communication, or of the computation "backward". Without a phase nobody
-is killed, and rank 2 prints how many calls it made in each phase, as JSON.
+The job samples with every sampler on a partitioned graph, by two algorithms. Then it trains, on batches of each rank's
+own and on cooperative ones. Rank 2 is killed (SIGKILL) where it begins the NUMBER-th call of a PHASE of communication,
+or of the computation "backward". Without a phase nobody is killed, and rank 2 prints how many calls it made in each
+phase, as JSON.
 """
 
 from __future__ import annotations
@@ -61,9 +62,11 @@ def train(data, grid, calls):
 
     graph = PartitionedGraph.from_graph(data.graph, grid)
     data = dataclasses.replace(data, graph=graph, x=PartitionedFeatures.of(data.x, grid))
-    trainer = Trainer(data, sp.GraphSAGE([5, 5]), ModelConfig(hidden=16), TrainConfig(epochs=2, batch_size=32))
-    next(iter(trainer.model.parameters())).register_hook(lambda gradient: calls("hook", "backward"))
-    trainer.fit()
+    for pipeline in ("overlap", "cooperative"):
+        config = TrainConfig(epochs=2, batch_size=32, pipeline=pipeline)
+        trainer = Trainer(data, sp.GraphSAGE([5, 5]), ModelConfig(hidden=16), config)
+        next(iter(trainer.model.parameters())).register_hook(lambda gradient: calls("hook", "backward"))
+        trainer.fit()
 
 
 def main(backend, phase="", number=0):

@@ -22,7 +22,7 @@ def test_edge_cases_and_faults(backend, tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("phase", "number"), [("extraction", 5), ("gradients", 6)])
+@pytest.mark.parametrize(("phase", "number"), [("extraction", 5), ("gradients", 6), ("batch gradients", 3)])
 def test_a_rank_is_killed(backend, phase, number):
     """bench/lost_ranks.py goes through all phases."""
     status, output = run_job(backend, HERE / "killed_rank.py", backend, phase, number)
