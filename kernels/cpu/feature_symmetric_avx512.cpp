@@ -20,6 +20,14 @@ SPSAMPLE_AVX512_INLINE __m512i hashed(__m256i v) {
     return _mm512_mul_epu32(_mm512_cvtepu32_epi64(v), _mm512_cvtepu32_epi64(turned));
 }
 
+// The sum of the lanes modulo 2^64: the compiler's own is one of signed numbers, which may not wrap.
+SPSAMPLE_AVX512_INLINE uint64_t wrapping_sum(__m512i v) {
+    uint64_t lanes[8], sum = 0;
+    _mm512_storeu_si512(lanes, v);
+    for (const uint64_t lane : lanes) sum += lane;
+    return sum;
+}
+
 }  // namespace
 
 SPSAMPLE_AVX512 bool add_columns_avx512(
@@ -39,11 +47,11 @@ SPSAMPLE_AVX512 bool add_columns_avx512(
             sum = _mm512_add_epi64(sum, _mm512_and_si512(read, mask));
             hashes = _mm512_mask_add_epi64(hashes, lanes, hashes, hashed(columns));
         }
-        y[r] = _mm512_reduce_add_epi64(sum);
+        y[r] = static_cast<int64_t>(wrapping_sum(sum));
         other = _mm512_add_epi64(other, _mm512_mullo_epi64(hashes, _mm512_set1_epi64(static_cast<int64_t>(x[r]))));
         difference += vertex_hash::of(static_cast<uint32_t>(r)) * static_cast<uint64_t>(y[r]);
     }
-    difference -= static_cast<uint64_t>(_mm512_reduce_add_epi64(other));
+    difference -= wrapping_sum(other);
     return _mm256_cmpge_epu32_mask(largest, count) == 0;
 }
 

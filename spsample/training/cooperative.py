@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from spsample.comm import Channel, Sent
+from spsample.comm import Channel, Communicator, Sent
+from spsample.common.checks import require_type
 from spsample.errors import InputError
 from spsample.training.gradients import StepLoss
 
 if TYPE_CHECKING:
-    from spsample.comm import Communicator
     from spsample.distributed.cooperative import Routes
 
 __all__ = ["CooperativeGradients", "Exchange", "require_exchanged"]
@@ -141,9 +141,16 @@ class CooperativeGradients:
         The same on every rank.
     comm
         Used by the thread that trains alone. Phase "gradients".
+
+    Raises
+    ------
+    DTypeError
+        If these are no model and no communicator.
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
+        require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
         self.model: Any = model
         self._comm = comm
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -176,7 +176,13 @@ def fuzz_rank_summary(make, folder):
 
 
 def fuzz_gradients(make, folder):
-    training.gradients_for(make.either(lambda: torch.nn.Linear(2, 2), 0.3), make.either(sp.comm.LocalCommunicator, 0.3))
+    model, comm = make.either(lambda: torch.nn.Linear(2, 2), 0.3), make.either(sp.comm.LocalCommunicator, 0.3)
+    make.choice([training.gradients_for, training.CooperativeGradients])(model, comm)
+
+
+def fuzz_dropout(make, folder):
+    dropout = training.VertexDropout(make.either(lambda: 0.5, 0.5), **make.options(site=lambda: make.integer(0, 2**16)))
+    dropout(torch.ones(2, 3))
 
 
 CASES = {
@@ -190,6 +196,7 @@ CASES = {
     "callbacks": Case(fuzz_callbacks, (training.Checkpointer, training.Journal, training.TensorBoard)),
     "plots": Case(fuzz_plots, (training.plot_curves, training.plot_phases)),
     "names": Case(fuzz_names, (training.preset_for, training.register_model, training.model_names)),
-    "gradients": Case(fuzz_gradients, (training.gradients_for,)),
+    "gradients": Case(fuzz_gradients, (training.gradients_for, training.CooperativeGradients)),
+    "dropout": Case(fuzz_dropout, (training.VertexDropout,)),
     "rank_summary": Case(fuzz_rank_summary, (training.rank_summary,)),
 }
