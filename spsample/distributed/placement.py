@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.arrays import as_array
 from spsample.errors import InputError
+
+if TYPE_CHECKING:
+    from spsample.store.base_graph import BaseGraph
 
 
 class Placement(NamedTuple):
@@ -129,6 +132,45 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int, argument: str = "p
             expected=f"one of {num_blocks} parts: 0 to {num_blocks - 1} (on ranks: p/c block rows)",
         )
     return array
+
+
+def parts_on_ranks(graph: BaseGraph, parts: Any) -> tuple[IntArray, int]:
+    """The part of each vertex of a graph that every rank has whole, and their number g: part i is that of p/g ranks.
+
+    Raises
+    ------
+    InputError
+        If the graph is in block rows, or the parts do not fit it or its ranks.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> parts_on_ranks(spsample.Graph([0, 1, 2], [1, 0]), [0, 0])
+    (array([0, 0]), 1)
+    """
+    if graph.num_block_rows > 1:
+        raise InputError(
+            argument="parts",
+            given=f"parts for a graph in {graph.num_block_rows} block rows",
+            expected="none: the block rows are the parts",
+        )
+    array = as_array("parts", parts)
+    if array.shape != (graph.num_nodes,) or array.dtype.kind not in "iu":
+        raise InputError(
+            argument="parts",
+            given=f"dtype {array.dtype} and shape {array.shape}",
+            expected=f"one integer per vertex of the graph: ({graph.num_nodes},)",
+            hint="Parts of another graph do not fit this one.",
+        )
+    least, most = (int(array.min()), int(array.max())) if len(array) else (0, 0)
+    ranks = graph.comm.size
+    if least < 0 or most >= ranks or ranks % (most + 1):
+        raise InputError(
+            argument="parts",
+            given=f"parts from {least} to {most} on {ranks} ranks",
+            expected=f"numbers from 0 on, and as many parts as divide the {ranks} ranks evenly",
+        )
+    return array, most + 1
 
 
 def from_parts(parts: IntArray, num_blocks: int, dtype: np.dtype[np.signedinteger]) -> Placement:

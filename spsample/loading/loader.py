@@ -219,6 +219,11 @@ class BulkLoader(Epochs):
         """Labels of all vertices."""
         return self.collate.labels
 
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of all ranks together that a step takes: one of each rank, or one that they share."""
+        return self._deal.stride
+
     def __len__(self) -> int:
         """Steps per epoch: minibatches, or on p ranks a p-th of them, rounded up."""
         return self._deal.steps(self.num_batches)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.backends.on_host import pointers_of
-from spsample.common.arrays import as_array
 from spsample.common.checks import require_choice
+from spsample.distributed.placement import parts_on_ranks
 from spsample.errors import InputError
 
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ def local_batches_of(parts: Any, graph: BaseGraph, seeds: Int64Array, batch_size
         of_seeds, num_parts = _own_block_rows(graph, seeds)
         _require_seeds(of_seeds, num_parts, argument="batches", given="'local', with no seeds in block row")
     else:
-        of_seeds, num_parts = _given_parts(graph, parts, seeds)
+        of_vertices, num_parts = parts_on_ranks(graph, parts)
+        of_seeds = of_vertices[seeds].astype(np.int64)
         _require_seeds(of_seeds, num_parts, argument="parts", given="no seeds in part")
     return LocalBatches(of_seeds, num_parts, graph.comm.size, batch_size)
 
@@ -254,33 +255,6 @@ def _own_block_rows(graph: BaseGraph, seeds: Int64Array) -> tuple[Int64Array, in
             hint="BulkLoader(..., batches='local', parts=metis_partition(graph, ranks))",
         )
     return graph.block_rows_of(seeds), graph.num_block_rows
-
-
-def _given_parts(graph: BaseGraph, parts: Any, seeds: Int64Array) -> tuple[Int64Array, int]:
-    """The given part of each seed, and the number of parts."""
-    if graph.num_block_rows > 1:
-        raise InputError(
-            argument="parts",
-            given=f"parts for a graph in {graph.num_block_rows} block rows",
-            expected="none: the block rows are the parts",
-        )
-    array = as_array("parts", parts)
-    if array.shape != (graph.num_nodes,) or array.dtype.kind not in "iu":
-        raise InputError(
-            argument="parts",
-            given=f"dtype {array.dtype} and shape {array.shape}",
-            expected=f"one integer per vertex of the graph: ({graph.num_nodes},)",
-            hint="Parts of another graph do not fit this one.",
-        )
-    least, most = (int(array.min()), int(array.max())) if len(array) else (0, 0)
-    ranks = graph.comm.size
-    if least < 0 or most >= ranks or ranks % (most + 1):
-        raise InputError(
-            argument="parts",
-            given=f"parts from {least} to {most} on {ranks} ranks",
-            expected=f"numbers from 0 on, and as many parts as divide the {ranks} ranks evenly",
-        )
-    return array[seeds].astype(np.int64), most + 1
 
 
 def _require_seeds(parts: Int64Array, num_parts: int, argument: str, given: str) -> None:

@@ -10,7 +10,7 @@ import torch
 from spsample.comm import Channel, Communicator, Sent
 from spsample.common.checks import require_type
 from spsample.errors import InputError
-from spsample.training.gradients import StepLoss
+from spsample.training.gradients import CommunicatorGradients, StepLoss
 
 if TYPE_CHECKING:
     from spsample.distributed.cooperative import Routes
@@ -130,7 +130,7 @@ def require_exchanged(*exchanges: Exchange | None) -> None:
         )
 
 
-class CooperativeGradients:
+class CooperativeGradients(CommunicatorGradients):
     """Gradients of the mean loss over the seeds of one minibatch, of which each rank has computed some rows.
 
     Each rank has a part of every row's gradient; they are summed in the order of the ranks.
@@ -151,9 +151,7 @@ class CooperativeGradients:
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
         require_type("model", model, torch.nn.Module, "a torch.nn.Module")
         require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
-        self.model: Any = model
-        self._comm = comm
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        super().__init__(model, comm)
 
     def prepare(self, loss: torch.Tensor, share: float = 1.0) -> None:
         """Backward, all ranks together; ``share`` is the part of the batch's seeds that ``loss`` is the mean of."""
@@ -164,10 +162,7 @@ class CooperativeGradients:
         total_loss = self._comm.all_reduce(np.array([loss.item() * num_seeds, num_seeds]), phase="gradients")
         if self._comm.size > 1:
             mine = [_gradient(parameter).reshape(-1) for parameter in self._parameters]
-            total = torch.from_numpy(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
-            parts = torch.split(total, [parameter.numel() for parameter in self._parameters])
-            for parameter, part in zip(self._parameters, parts, strict=True):
-                parameter.grad = part.reshape(parameter.shape).to(parameter)
+            self._take(self._comm.all_reduce(torch.cat(mine).numpy(), phase="gradients"))
         loss_sum, seeds = total_loss.tolist()
         return StepLoss(loss_sum / max(seeds, 1.0), int(seeds))
 

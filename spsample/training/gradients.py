@@ -124,12 +124,16 @@ class CommunicatorGradients(LocalGradients):
         total = self._comm.all_reduce(flat, phase="gradients")
         seeds = float(total[-1])
         total /= np.float32(max(seeds, 1.0))
+        self._take(total)
+        return StepLoss(float(total[-2]), int(seeds))
+
+    def _take(self, flat: NDArray[Any]) -> None:
+        """Let the parameters have the gradients that come one after the other in an array."""
         first = 0
         for parameter in self._parameters:
-            gradient = total[first : first + parameter.numel()].reshape(tuple(parameter.shape))
+            gradient = flat[first : first + parameter.numel()].reshape(tuple(parameter.shape))
             parameter.grad = torch.from_numpy(gradient.copy()).to(parameter)
             first += parameter.numel()
-        return StepLoss(float(total[-2]), int(seeds))
 
 
 class DistributedGradients:

@@ -280,7 +280,7 @@ class Trainer:
                 break
             with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
                 loss = self._update(*computed)
-            progress.add_step(loss.mean, loss.num_seeds, 1 if self.config.shares_batches else self.comm.size)
+            progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
             self._tell("on_step", loss.mean)
         record = self._record()
         in_turn = self._evaluates(record.epoch)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spsample.distributed.placement import require_parts
-from spsample.errors import InputError
+from spsample.distributed.placement import parts_on_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,21 +85,7 @@ def owners_of(graph: BaseGraph, parts: Any = None) -> Owners:
     ranks = graph.comm.size
     if parts is None:
         return Owners(graph, None, graph.num_block_rows, ranks=ranks)
-    if graph.num_block_rows > 1:
-        raise InputError(
-            argument="parts",
-            given=f"parts for a graph in {graph.num_block_rows} block rows",
-            expected="none: the block rows are the parts",
-        )
-    array = require_parts(parts, graph.num_nodes, ranks, "parts")
-    num_parts = int(array.max()) + 1 if len(array) else 1
-    if ranks % num_parts:
-        raise InputError(
-            argument="parts",
-            given=f"{num_parts} parts on {ranks} ranks",
-            expected="as many parts as divide the ranks evenly",
-        )
-    return Owners(graph, array, num_parts, ranks=ranks)
+    return Owners(graph, *parts_on_ranks(graph, parts), ranks=ranks)
 
 
 def _hashed(vertices: IntArray, size: int) -> Int64Array:

@@ -28,15 +28,9 @@ class PieceWriter:
 
     Sizes (int64), vertices, places (int32: places in lists of vertices, and counts), values and edge ids, each in one
     array for all minibatches.
-
-    Parameters
-    ----------
-    ranks : int
-        p.
     """
 
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
+    def __init__(self) -> None:
         self._sizes: list[Any] = []
         self._vertices: list[IntArray] = []
         self._places: list[Any] = []
@@ -53,7 +47,6 @@ class PieceWriter:
         self,
         *,
         row_counts: Int64Array,
-        owned: int,
         own: IntArray,
         others: IntArray,
         recv_counts: Int64Array,
@@ -62,7 +55,7 @@ class PieceWriter:
         edge_ids: Int64Array | None,
     ) -> None:
         """A layer: its rows, and its columns, those of the rank before those of others; `sends` comes next."""
-        self._sizes += [[len(row_counts), owned, len(own), len(indices)], recv_counts]
+        self._sizes += [[len(row_counts), len(own), len(indices)], recv_counts]
         self._vertices.append(others)
         self._places += [row_counts, own, indices]
         if data is not None:
@@ -115,11 +108,14 @@ class PieceReader:
             batch_id, num_seeds, num_src, num_own_seeds = self._sizes.take(4).tolist()
             src = self._vertices.take(num_src)
             places = self._places.take(num_own_seeds)
-            layers = [self._layer(src) for _ in range(num_layers)]
+            layers = [self._layer(src)]
+            while len(layers) < num_layers:
+                layers.append(self._layer(layers[-1].dst_nodes))
             yield CooperativeMiniBatch(batch_id, src[:num_own_seeds], places, num_seeds, src, layers)
 
     def _layer(self, src: IntArray) -> CooperativeLayer:
-        num_dst, owned, num_own, entries = self._sizes.take(4).tolist()
+        """A layer, of whose sources the rank owns `src`: the targets of the layer before."""
+        num_dst, num_own, entries = self._sizes.take(3).tolist()
         recv_counts = self._sizes.take(self._ranks)
         row_counts, own = self._places.take(num_dst), self._places.take(num_own)
         indices = self._places.take(entries)
@@ -130,7 +126,7 @@ class PieceReader:
         data = None if self._values is None else self._values.take(entries)
         edge_ids = None if self._edge_ids is None else self._edge_ids.take(entries)
         adj = Adjacency(pointers_of(row_counts), indices, data, (num_dst, len(columns)))
-        routes = Routes(owned, own, send, send_counts, recv_counts)
+        routes = Routes(len(src), own, send, send_counts, recv_counts)
         return CooperativeLayer(adj, src[:num_dst], columns, edge_ids, routes)
 
 

@@ -6,7 +6,7 @@ of the vertices that it owns. That costs one exchange a bulk, and works for what
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -60,10 +60,10 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
     """
     channel = Channel(comm)
     with collective(comm, channel, call="sharing out a bulk"):
+        require_targets(bulk.sampler)
         host = bulk.to_host()
         has = {"data": host.layers[0].data is not None, "edge_ids": host.layers[0].edge_ids is not None}
-        writers = [PieceWriter(comm.size) for _ in range(comm.size)]
-        require_targets(bulk.sampler)
+        writers = [PieceWriter() for _ in range(comm.size)]
         for minibatch in host:
             _cut(minibatch, owners, writers)
         arrays = [writer.arrays(host.layers[0]) for writer in writers]
@@ -72,17 +72,11 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
             for parts in zip(*arrays, strict=True)
         ]
         received = channel.exchange(sends, phase="pieces")
+        from_ranks = zip(*(np.split(one.rows, np.cumsum(one.counts)[:-1]) for one in received), strict=True)
         pieces: list[CooperativeMiniBatch] = []
-        for rank in range(comm.size):
-            reader = PieceReader([_from(rank, one.rows, one.counts) for one in received], comm.size, **has)
-            pieces += reader.minibatches(len(host.layers))
+        for of_rank in from_ranks:
+            pieces += PieceReader(of_rank, comm.size, **has).minibatches(len(host.layers))
     return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
-
-
-def _from(rank: int, rows: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
-    """What came from one rank."""
-    end = int(counts[: rank + 1].sum())
-    return rows[end - int(counts[rank]) : end]
 
 
 def require_targets(sampler: Sampler) -> None:
@@ -108,11 +102,13 @@ def _cut(minibatch: MiniBatch, owners: Owners, writers: list[PieceWriter]) -> No
             argument="batch_size", given=f"a minibatch of {len(src)} vertices", expected="fewer than 2^31"
         )
     owner = owners.of(src)
-    place = _places(owner, len(writers))
+    by_owner = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=len(writers))
+    place = np.empty(len(src), np.int32)  # of each vertex among those of its owner
     seeds, seed_places = len(minibatch.seeds), minibatch.seed_places
-    for rank, writer in enumerate(writers):
-        is_own = owner == rank
-        writer.begin(minibatch.batch_id, seeds, src[is_own], seed_places[is_own[:seeds]])
+    for writer, own in zip(writers, np.split(by_owner, np.cumsum(counts)[:-1]), strict=True):
+        place[own] = np.arange(len(own))
+        writer.begin(minibatch.batch_id, seeds, src[own], seed_places[own[: np.searchsorted(own, seeds)]])
     for layer in minibatch.layers:
         _cut_layer(layer, owner[: layer.adj.shape[1]], place, writers)
 
@@ -121,7 +117,6 @@ def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32]
     """Write each rank's rows of a layer, and which rows it sends to whom."""
     ranks, adj = len(writers), layer.adj
     cut = CutLayer.of(adj, owner, place[: len(owner)], ranks)
-    owned = np.bincount(owner, minlength=ranks)
     row_counts = np.diff(adj.indptr)[cut.rows]
     data = None if adj.data is None else entries_of_rows(adj, cut.rows, adj.data)
     edge_ids = None if layer.edge_ids is None else entries_of_rows(adj, cut.rows, layer.edge_ids)
@@ -131,7 +126,6 @@ def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32]
         entries = slice(cut.entry_ptr[rank], cut.entry_ptr[rank + 1])
         writer.layer(
             row_counts=row_counts[cut.row_ptr[rank] : cut.row_ptr[rank + 1]],
-            owned=int(owned[rank]),
             own=cut.own[cut.own_ptr[rank] : cut.own_ptr[rank + 1]],
             others=others[cut.others_ptr[rank] : cut.others_ptr[rank + 1]],
             recv_counts=cut.others_counts[rank],
@@ -141,12 +135,3 @@ def _cut_layer(layer: Layer, owner: NDArray[np.uint16], place: NDArray[np.int32]
         )
         runs = first[rank : ranks * ranks : ranks], first[rank + 1 : ranks * ranks + 1 : ranks]
         writer.sends([sent[begin:end] for begin, end in zip(*runs, strict=True)])
-
-
-def _places(owner: NDArray[np.uint16], ranks: int) -> NDArray[np.int32]:
-    """The place of each vertex among those of its owner, in the order of the batch."""
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=ranks)
-    place = np.empty(len(owner), np.int32)
-    place[order] = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place
