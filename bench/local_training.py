@@ -64,6 +64,7 @@ class PartLoaders:
     def __init__(self, loaders: Sequence[sp.BulkLoader], in_turn: bool) -> None:
         self.loaders, self.in_turn = loaders, in_turn
         self.num_batches = sum(loader.num_batches for loader in loaders)
+        self.batches_per_step = 1
         self.cache_counts = None
 
     @property
