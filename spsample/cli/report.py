@@ -185,6 +185,7 @@ def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
         parts = {"test": "test", "validation": "val"}
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
+    yield from dict.fromkeys(remark for result in results for remark in result.remarks)
     if results[0].bayes_rate is not None:
         yield f"Bayes rate {percent(results[0].bayes_rate)}: no model does better"
 

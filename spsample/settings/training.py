@@ -27,8 +27,13 @@ _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
 
-PIPELINES = ("sync", "overlap", "cooperative")
+PIPELINES = ("sync", "overlap", "factored", "cooperative")
 """What `TrainConfig.pipeline` can be."""
+
+_WHY_SHUFFLED = {
+    "cooperative": "each batch has seeds of all ranks",
+    "factored": "any rank may train any batch",
+}
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -39,7 +44,7 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
-ADDED_OPTIONS = {"batches": "shuffled"}
+ADDED_OPTIONS = {"batches": "shuffled", "step_batches": None, "staleness": None}
 """Decisive options that the files of runs of older releases do not name, and what these runs had."""
 ADDED_SETTINGS = {**ADDED_OPTIONS, "shares_batches": False}
 """Decisive settings that states of older releases do not name, and what their runs had."""
@@ -146,13 +151,61 @@ class TrainConfig:
     pipeline: Annotated[
         str,
         Option(
-            "How sampling, fetching and training follow each other: in turn, in threads side by side, or side by side "
-            "and with all ranks at work on one batch of --batch-size seeds for each of them.",
+            "How sampling, fetching and training follow each other: in turn; in threads side by side; on ranks that "
+            "sample and ranks that train; or side by side and with all ranks at work on one batch of --batch-size "
+            "seeds for each of them.",
             _SAMPLING,
             choices=PIPELINES,
             decisive=False,
         ),
     ] = "overlap"
+    sampler_ranks: Annotated[
+        int | None,
+        Option(
+            "factored: ranks that sample; the others train.",
+            _SAMPLING,
+            unset="chosen by a measured trial",
+            check=at_least(1),
+            decisive=False,
+        ),
+    ] = None
+    step_batches: Annotated[
+        int | None,
+        Option(
+            "factored: batches of a step, whichever rank trains them.",
+            _SAMPLING,
+            unset="as many as there are ranks",
+            check=at_least(1),
+        ),
+    ] = None
+    queue_memory: Annotated[
+        int | str,
+        Option(
+            "factored: memory for the minibatches of a sampler that wait for a trainer.",
+            _SAMPLING,
+            values="bytes, or as in `512MiB`",
+            check=require_bytes,
+            decisive=False,
+        ),
+    ] = "1GiB"
+    switches: Annotated[
+        bool,
+        Option(
+            "factored: a sampler that has sampled its batches of an epoch trains, where that ends it sooner.",
+            _SAMPLING,
+            flags="--switches/--no-switches",
+            decisive=False,
+        ),
+    ] = True
+    staleness: Annotated[
+        int | None,
+        Option(
+            "factored: train asynchronously; a gradient may be of weights that are at most this number of updates old.",
+            _OPTIMISATION,
+            unset="ranks take each step together",
+            check=at_least(0),
+        ),
+    ] = None
     optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
@@ -282,11 +335,36 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with; the loader checks the sizes it gets."""
         check_settings(self)
-        if self.shares_batches and self.batches != "shuffled":
+        if self.pipeline in ("cooperative", "factored") and self.batches != "shuffled":
             raise InputError(
                 argument="batches",
-                given=f"{self.batches!r} with pipeline='cooperative'",
-                expected="'shuffled': each batch has seeds of all ranks",
+                given=f"{self.batches!r} with pipeline={self.pipeline!r}",
+                expected=f"'shuffled': {_WHY_SHUFFLED[self.pipeline]}",
+            )
+        if self.pipeline == "factored":
+            self._require_each_by_itself()
+            return
+        for name in ("sampler_ranks", "step_batches", "staleness"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    argument=name,
+                    given=f"{getattr(self, name)} with pipeline={self.pipeline!r}",
+                    expected="pipeline='factored', or none",
+                )
+
+    def _require_each_by_itself(self) -> None:
+        """Refuse what does not go with batches that are trained by whoever is free."""
+        if self.fetch != "batch":
+            raise InputError(
+                argument="fetch",
+                given=f"{self.fetch!r} with pipeline='factored'",
+                expected="'batch': the batches of a bulk go to several ranks",
+            )
+        if self.cache_replacement != "static":
+            raise InputError(
+                argument="cache_replacement",
+                given=f"{self.cache_replacement!r} with pipeline='factored'",
+                expected="'static': a trainer does not know its next batches",
             )
 
     def decisive(self) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class TrainResult:
     cache
         Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
         are cached. On several ranks, of this one.
+    remarks
+        What else there is to say of the run, in sentences.
     """
 
     dataset: str
@@ -74,6 +76,7 @@ class TrainResult:
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
     cache: dict[str, int] | None = None
+    remarks: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -25,18 +25,18 @@ from spsample.data.partition.stores import require_reach
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
-from spsample.loading import Batch, BulkLoader
+from spsample.loading import Batch
 from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
-from spsample.training.cooperative import CooperativeGradients, require_exchanged
-from spsample.training.dropout import DropoutKey
+from spsample.training.cooperative import require_exchanged
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import RunGenerator
-from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
+from spsample.training.gradients import first_ranks_model
+from spsample.training.loaders import loader_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
@@ -44,6 +44,7 @@ from spsample.training.placing import placed_features
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
+from spsample.training.steps import Run, steps_for
 from spsample.training.tensors import as_tensor, device_of
 
 if TYPE_CHECKING:
@@ -126,13 +127,12 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
-        self.loader = self._make_loader(parts)
+        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed_features, parts)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
-        gradients = CooperativeGradients if config.shares_batches else gradients_for
-        self.gradients = gradients(self.model, self.comm)
+        self.steps = steps_for(config, self.model, self.comm)
         self._rows = ProcessGrid(self.comm) if dataset.graph.is_distributed else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
@@ -160,6 +160,7 @@ class Trainer:
     def close(self) -> None:
         """Close the loader, and free the communicators that were made for training; collective, and the last call."""
         self.loader.close()
+        self.steps.close()
         if self._rows is not None:
             self._rows.close()
 
@@ -173,6 +174,7 @@ class Trainer:
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
         with self._generator.in_use():
+            self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
                 while not self.is_over:
@@ -271,15 +273,16 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
-        progress, batches = self.progress, iter(self.loader)
+        progress, steps = self.progress, self.steps.of_epoch(self.loader)
         while True:
             with self.blocks.step():
-                batch = next(batches, None)
-                computed = None if batch is None else self._computed(batch)
-            if computed is None:
+                step = next(steps, None)
+                if step is not None:
+                    self.steps.compute(step, self._backward)
+            if step is None:
                 break
             with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
-                loss = self._update(*computed)
+                loss = self.steps.update(self._optimize)
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
             self._tell("on_step", loss.mean)
         record = self._record()
@@ -296,40 +299,24 @@ class Trainer:
             for callback in self.callbacks:
                 getattr(callback, event)(self, *arguments)
 
-    def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
-        """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
+    def _backward(self, batch: Batch) -> tuple[torch.Tensor, int]:
+        """Go forward and back with a batch: the mean loss over its seeds here, and their number."""
         with self._timed("training"):
-            self.optimizer.zero_grad()
-            x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
-            with self._drawing(batch):
-                logits = self.gradients.model(x, blocks)
+            self.steps.gradients.model.zero_grad(set_to_none=True)
+            place = self.config, self.progress.epoch, batch
+            x, blocks = self.blocks.inputs(batch, self.model, self.steps.dropout_key(*place))
+            with self.steps.drawing(*place):
+                logits = self.steps.gradients.model(x, blocks)
             require_exchanged(*(block.exchange for block in blocks))
             loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
-            self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
+            self.steps.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)
 
-    def _dropout_of(self, batch: Batch) -> DropoutKey | None:
-        """What masks the rows of a batch that ranks share; None where each has batches of its own."""
-        if not self.config.shares_batches:
-            return None
-        return DropoutKey(self.config.random_seed, self.progress.epoch, batch.batch_id)
-
-    def _drawing(self, batch: Batch) -> AbstractContextManager[None]:
-        """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
-        if self.comm.size == 1 and self.device.type == "cpu":
-            return nullcontext()
-        if self.config.shares_batches:  # ranks wait for each other meanwhile; dropout by vertex draws nothing
-            RunGenerator.follow_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
-            return nullcontext()
-        return RunGenerator.of_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
-
-    def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
-        """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
-        step = self.gradients.finish(loss, num_seeds)
+    def _optimize(self) -> None:
+        """Take one optimisation step, with the gradients that the parameters have."""
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
-        return step
 
     def _record(self) -> EpochRecord:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
@@ -422,6 +409,7 @@ class Trainer:
             **self.evaluate(),
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
+            remarks=self.steps.remarks,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
@@ -429,23 +417,6 @@ class Trainer:
     def _built(self, model: ModelConfig) -> GNN:
         with self._generator.in_use():
             return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
-
-    def _make_loader(self, parts: ArrayLike | None) -> BulkLoader:
-        return BulkLoader(
-            self.graph,
-            self.dataset.train_idx,
-            self.sampler,
-            batch_size=self.config.batch_size * (self.comm.size if self.config.shares_batches else 1),
-            bulk_size=self.config.bulk_size,
-            memory_budget=self.config.memory_budget,
-            prefetch=0 if self.config.pipeline == "sync" else self.config.prefetch,
-            features=self._placed_features,
-            random_seed=self.config.random_seed,
-            backend=self.config.backend,
-            batches="cooperative" if self.config.shares_batches else self.config.batches,
-            parts=parts,
-            fetch=self.config.fetch,
-        )
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
         """What decides the result, as plain values: a checkpoint of other settings is refused."""
@@ -457,7 +428,12 @@ class Trainer:
             "sampler": repr(self.sampler),
             **asdict(model),
             **self.config.decisive(),
+            **self._step_batches(),
         }
+
+    def _step_batches(self) -> dict[str, int]:
+        """The batches of a step, where they are an option."""
+        return {"step_batches": self.loader.batches_per_step} if self.config.pipeline == "factored" else {}
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -1,0 +1,291 @@
+"""One epoch of a factored loader on one rank: its threads, and the letters between them and those of other ranks."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from spsample.comm import Communicator
+from spsample.comm.mailbox import Letter, Mailbox, packed, unpacked
+from spsample.errors import CommunicationError, RankError
+from spsample.loading.factored.queue import BatchQueue
+from spsample.loading.factored.roles import Roles
+from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
+from spsample.sparse import get_num_threads, set_num_threads
+
+__all__ = ["FactoredEpoch", "Plan", "Work"]
+
+_ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
+_GIVE, _BATCH = 3, 4  # to the sampler of a batch, and from there
+_TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
+_MICROSECOND = 1e-6
+_LONGEST_GOODBYE = 10.0
+
+
+class Work(Protocol):
+    """What the ranks of an epoch do."""
+
+    def sampled(self, first: int, end: int) -> Iterator[Any]:
+        """The minibatches of a bulk."""
+        ...
+
+    def collated(self, minibatch: Any) -> Any:
+        """The batch of a minibatch, with features."""
+        ...
+
+    def timed(self, phase: str) -> Any:
+        """A context manager that counts the time of a phase."""
+        ...
+
+
+class Plan(NamedTuple):
+    """What all ranks know of an epoch.
+
+    Attributes
+    ----------
+    roles : Roles
+    first, num_batches, per_step, bulk_size, queue_bytes : int
+    switches : bool
+        Whether samplers that have sampled all their batches may train.
+    """
+
+    roles: Roles
+    first: int
+    num_batches: int
+    per_step: int
+    bulk_size: int
+    queue_bytes: int
+    switches: bool
+
+    @property
+    def first_step(self) -> int:
+        """The step under way."""
+        return self.first // self.per_step
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the epoch."""
+        return -(-self.num_batches // self.per_step)
+
+
+class FactoredEpoch:
+    """The steps of an epoch; each is an iterator over the batches that this rank trains.
+
+    Parameters
+    ----------
+    plan : Plan
+    comm : Communicator
+        Used by the thread that delivers letters alone.
+    work : Work
+
+    Attributes
+    ----------
+    queue : BatchQueue
+        Of a sampler; empty on other ranks.
+    """
+
+    def __init__(self, plan: Plan, comm: Communicator, work: Work) -> None:
+        self._plan, self._rank, self._work = plan, comm.rank, work
+        self._roles = plan.roles
+        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase="letters of samplers and trainers")
+        self.queue = BatchQueue(plan.queue_bytes, self._send)
+        self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
+        self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
+        self._arrived: dict[int, Any] = {}
+        self._arrival = threading.Condition()
+        self._failure: Exception | None = None
+        self._samplers = {
+            batch: sampler
+            for sampler, begin, end in self._roles.shares(plan.first, plan.num_batches, plan.bulk_size)
+            for batch in range(begin, end)
+        }
+        self._tickets = Tickets(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
+        threads = get_num_threads()
+        self._threads = [self._thread(self._fetch, "features", threads)]
+        if self._roles.samples(self._rank):
+            self._threads.append(self._thread(self._sample, "sampling", threads))
+
+    def steps(self) -> Iterator[Iterator[Any]]:
+        """The steps from the first one on; leaving them ends the epoch on all ranks."""
+        if self._plan.first_step == self._plan.num_steps:
+            return
+        token = _Token()
+        weakref.finalize(token, _leave, self._mailbox, self.queue, self._threads)
+        self._mailbox.start()
+        for thread in self._threads:
+            thread.start()
+        if not self._roles.samples(self._rank):
+            self._ask()
+        is_over = False
+        try:
+            for step in range(self._plan.first_step, self._plan.num_steps):
+                batches = self._of_step()
+                yield batches
+                for _ in batches:
+                    raise RankError(self._rank, f"it left step {step} of an epoch before its batches were trained")
+            self._finish()
+            is_over = True
+        finally:
+            if not is_over:
+                self.fail(RankError(self._rank, "it left the loop over the steps, which all ranks go through together"))
+                self._join()
+
+    def fail(self, error: Exception) -> None:
+        """Tell all ranks that this one has failed, wherever they wait."""
+        self._mailbox.fail(error)
+
+    # ------------------------------------------------------------------------------------------ the loop's thread
+
+    def _of_step(self) -> Iterator[Any]:
+        while True:
+            with self._work.timed("waiting"):
+                item = self._ready.get()
+            if isinstance(item, Exception):
+                self._ready.put(item)
+                raise item
+            if isinstance(item, Sealed):
+                return
+            begin = time.perf_counter()
+            yield item
+            del item
+            micros = int((time.perf_counter() - begin) / _MICROSECOND)
+            self._mailbox.post(self._roles.dispenser, _TRAINED, micros)
+
+    def _ask(self) -> None:
+        for _ in range(AHEAD):
+            self._mailbox.post(self._roles.dispenser, _ASK)
+
+    def _finish(self) -> None:
+        """Wait until all ranks are here."""
+        for thread in self._threads:
+            thread.join()
+        self._mailbox.finish()
+        self._mailbox.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _join(self) -> None:
+        self._mailbox.join()
+        self.queue.close()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    # -------------------------------------------------------------------------------------- threads of this rank
+
+    def _thread(self, run: Callable[[], None], name: str, threads: int) -> threading.Thread:
+        def body() -> None:
+            try:
+                set_num_threads(threads)
+                run()
+            except Exception as error:
+                self.fail(error)
+
+        return threading.Thread(target=body, name=f"spsample {name}", daemon=True)
+
+    def _sample(self) -> None:
+        """Sample this rank's bulks; the queue says when to wait."""
+        for sampler, begin, end in self._roles.shares(self._plan.first, self._plan.num_batches, self._plan.bulk_size):
+            if sampler != self._rank:
+                continue
+            for minibatch in self._work.sampled(begin, end):
+                with self._work.timed("queue full"):
+                    is_open = self.queue.put(minibatch.batch_id, packed(minibatch))
+                if not is_open:
+                    return
+        if self._plan.switches:
+            self._mailbox.post(self._roles.dispenser, _STANDBY)
+            self._ask()
+
+    def _fetch(self) -> None:
+        """Make batches of the minibatches that this rank has tickets for."""
+        while True:
+            item = self._stream.get()
+            if isinstance(item, int):
+                packed_batch = self._awaited(item)
+                if packed_batch is None:
+                    return
+                item = self._work.collated(unpacked(packed_batch))
+            self._ready.put(item)
+            if isinstance(item, Sealed) and item.step + 1 == self._plan.num_steps:
+                return
+            if isinstance(item, Exception):
+                return
+            del item
+
+    def _awaited(self, batch: int) -> Any:
+        """A batch that was sent here; None where a rank has failed."""
+        with self._arrival:
+            self._arrival.wait_for(lambda: batch in self._arrived or self._failure is not None)
+            return self._arrived.pop(batch, None)
+
+    # ------------------------------------------------------------------------- the thread that delivers letters
+
+    def _deliver(self, letter: Letter) -> None:
+        if letter.kind == _BATCH:
+            with self._arrival:
+                self._arrived[letter.number] = letter.payload
+                self._arrival.notify_all()
+        elif letter.kind == _TICKET:
+            self._stream.put(letter.number)
+        elif letter.kind == _SEALED:
+            self._stream.put(Sealed(letter.number))
+        elif letter.kind == _GIVE:
+            self.queue.give(letter.number, int(letter.payload.view(np.int64)[0]))
+        else:
+            self._give_out(letter)
+
+    def _give_out(self, letter: Letter) -> None:
+        """On the rank that gives out tickets."""
+        if letter.kind == _STANDBY:
+            self._tickets.stand_by(letter.source)
+            return
+        ask = self._tickets.ask
+        given = (
+            ask(letter.source)
+            if letter.kind == _ASK
+            else self._tickets.trained(letter.source, letter.number * _MICROSECOND)
+        )
+        for one in given:
+            if isinstance(one, Ticket):
+                to = np.array([one.rank], np.int64).view(np.uint8)
+                self._mailbox.post(self._samplers[one.batch], _GIVE, one.batch, to)
+                self._mailbox.post(one.rank, _TICKET, one.batch)
+            else:
+                for rank in range(self._roles.ranks):
+                    self._mailbox.post(rank, _SEALED, one.step)
+
+    def _send(self, rank: int, batch: int, minibatch: Any) -> None:
+        self._mailbox.post(rank, _BATCH, batch, minibatch)
+
+    def _ended(self, failure: Exception | None) -> None:
+        if isinstance(failure, CommunicationError):
+            failure = CommunicationError(f"{failure} ({self._roles.in_words})")
+        if failure is None:
+            return
+        with self._arrival:
+            self._failure = failure
+            self._arrival.notify_all()
+        self.queue.close()
+        self._stream.put(failure)
+        self._ready.put(failure)
+
+
+class _Token:
+    """What the loop holds: where it is gone, nobody takes batches any more."""
+
+
+def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[threading.Thread]) -> None:
+    """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
+    mailbox.fail(RankError(mailbox.rank, "it left the loop over the steps, which all ranks go through together"))
+    queue.close()
+    mailbox.join(_LONGEST_GOODBYE)
+    for thread in threads:
+        if thread.ident is not None and thread is not threading.current_thread():
+            thread.join(_LONGEST_GOODBYE)
