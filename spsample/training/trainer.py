@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
+from spsample.timeline import Phases, Timeline
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.cooperative import CooperativeGradients, require_exchanged
@@ -82,11 +82,15 @@ class Trainer:
         belongs to rank 0 alone.
     parts
         As of `BulkLoader`: with ``batches="local"`` and a replicated graph, the part of each vertex.
+    timeline
+        Where loader and trainer note what they do and when; None for nowhere.
 
     Attributes
     ----------
     comm
         The ranks.
+    phases
+        What counts the seconds of training and evaluation since this trainer was made.
 
     Raises
     ------
@@ -113,6 +117,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         parts: ArrayLike | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
@@ -126,6 +131,7 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
+        self.phases = Phases(("training", "evaluation"), timeline)
         self.loader = self._make_loader(parts)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
@@ -141,13 +147,13 @@ class Trainer:
         self.settings = self._settings(model)
         self._check_metric()
         self._cache_counts: CacheCounts | None = None  # of the run it was resumed from
-        self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
+        self._seconds: dict[str, float] = {}  # of the run it was resumed from
 
     @property
     def seconds(self) -> dict[str, float]:
         """Time per phase so far, with that of the run it was resumed from."""
-        phases = {**self._seconds, **self.loader.seconds}
-        return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
+        now = {**self.loader.seconds, **self.phases.seconds}
+        return {phase: self._seconds.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **self._seconds}}
 
     @property
     def cache_counts(self) -> CacheCounts | None:
@@ -252,6 +258,7 @@ class Trainer:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
+        self.phases.clear()
         counted = state.get("cache_counts")
         self._cache_counts = None if counted is None else CacheCounts(*counted)
         for name, callback in self._named_callbacks():
@@ -278,7 +285,7 @@ class Trainer:
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
                 break
-            with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
+            with self.phases.timed("training"), self.comm.agreed("gradients of a training step"):  # all are at it
                 loss = self._update(*computed)
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
             self._tell("on_step", loss.mean)
@@ -298,14 +305,16 @@ class Trainer:
 
     def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
-        with self._timed("training"):
+        with self.phases.timed("training", batch.batch_id):
             self.optimizer.zero_grad()
-            x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
-            with self._drawing(batch):
-                logits = self.gradients.model(x, blocks)
-            require_exchanged(*(block.exchange for block in blocks))
-            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
-            self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
+            with self.phases.part("forward"):
+                x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
+                with self._drawing(batch):
+                    logits = self.gradients.model(x, blocks)
+                require_exchanged(*(block.exchange for block in blocks))
+                loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
+            with self.phases.part("backward"):
+                self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)
 
     def _dropout_of(self, batch: Batch) -> DropoutKey | None:
@@ -325,10 +334,12 @@ class Trainer:
 
     def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
-        step = self.gradients.finish(loss, num_seeds)
-        if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
-        self.optimizer.step()
+        with self.phases.part("exchanging gradients"):
+            step = self.gradients.finish(loss, num_seeds)
+        with self.phases.part("optimisation"):
+            if self.config.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            self.optimizer.step()
         return step
 
     def _record(self) -> EpochRecord:
@@ -352,7 +363,7 @@ class Trainer:
     def _scores(self, names: Sequence[str], kind: str) -> dict[str, float]:
         metric = METRICS[self.dataset.metric]
         ids = {name: getattr(self.dataset, f"{name}_idx") for name in names}
-        with self._timed("evaluation"):
+        with self.phases.timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
             if not np.isfinite(logits).all():
                 raise self._divergence("logits that are not finite")
@@ -445,6 +456,7 @@ class Trainer:
             batches="cooperative" if self.config.shares_batches else self.config.batches,
             parts=parts,
             fetch=self.config.fetch,
+            timeline=self.phases.timeline,
         )
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
@@ -458,12 +470,6 @@ class Trainer:
             **asdict(model),
             **self.config.decisive(),
         }
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self._seconds[phase] += time.perf_counter() - start
 
 
 def _check_arguments(
