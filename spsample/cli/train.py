@@ -194,8 +194,8 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         for name, data, seed in job.runs():
             below = folder if len(job) == 1 or folder is None else folder.below(name)
             results.append(_one_run(job, data, seed, below, results))
-    if timeline is not None and timeline.left_out and comm.rank == 0:
-        print_note(f"the disk was full: {timeline.left_out:,} spans are not in {timeline.path}")
+    if timeline is not None and comm.rank == 0:
+        _tell_timeline(timeline, quiet=given["as_json"])
     _report(job, folder, results)
 
 
@@ -215,6 +215,14 @@ def _timeline(comm: Communicator, given: dict[str, Any]) -> Iterator[Timeline | 
             require_writable("--trace", Path(path))
     with Timeline(path, comm) as timeline:
         yield timeline
+
+
+def _tell_timeline(timeline: Timeline, *, quiet: bool) -> None:
+    """Say where it is, and what is not in it."""
+    if not quiet:
+        print_progress(f"timeline: {timeline.path}, for https://ui.perfetto.dev or chrome://tracing")
+    if timeline.left_out:
+        print_note(f"the disk was full: {timeline.left_out:,} spans are not in {timeline.path}")
 
 
 @contextmanager

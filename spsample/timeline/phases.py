@@ -9,7 +9,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, TypeVar
 
-from spsample.common.checks import require_type
+from spsample.common.checks import require_iterable, require_type
 from spsample.timeline.timeline import Timeline
 
 __all__ = ["Phases"]
@@ -34,7 +34,7 @@ class Phases:
     Raises
     ------
     DTypeError
-        If that is no `Timeline`.
+        If that is no `Timeline`, or a name no text.
 
     Examples
     --------
@@ -49,7 +49,9 @@ class Phases:
         if timeline is not None:
             require_type("timeline", timeline, Timeline, "a Timeline, or None")
         self.timeline = timeline
-        self._names = tuple(names)
+        self._names = tuple(require_iterable("names", names, "names of phases"))
+        for name in self._names:
+            require_type("names", name, str, "names of phases")
         self._lock = Lock()
         self._seconds: dict[str, float] = {}
         self.clear()
@@ -78,7 +80,13 @@ class Phases:
         """Around a block of work of a phase; ``batch`` is its batch, or the first one of its bulk.
 
         A block that raises is counted too. Phases of one thread must not be nested: their seconds would count twice.
+
+        Raises
+        ------
+        DTypeError
+            If the phase is no text.
         """
+        require_type("phase", phase, str, "the name of a phase")
         return _Timed(self, phase, batch)
 
     def part(self, name: str, batch: int | None = None) -> AbstractContextManager[None]:

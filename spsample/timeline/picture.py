@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spsample.common.checks import require_int, require_path, require_type, short
 from spsample.errors import InputError, require_module
 from spsample.store.folder import system_errors
-from spsample.timeline.trace_file import read_trace
+from spsample.timeline.trace_file import Trace, TraceSpan, read_trace
 
 __all__ = ["plot_timeline"]
 
@@ -64,49 +64,44 @@ def plot_timeline(trace: str | Path, path: str | Path, *, steps: tuple[int, int]
         If matplotlib is not installed.
     """
     source, picture = require_path("trace", trace), require_path("path", path)
-    events = read_trace(source)
-    spans = [event for event in events if event["ph"] == "X"]
-    if not spans:
+    found = read_trace(source)
+    if not found.spans:
         raise InputError(argument="trace", given=f"{str(source)!r} without spans", expected="at least one span")
-    begin, end = _window(spans, steps)
-    labels, rows = _rows(events, spans, begin, end)
-    _draw(labels, rows, (end - begin) / 1e6, picture)
+    begin, end = _window(found.spans, steps)
+    labels, rows = _rows(found, begin, end)
+    _draw(labels, rows, end - begin, picture)
 
 
-def _window(spans: list[dict[str, Any]], steps: tuple[int, int] | None) -> tuple[float, float]:
-    """What is shown, in microseconds of the trace."""
+def _window(spans: list[TraceSpan], steps: tuple[int, int] | None) -> tuple[float, float]:
+    """What is shown, in seconds of the trace."""
     if steps is None:
-        return min(span["ts"] for span in spans), max(span["ts"] + span["dur"] for span in spans)
+        return min(span.begin for span in spans), max(span.end for span in spans)
     words = "two numbers: the first step and the last"
     require_type("steps", steps, (tuple, list), words)
     if len(steps) != 2:
         raise InputError(argument="steps", given=short(steps), expected=words)
-    lowest = min(span["pid"] for span in spans)
-    training = [span for span in spans if span["pid"] == lowest and span["name"] == "training"]
-    begins = sorted(span["ts"] for span in training if "batch" in span.get("args", {}))
+    lowest = min(span.thread[0] for span in spans)
+    training = [span for span in spans if span.thread[0] == lowest and span.name == "training"]
+    begins = sorted(span.begin for span in training if span.has_batch)
     if not begins:
-        raise InputError(argument="steps", given=f"{steps} of a trace without steps", expected="None")
+        raise InputError(argument="steps", given=f"{short(steps)} of a trace without steps", expected="None")
     first = require_int("steps[0]", steps[0], minimum=0, maximum=len(begins) - 1)
     last = require_int("steps[1]", steps[1], minimum=first, maximum=len(begins) - 1)
-    ends = [*begins, max(span["ts"] + span["dur"] for span in training)]
+    ends = [*begins, max(span.end for span in training)]
     return begins[first], ends[last + 1]
 
 
-def _rows(
-    events: list[dict[str, Any]], spans: list[dict[str, Any]], begin: float, end: float
-) -> tuple[list[str], list[list[_Bar]]]:
+def _rows(trace: Trace, begin: float, end: float) -> tuple[list[str], list[list[_Bar]]]:
     """Names of the threads, by rank, and what is seen of their spans."""
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    several = len({span["pid"] for span in spans}) > 1
-    seen: dict[tuple[int, int], list[_Bar]] = {(span["pid"], span["tid"]): [] for span in spans}
-    for span in spans:
-        left, right = max(span["ts"], begin), min(span["ts"] + span["dur"], end)
+    seen: dict[tuple[int, int], list[_Bar]] = {span.thread: [] for span in trace.spans}
+    for span in trace.spans:
+        left, right = max(span.begin, begin), min(span.end, end)
         if left < right:
-            bar = _Bar(_label(span["name"]), (left - begin) / 1e6, (right - left) / 1e6, span.get("cat") == "part")
-            seen[span["pid"], span["tid"]].append(bar)
-    keys = sorted(seen)
-    labels = [(f"rank {key[0]}: " if several else "") + str(names.get(key, key[1])) for key in keys]
-    return labels, [seen[key] for key in keys]
+            seen[span.thread].append(_Bar(_label(span.name), left - begin, right - left, span.is_part))
+    threads = sorted(seen)
+    several = len({rank for rank, _ in threads}) > 1
+    labels = [(f"rank {one[0]}: " if several else "") + trace.threads.get(one, str(one[1])) for one in threads]
+    return labels, [seen[one] for one in threads]
 
 
 def _label(name: str) -> str:

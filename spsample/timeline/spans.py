@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -27,45 +29,58 @@ NO_BATCH = -1
 class SpanFile:
     """Spans in a file that goes away with the process, however it ends.
 
-    Where the disk is full the spans that follow are left out, and counted: a run does not fail for its timeline.
+    Where the disk is full the spans that follow are left out, and counted: a run does not fail for its timeline. What a
+    forked process adds is dropped.
 
     Parameters
     ----------
     file
         Unbuffered, binary, empty, for reading and writing.
 
+    Attributes
+    ----------
+    written, left_out : int
+        Spans in the file, and those that it had no room for.
+
     Examples
     --------
     >>> from tempfile import TemporaryFile
     >>> spans = SpanFile(TemporaryFile(buffering=0))
     >>> spans.add((0.5, 0.75, 0, 0, NO_BATCH))
-    >>> len(spans), [float(one["begin"]) for block in spans.blocks() for one in block]
+    >>> spans.finish()
+    >>> spans.written, [float(one["begin"]) for block in spans.blocks() for one in block]
     (1, [0.5])
     """
 
     def __init__(self, file: Any) -> None:
-        self.left_out = 0
+        self.written = self.left_out = 0
         self._file = file
-        self._written = 0
+        self._close = weakref.finalize(self, file.close)
+        self._is_finished = False
+        self._process = os.getpid()
         self._waiting: list[tuple[float, float, int, int, int]] = []
         self._lock = Lock()
 
     def add(self, span: tuple[float, float, int, int, int]) -> None:
-        """Keep a span; its numbers are those of `SPAN`."""
+        """Keep a span, whose numbers are those of `SPAN`; any thread may."""
+        if self._process != os.getpid():
+            return
         with self._lock:
+            if self._is_finished:
+                return
             self._waiting.append(span)
             if len(self._waiting) >= SPANS_IN_MEMORY:
                 self._write()
 
-    def __len__(self) -> int:
-        """Spans that `blocks` will give."""
+    def finish(self) -> None:
+        """Write what waits. What threads add from now on is dropped."""
         with self._lock:
+            self._is_finished = True
             self._write()
-            return self._written
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """All spans in the order in which they ended, at most `SPANS_IN_MEMORY` at a time."""
-        left = len(self)
+        """All spans, once they are finished, in the order in which they ended: at most `SPANS_IN_MEMORY` at a time."""
+        left = self.written
         self._file.seek(0)
         while left:
             count = min(left, SPANS_IN_MEMORY)
@@ -73,8 +88,8 @@ class SpanFile:
             left -= count
 
     def close(self) -> None:
-        """Give the file up."""
-        self._file.close()
+        """Give the file up; so does the end of this object."""
+        self._close()
 
     def _write(self) -> None:
         """Move what waits to the file; once it is full nothing more is tried."""
@@ -84,6 +99,6 @@ class SpanFile:
         except OSError:
             is_whole = False
         if is_whole:
-            self._written += len(spans)
+            self.written += len(spans)
         else:
             self.left_out += len(spans)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spsample.common.checks import require_type
+
 __all__ = ["KINDS", "StageTimes", "stage_times", "waiting_for", "work_seconds"]
 
 KINDS = ("input", "room", "ranks")
@@ -61,6 +63,11 @@ def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
     seconds
         As of `BulkLoader`, `Trainer` or `TrainResult`.
 
+    Raises
+    ------
+    DTypeError
+        If these are no seconds by phase.
+
     Examples
     --------
     >>> seconds = {"sampling": 2.0, "training": 3.0, "waiting": 0.5, "sampling waiting for room": 1.5}
@@ -69,8 +76,10 @@ def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
     sampling 2.0 {'room': 1.5}
     training 3.0 {'input': 0.5}
     """
+    require_type("seconds", seconds, Mapping, "seconds by phase")
     waited: dict[str, dict[str, float]] = {}
     for phase, value in seconds.items():
+        require_type("seconds", phase, str, "names of phases")
         stage, is_waiting, kind = phase.partition(_WAITING)
         if is_waiting:
             waited.setdefault(stage, {})[kind] = value

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ import numpy as np
 
 from spsample.comm import Channel, Communicator, LocalCommunicator, Sent, collective
 from spsample.comm.objects import all_gather_object
-from spsample.common.checks import require_path, require_type
-from spsample.errors import DataError, InputError
+from spsample.common.checks import require_choice, require_int, require_number, require_path, require_type
+from spsample.errors import DataError, InputError, SpSampleError
 from spsample.timeline.clocks import ClockOffset, clock_offset
 from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, SpanFile
 from spsample.timeline.trace_file import RankRows, trace_file
@@ -80,11 +80,23 @@ class Timeline:
         """Around a block of work: what it is called, and the batch that it is for.
 
         Categories are "phase" and "part", a part being within a phase of the same thread.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If the name is no text, the batch no number from 0 on, or there is no such category.
         """
+        _check_span(name, batch, category)
         return _Span(self, name, batch, category)
 
     def add(self, name: str, begin: float, end: float, batch: int | None = None, *, category: str = "phase") -> None:
-        """Note what the calling thread did between two times of `time.perf_counter`; nothing once it is closed."""
+        """Note what the calling thread did between two times of `time.perf_counter`; nothing once it is closed.
+
+        Arguments and errors are those of `span`; times are seconds.
+        """
+        _check_span(name, batch, category)
+        for argument, value in (("begin", begin), ("end", end)):
+            require_number(argument, value, lambda seconds: abs(seconds) < _LONGEST, "seconds of time.perf_counter")
         spans = self._spans
         if spans is None:
             return
@@ -105,22 +117,12 @@ class Timeline:
         spans = self._ended()
         if spans is None:
             return
-        clock = _Clock(self._offset, clock_offset(self.comm))
-        ranks = all_gather_object(self.comm, (len(spans), self._described(spans, clock.error)))
-        self.left_out = sum(one.left_out for _, one in ranks)
-        counts, described = [count for count, _ in ranks], [one for _, one in ranks]
-        channel = Channel(self.comm)
-        with collective(self.comm, channel, call="the writing of a timeline"):
-            gathered = _gathered(channel, spans, clock, max(counts))
-            if self.comm.rank == 0:
-                with trace_file(self.path, described, self.comm.size) as file:
-                    for blocks in gathered:
-                        for block, of in zip(blocks, described, strict=True):
-                            file.write_spans(block, of)
-            else:
-                for _ in gathered:
-                    pass
-        spans.close()
+        with closing(spans):
+            try:
+                self._write_together(spans)
+            except SpSampleError:
+                self._write_alone(spans)
+                raise
 
     def __enter__(self) -> Timeline:
         """Itself."""
@@ -132,31 +134,60 @@ class Timeline:
         """Write the file; after an error each rank its own, since others may be gone."""
         if kind is None:
             self.close()
-        else:
-            self._write_alone()
+            return
+        spans = self._ended()
+        if spans is not None:
+            with closing(spans):
+                self._write_alone(spans)
 
     def _ended(self) -> SpanFile | None:
         """The spans, to which none are added from now on; None the second time."""
         spans, self._spans = self._spans, None
+        if spans is not None:
+            spans.finish()
         return spans
+
+    def _write_together(self, spans: SpanFile) -> None:
+        """Send the spans to rank 0, which writes them."""
+        clock = _Clock(self._offset, clock_offset(self.comm))
+        ranks = all_gather_object(self.comm, (spans.written, self._described(spans, clock.error)))
+        counts, described = [count for count, _ in ranks], [one for _, one in ranks]
+        self.left_out = sum(one.left_out for one in described)
+        channel = Channel(self.comm)
+        with collective(self.comm, channel, call="the writing of a timeline"):
+            gathered = _gathered(channel, spans, clock, max(counts))
+            if self.comm.rank != 0:
+                for _ in gathered:
+                    pass
+                return
+            with trace_file(self.path, described, self.comm.size) as file:
+                for blocks in gathered:
+                    for block, of in zip(blocks, described, strict=True):
+                        file.write_spans(block, of)
 
     def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
         names = sorted(self._names, key=lambda name: self._names[name])
         return RankRows(self.comm.rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
 
-    def _write_alone(self) -> None:
+    def _write_alone(self, spans: SpanFile) -> None:
         """Write what this rank has, without the others; the error that ended the run is the one to tell."""
-        spans = self._ended()
-        if spans is None:
-            return
         rank, clock = self.comm.rank, _Clock(self._offset, self._offset)
         path = self.path if rank == 0 else self.path.with_name(f"{self.path.stem}-rank-{rank}{self.path.suffix}")
-        blocks = (clock.aligned(block) for block in spans.blocks())
         described = self._described(spans, self._offset.error)
         with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as file:
-            for block in blocks:
-                file.write_spans(block, described)
-        spans.close()
+            for block in spans.blocks():
+                file.write_spans(clock.aligned(block), described)
+
+
+_LONGEST = 1e9
+"""Seconds that no clock has run: 30 years."""
+
+
+def _check_span(name: str, batch: int | None, category: str) -> None:
+    require_type("name", name, str, "a text")
+    require_choice("category", category, ("phase", "part"))
+    if batch is not None:
+        require_int("batch", batch, minimum=0, maximum=2**63 - 1)
 
 
 def require_writable(argument: str, path: Path) -> Path:

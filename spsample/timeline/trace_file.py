@@ -22,9 +22,11 @@ from spsample.timeline.spans import NO_BATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RankRows", "TraceFile", "read_trace", "trace_file"]
+__all__ = ["RankRows", "Trace", "TraceFile", "TraceSpan", "read_trace", "trace_file"]
 
 _NANOSECONDS = 1e9
+_LONGEST = 1e9
+"""Seconds that no run takes."""
 
 
 class RankRows(NamedTuple):
@@ -129,8 +131,26 @@ def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[Tra
         file.write(b"\n]}\n")
 
 
-def read_trace(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a trace.
+class TraceSpan(NamedTuple):
+    """A span as it is read from a trace: seconds, rank and row of its thread; whether it is for a batch."""
+
+    name: str
+    is_part: bool
+    begin: float
+    end: float
+    thread: tuple[int, int]
+    has_batch: bool
+
+
+class Trace(NamedTuple):
+    """What a trace holds: spans, and names of threads by rank and row."""
+
+    spans: list[TraceSpan]
+    threads: dict[tuple[int, int], str]
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace, all of it.
 
     Raises
     ------
@@ -141,10 +161,21 @@ def read_trace(path: Path) -> list[dict[str, Any]]:
         text = path.read_bytes()
     try:
         events = json.loads(text)["traceEvents"]
-        for event in events:
-            if event["ph"] == "X":
-                float(event["ts"]), float(event["dur"]), str(event["name"]), event["pid"], event["tid"]
-    except (ValueError, KeyError, TypeError) as error:
+        spans = [_span(event) for event in events if event["ph"] == "X"]
+        named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
+        return Trace(spans, {_thread(event): str(event["args"]["name"]) for event in named})
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         given = f"a file that cannot be read ({type(error).__name__}: {error})"
         raise DataError(argument=str(path), given=given, expected="a trace of --trace or Timeline") from None
-    return list(events)
+
+
+def _span(event: dict[str, Any]) -> TraceSpan:
+    begin, length = float(event["ts"]) / 1e6, float(event["dur"]) / 1e6
+    if not (abs(begin) < _LONGEST and 0 <= length < _LONGEST):
+        raise ValueError(f"ts {event['ts']}, dur {event['dur']}")
+    has_batch = "batch" in event.get("args", {})
+    return TraceSpan(str(event["name"]), event.get("cat") == "part", begin, begin + length, _thread(event), has_batch)
+
+
+def _thread(event: dict[str, Any]) -> tuple[int, int]:
+    return int(event["pid"]), int(event["tid"])
