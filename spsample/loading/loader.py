@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,10 +33,13 @@ from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.timeline import Phases, Timeline
+from spsample.timeline.stages import waiting_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.pyg import PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
@@ -120,6 +121,8 @@ class BulkLoader(Epochs):
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
         look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
         second of successive epochs on also the first bulk of the next one.
+    timeline
+        Where the threads note what they do and when; None for nowhere.
 
     Attributes
     ----------
@@ -129,9 +132,8 @@ class BulkLoader(Epochs):
         Batches of an epoch, of all ranks.
     comm : Communicator
         The ranks of the graph.
-    seconds : dict
-        Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
-        ``waiting`` for what threads prepare.
+    phases : Phases
+        What counts `seconds`.
 
     Raises
     ------
@@ -169,6 +171,7 @@ class BulkLoader(Epochs):
         batches: str = "shuffled",
         parts: ArrayLike | None = None,
         fetch: str = "batch",
+        timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
@@ -187,6 +190,7 @@ class BulkLoader(Epochs):
             most_batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
+            self.phases = Phases(("sampling", "features", "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
         self._require_same(
@@ -201,7 +205,16 @@ class BulkLoader(Epochs):
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
         self._is_closed = False
-        self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
+
+        With prefetch the threads' own waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
+        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
+        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``.
+        """
+        return self.phases.seconds
 
     @property
     def features(self) -> FeatureSource | None:
@@ -298,11 +311,11 @@ class BulkLoader(Epochs):
             return
         if self._left is not None:
             self._left.join()
-        with Pipeline(waits=self._duplicates is None) as pipeline:
+        with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
             sampled, items = self._prefetchers(pipeline, place, collate)
             while True:
-                with self._timed("waiting"):
+                with self.phases.timed("waiting"):
                     item = next(items, None)
                 if item is None:
                     return
@@ -316,12 +329,17 @@ class BulkLoader(Epochs):
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Delivered]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
-        sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
+        waiting = [partial(self.phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
+        sampling, gathering = (
+            None if comm is None else Lockstep[Any](comm, pipeline.failures, timed)
+            for comm, timed in zip(comms, waiting, strict=True)
+        )
         features = self.features if self._duplicates is None else self._duplicates.features
         bulks = self._all_bulks(place, warm_up_divisor(self.prefetch), sampling)
         ahead = self.prefetch + self._looks_ahead
         sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), ahead, "sampling")
-        made = self._collated(sampled, place, collate, features, gathering)
+        bulks_to_come = self.phases.over(waiting_for("input", "features"), sampled)
+        made = self._collated(bulks_to_come, place, collate, features, gathering)
         items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
         return sampled, items
 
@@ -335,12 +353,12 @@ class BulkLoader(Epochs):
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
-        work = Work(partial(_synchronize, lockstep), partial(self._timed, "features"))
+        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"))
         for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
-                with self._timed("features"):
+                with self.phases.timed("features", minibatch.batch_id), self.phases.part("collate"):
                     batch = collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
                 yield Delivered(min(next_batch, self.num_batches), begins, batch)
@@ -409,9 +427,9 @@ class BulkLoader(Epochs):
                 batch_ptr=self._cut.bounds(begin, end),
             )
             while True:
-                with self._timed("sampling"):
+                with self.phases.timed("sampling", begin):
                     sampled = next(bulks, None)
-                    bulk = None if sampled is None else self._deal.of_rank(sampled, graph.comm)
+                    bulk = None if sampled is None else self._of_rank(sampled, graph.comm)
                     del sampled
                 if bulk is None:
                     break
@@ -471,11 +489,12 @@ class BulkLoader(Epochs):
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
         )
 
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
+    def _of_rank(self, sampled: BulkSample, comm: Communicator) -> Any:
+        """What this rank has of a bulk."""
+        if self._deal.gives_whole_batches:
+            return self._deal.of_rank(sampled, comm)
+        with self.phases.part("sharing out"):
+            return self._deal.of_rank(sampled, comm)
 
 
 class _RankBulk(NamedTuple):

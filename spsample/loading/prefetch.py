@@ -6,13 +6,17 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
+from spsample.timeline import Phases
+from spsample.timeline.stages import waiting_for
 
 __all__ = ["ClosableIterator", "Pipeline", "Prefetcher"]
 
@@ -48,8 +52,11 @@ class _Buffer:
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
 
-    def __init__(self, ahead: int, failures: list[Exception]) -> None:
+    def __init__(
+        self, ahead: int, failures: list[Exception], waiting: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self.failures = failures
+        self.waiting = waiting
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
         self.ended = threading.Event()
@@ -145,6 +152,8 @@ class Pipeline:
     waits
         Whether leaving the `with` block waits for the threads. Threads that communicate end once those of the other
         ranks do: whoever leaves must be free to tell them, so that it waits later, by `join`.
+    phases
+        Count how long each thread waits for room; None for nobody.
 
     Examples
     --------
@@ -158,8 +167,9 @@ class Pipeline:
     4
     """
 
-    def __init__(self, *, waits: bool = True) -> None:
+    def __init__(self, *, waits: bool = True, phases: Phases | None = None) -> None:
         self.failures: list[Exception] = []
+        self._phases = Phases() if phases is None else phases
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else LONGEST_GOODBYE
@@ -169,7 +179,8 @@ class Pipeline:
 
     def prefetch(self, items: ClosableIterator[T], ahead: int, name: str) -> Prefetcher[T]:
         """A thread that runs through `items`."""
-        prefetcher = Prefetcher(items, _Buffer(ahead, self.failures), name, self._keep_alive)
+        waiting = partial(self._phases.timed, waiting_for("room", name))
+        prefetcher = Prefetcher(items, _Buffer(ahead, self.failures, waiting), name, self._keep_alive)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher
@@ -237,7 +248,8 @@ def _work(
         set_num_threads(threads)
         with on_stream:
             while True:
-                buffer.places.get()
+                with buffer.waiting():
+                    buffer.places.get()
                 if buffer.is_closed:
                     end = _End(BackendError("this pass over the batches was left"))
                     break

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_choice, require_number, require_type
+from spsample.common.checks import require_choice, require_number, require_path, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -77,6 +77,11 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 def _cache_budget(argument: str, value: Any) -> None:
     if value != "auto":
         require_bytes(argument, value)
+
+
+def _trace(argument: str, value: Any) -> None:
+    if require_path(argument, value).suffix != ".json":
+        raise InputError(argument=argument, given=repr(value), expected="a file that ends in .json")
 
 
 def _architecture(argument: str, value: Any) -> None:
@@ -382,7 +387,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Recording:
-    """How often a run writes to its folder."""
+    """How often a run writes to its folder, and what else it writes."""
 
     checkpoint_minutes: Annotated[
         float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
@@ -399,6 +404,17 @@ class Recording:
     tensorboard: Annotated[
         bool, Option("Write TensorBoard's files into the folder too.", _RUN, flags="--tensorboard")
     ] = False
+    trace: Annotated[
+        str | None,
+        Option(
+            "File for what each thread of each rank did and when, in Chrome's trace format, which Perfetto opens.",
+            _RUN,
+            values="file that ends in `.json`",
+            unset="none",
+            check=_trace,
+        ),
+    ] = None
+    """Of this command alone: the settings of a run's folder do not name it."""
 
     def __post_init__(self) -> None:
         """Refuse what is no interval."""

@@ -11,7 +11,7 @@ import numpy as np
 from spsample.features import CacheCounts
 from spsample.training.metrics import METRICS
 
-__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary"]
+__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary", "total_seconds"]
 
 PHASES = ("sampling", "features", "waiting", "training", "evaluation")
 """Phases that the seconds of every run name."""
@@ -44,7 +44,8 @@ class TrainResult:
         Of the model.
     seconds
         Time per phase: ``sampling`` and ``features`` (in threads beside the training where there is prefetch),
-        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``.
+        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``; with prefetch also how long the
+        threads wait for each other, which `spsample.timeline.stage_times` reads.
     bayes_rate
         The best accuracy possible, where it is known.
     sampled
@@ -102,6 +103,12 @@ class TrainResult:
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result
+
+
+def total_seconds(results: Sequence[TrainResult]) -> dict[str, float]:
+    """Return the seconds per phase, summed over runs; a phase that a run does not name counts as 0."""
+    phases = {phase: None for result in results for phase in result.seconds}
+    return {phase: sum(result.seconds.get(phase, 0.0) for result in results) for phase in phases}
 
 
 def summary(results: Sequence[TrainResult]) -> dict[str, Any]:
