@@ -9,7 +9,17 @@ from spsample.common.options import Option, at_least, check_settings, settings_o
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import (
+    Batches,
+    BatchSize,
+    BulkSize,
+    Fetch,
+    MemoryBudget,
+    Prefetch,
+    PrefetchBudget,
+    RandomSeed,
+    StageThreads,
+)
 
 __all__ = [
     "ADDED_OPTIONS",
@@ -142,6 +152,8 @@ class TrainConfig:
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
+    prefetch_budget: PrefetchBudget = None
+    stage_threads: StageThreads = None
     batches: Batches = "shuffled"
     pipeline: Annotated[
         str,
@@ -288,6 +300,15 @@ class TrainConfig:
                 given=f"{self.batches!r} with pipeline='cooperative'",
                 expected="'shuffled': each batch has seeds of all ranks",
             )
+
+        for name in ("stage_threads", "prefetch_budget"):
+            if getattr(self, name) is not None and (self.pipeline == "sync" or self.prefetch == 0):
+                how = "pipeline='sync'" if self.pipeline == "sync" else "prefetch=0"
+                raise InputError(
+                    argument=name,
+                    given=f"{getattr(self, name)!r} with {how}",
+                    expected="None: nothing is prepared ahead then",
+                )
 
     def decisive(self) -> dict[str, Any]:
         """Return the settings that decide the result, as plain values; the others change its speed alone."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from spsample.features import CacheCounts
+from spsample.loading.overlap.tuning import StageReport
 from spsample.training.metrics import METRICS
 
 __all__ = ["PHASES", "EpochRecord", "TrainResult", "summary"]
@@ -58,6 +59,9 @@ class TrainResult:
     cache
         Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
         are cached. On several ranks, of this one.
+    threads
+        With ``stage_threads``: threads of ``sampling``, ``features`` and ``training``, whether stages work ``in_turn``
+        after all, how many ``changes`` there were and the ``reason`` of the last choice. On several ranks, of this one.
     """
 
     dataset: str
@@ -74,6 +78,7 @@ class TrainResult:
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
     cache: dict[str, int] | None = None
+    threads: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
@@ -96,6 +101,8 @@ class TrainResult:
             raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
         if result.cache is not None and {*result.cache} != {*CacheCounts._fields}:
             raise ValueError(f"cache {result.cache}")
+        if result.threads is not None and {*result.threads} != {*StageReport._fields}:
+            raise ValueError(f"threads {result.threads}")
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result

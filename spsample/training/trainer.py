@@ -45,6 +45,7 @@ from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
 from spsample.training.tensors import as_tensor, device_of
+from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -150,6 +151,12 @@ class Trainer:
         return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
 
     @property
+    def stage_report(self) -> dict[str, Any] | None:
+        """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
+        report = self.loader.stage_report
+        return None if report is None else report._asdict()
+
+    @property
     def cache_counts(self) -> CacheCounts | None:
         """What cached features gave so far, with that of the run it was resumed from; None where none are cached."""
         now = self.loader.cache_counts
@@ -172,7 +179,7 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use():
+        with self._generator.in_use(), torch_threads(self.config.stage_threads):
             try:
                 self._tell("on_start")
                 while not self.is_over:
@@ -422,6 +429,7 @@ class Trainer:
             **self.evaluate(),
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
+            threads=self.stage_report,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
@@ -439,6 +447,8 @@ class Trainer:
             bulk_size=self.config.bulk_size,
             memory_budget=self.config.memory_budget,
             prefetch=0 if self.config.pipeline == "sync" else self.config.prefetch,
+            prefetch_budget=self.config.prefetch_budget,
+            stage_threads=self.config.stage_threads,
             features=self._placed_features,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
