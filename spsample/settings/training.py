@@ -9,7 +9,17 @@ from spsample.common.options import Option, at_least, check_settings, settings_o
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import (
+    Batches,
+    BatchSize,
+    BulkSize,
+    Fetch,
+    MemoryBudget,
+    Prefetch,
+    PrefetchBudget,
+    RandomSeed,
+    StageThreads,
+)
 
 __all__ = [
     "ADDED_OPTIONS",
@@ -152,6 +162,8 @@ class TrainConfig:
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
+    prefetch_budget: PrefetchBudget = None
+    stage_threads: StageThreads = None
     batches: Batches = "shuffled"
     pipeline: Annotated[
         str,
@@ -346,16 +358,23 @@ class TrainConfig:
                 given=f"{self.batches!r} with pipeline={self.pipeline!r}",
                 expected=f"'shuffled': {_WHY_SHUFFLED[self.pipeline]}",
             )
+        self._require_stages()
         if self.pipeline == "factored":
             self._require_each_by_itself()
-            return
-        for name in ("sampler_ranks", "step_batches", "staleness"):
+        else:
+            self._require_unset(("sampler_ranks", "step_batches", "staleness"), "pipeline='factored', or none")
+
+    def _require_stages(self) -> None:
+        """Refuse settings of stages that work ahead where none do."""
+        if self.pipeline in ("sync", "factored") or self.prefetch == 0:
+            self._require_unset(("stage_threads", "prefetch_budget"), "none: no stages work ahead then")
+
+    def _require_unset(self, names: tuple[str, ...], expected: str) -> None:
+        for name in names:
             if getattr(self, name) is not None:
-                raise InputError(
-                    argument=name,
-                    given=f"{getattr(self, name)} with pipeline={self.pipeline!r}",
-                    expected="pipeline='factored', or none",
-                )
+                ahead = "" if self.prefetch else " and prefetch=0"
+                given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
+                raise InputError(argument=name, given=given, expected=expected)
 
     def _require_each_by_itself(self) -> None:
         """Refuse what does not go with batches that are trained by whoever is free."""

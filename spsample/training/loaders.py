@@ -81,6 +81,8 @@ def loader_for(
         batches="cooperative" if config.shares_batches else config.batches,
         parts=parts,
         fetch=config.fetch,
+        prefetch_budget=config.prefetch_budget,
+        stage_threads=config.stage_threads,
         **common,
     )
 

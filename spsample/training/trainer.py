@@ -45,6 +45,7 @@ from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
 from spsample.training.steps import Run, steps_for
 from spsample.training.tensors import as_tensor, device_of
+from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -155,6 +156,12 @@ class Trainer:
         return {phase: self._seconds.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **self._seconds}}
 
     @property
+    def stage_report(self) -> dict[str, Any] | None:
+        """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
+        report = getattr(self.loader, "stage_report", None)
+        return None if report is None else report._asdict()
+
+    @property
     def cache_counts(self) -> CacheCounts | None:
         """What cached features gave so far, with that of the run it was resumed from; None where none are cached."""
         now = self.loader.cache_counts
@@ -178,7 +185,7 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use():
+        with self._generator.in_use(), torch_threads(self.config.stage_threads):
             self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
@@ -421,6 +428,7 @@ class Trainer:
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
             remarks=self.steps.remarks,
+            threads=self.stage_report,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
