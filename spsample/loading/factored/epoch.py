@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import Letter, Mailbox, packed, unpacked
+from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
 from spsample.errors import CommunicationError, RankError
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
@@ -215,10 +215,12 @@ class FactoredEpoch:
 
     def _fetch(self) -> None:
         """Make batches of the minibatches that this rank has tickets for."""
+        input_ = waiting_for("input", "features")
         while True:
-            item = self._stream.get()
+            with self._work.phases.timed(input_):
+                item = self._stream.get()
+                packed_batch = self._awaited(item) if isinstance(item, int) else None
             if isinstance(item, int):
-                packed_batch = self._awaited(item)
                 if packed_batch is None:
                     return
                 item = self._work.collated(unpacked(packed_batch))
@@ -268,8 +270,7 @@ class FactoredEpoch:
                 self._mailbox.post(self._samplers[one.batch], _GIVE, one.batch, to)
                 self._mailbox.post(one.rank, _TICKET, one.batch)
             else:
-                for rank in range(self._roles.ranks):
-                    self._mailbox.post(rank, _SEALED, one.step)
+                self._mailbox.post(EVERYONE, _SEALED, one.step)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
         self._mailbox.post(rank, _BATCH, batch, minibatch)
