@@ -30,6 +30,7 @@ from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
+from spsample.timeline.stages import waiting_for
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.cooperative import CooperativeGradients, require_exchanged
@@ -280,7 +281,7 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, batches = self.progress, iter(self.loader)
         while True:
-            with self.blocks.step():
+            with self._step():
                 batch = next(batches, None)
                 computed = None if batch is None else self._computed(batch)
             if computed is None:
@@ -296,6 +297,11 @@ class Trainer:
         self.schedule.epoch_over(record.val if in_turn else None)
         progress.close_epoch(record)
         self._tell("on_epoch", record)
+
+    def _step(self) -> AbstractContextManager[None]:
+        """Around what each rank has in a step: those that are done wait for the others."""
+        step = self.blocks.step()
+        return step if self.comm.size == 1 else self.phases.leaving(waiting_for("ranks", "training"), step)
 
     def _tell(self, event: str, *arguments: Any) -> None:
         """Call that method of all callbacks."""
