@@ -8,8 +8,9 @@ import pickle
 import signal
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,7 +53,9 @@ class _Worker:
             target=run_process, args=(theirs, transform), name=f"spsample transform {number}", daemon=True
         )
         self._owner = os.getpid()
-        self.process.start()
+        resource_tracker.ensure_running()  # of shared memory; it would let Ctrl-C through again
+        with _without_ctrl_c():
+            self.process.start()
         theirs.close()
 
     def end(self) -> None:
@@ -241,6 +244,19 @@ class Transformed:
         self._workers.close()
         self._sent.clear()
         self._is_over = True
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Around the start of a process: a Ctrl-C comes to this one afterwards, and to that one never."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _word(connection: Connection) -> Any:
