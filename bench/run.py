@@ -14,6 +14,7 @@ from cooperative import cooperative
 from copies import copies
 from disk_features import disk_features
 from features import features
+from ladder import ladder
 from local_batches import local_batches
 from local_training import local_training
 from locality import locality
@@ -27,6 +28,7 @@ from reorder import reorder
 from sampling import sampling
 from scores import scores
 from traffic import traffic
+from trainer_hits import trainer_hits
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
@@ -49,6 +51,8 @@ app.command()(reorder)
 app.command()(cache_hits)
 app.command()(local_batches)
 app.command()(local_training)
+app.command()(ladder)
+app.command()(trainer_hits)
 
 
 @app.command()
@@ -72,6 +76,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     received(graph=["rmat:12,8"], ranks=[4], epochs=8, out=out)
     copies(graph=["rmat:10,8"], vertices=[999], greedy_vertices=999, small_cases=1, rounds=1, epochs=1, out=out)
     local_batches(graph=["rmat:10,8"], ranks=[2], epochs=2, out=out)
+    ladder(graph=["rmat:10,8"], rounds=1, out=out)
+    trainer_hits(graph=["rmat:10,8"], sampler=["GraphSAGE"], epochs=1, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 

@@ -4,12 +4,22 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_choice, require_number, require_type
+from spsample.common.checks import require_choice, require_number, require_path, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import (
+    Batches,
+    BatchSize,
+    BulkSize,
+    Fetch,
+    MemoryBudget,
+    Prefetch,
+    PrefetchBudget,
+    RandomSeed,
+    StageThreads,
+)
 
 __all__ = [
     "ADDED_OPTIONS",
@@ -77,6 +87,11 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 def _cache_budget(argument: str, value: Any) -> None:
     if value != "auto":
         require_bytes(argument, value)
+
+
+def _trace(argument: str, value: Any) -> None:
+    if require_path(argument, value).suffix != ".json":
+        raise InputError(argument=argument, given=repr(value), expected="a file that ends in .json")
 
 
 def _architecture(argument: str, value: Any) -> None:
@@ -147,6 +162,8 @@ class TrainConfig:
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
+    prefetch_budget: PrefetchBudget = None
+    stage_threads: StageThreads = None
     batches: Batches = "shuffled"
     pipeline: Annotated[
         str,
@@ -341,16 +358,23 @@ class TrainConfig:
                 given=f"{self.batches!r} with pipeline={self.pipeline!r}",
                 expected=f"'shuffled': {_WHY_SHUFFLED[self.pipeline]}",
             )
+        self._require_stages()
         if self.pipeline == "factored":
             self._require_each_by_itself()
-            return
-        for name in ("sampler_ranks", "step_batches", "staleness"):
+        else:
+            self._require_unset(("sampler_ranks", "step_batches", "staleness"), "pipeline='factored', or none")
+
+    def _require_stages(self) -> None:
+        """Refuse settings of stages that work ahead where none do."""
+        if self.pipeline in ("sync", "factored") or self.prefetch == 0:
+            self._require_unset(("stage_threads", "prefetch_budget"), "none: no stages work ahead then")
+
+    def _require_unset(self, names: tuple[str, ...], expected: str) -> None:
+        for name in names:
             if getattr(self, name) is not None:
-                raise InputError(
-                    argument=name,
-                    given=f"{getattr(self, name)} with pipeline={self.pipeline!r}",
-                    expected="pipeline='factored', or none",
-                )
+                ahead = "" if self.prefetch else " and prefetch=0"
+                given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
+                raise InputError(argument=name, given=given, expected=expected)
 
     def _require_each_by_itself(self) -> None:
         """Refuse what does not go with batches that are trained by whoever is free."""
@@ -382,7 +406,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Recording:
-    """How often a run writes to its folder."""
+    """How often a run writes to its folder, and what else it writes."""
 
     checkpoint_minutes: Annotated[
         float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
@@ -399,6 +423,17 @@ class Recording:
     tensorboard: Annotated[
         bool, Option("Write TensorBoard's files into the folder too.", _RUN, flags="--tensorboard")
     ] = False
+    trace: Annotated[
+        str | None,
+        Option(
+            "File for what each thread of each rank did and when, in Chrome's trace format, which Perfetto opens.",
+            _RUN,
+            values="file that ends in `.json`",
+            unset="none",
+            check=_trace,
+        ),
+    ] = None
+    """Of this command alone: the settings of a run's folder do not name it."""
 
     def __post_init__(self) -> None:
         """Refuse what is no interval."""

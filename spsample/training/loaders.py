@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from spsample.sampling import Sampler
     from spsample.settings.training import TrainConfig
     from spsample.store.base_graph import BaseGraph
+    from spsample.timeline import Timeline
 
 __all__ = ["loader_for"]
 
@@ -29,6 +30,7 @@ def loader_for(
     config: TrainConfig,
     features: FeatureSource,
     parts: ArrayLike | None,
+    timeline: Timeline | None = None,
 ) -> BulkLoader | FactoredLoader:
     """Make the loader of the train vertices; collective on several ranks.
 
@@ -42,6 +44,7 @@ def loader_for(
     features : FeatureSource
         That they get their rows from.
     parts : array-like (vertices,), optional
+    timeline : Timeline, optional
         As of `BulkLoader`.
 
     Raises
@@ -55,6 +58,7 @@ def loader_for(
         "features": features,
         "random_seed": config.random_seed,
         "backend": config.backend,
+        "timeline": timeline,
     }
     if config.pipeline == "factored":
         return FactoredLoader(
@@ -77,6 +81,8 @@ def loader_for(
         batches="cooperative" if config.shares_batches else config.batches,
         parts=parts,
         fetch=config.fetch,
+        prefetch_budget=config.prefetch_budget,
+        stage_threads=config.stage_threads,
         **common,
     )
 

@@ -79,11 +79,13 @@ class StalenessBound:
         return happens + self._granted()
 
     def _granted(self) -> list[Grant | Apply]:
+        """Weights for those who want some; a rank whose gradient still waits gets them once it is applied."""
         granted: list[Grant | Apply] = []
-        while self._wanting and len(self._under_way) <= self.bound:
-            rank = self._wanting.popleft()
-            self._under_way[rank] = self.version
-            granted.append(Grant(rank, self.version))
+        for rank in list(self._wanting):
+            if rank not in self._under_way and len(self._under_way) <= self.bound:
+                self._wanting.remove(rank)
+                self._under_way[rank] = self.version
+                granted.append(Grant(rank, self.version))
         return granted
 
     def _may_go(self, rank: int) -> bool:

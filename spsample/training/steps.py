@@ -86,8 +86,12 @@ class Steps(Protocol):
         """Compute the gradients of what this rank has of a step."""
         ...
 
-    def update(self, optimize: Callable[[], None]) -> StepLoss:
-        """Put the gradients of all ranks together and call `optimize`; collective."""
+    def finish(self) -> StepLoss:
+        """Put the gradients of all ranks together; collective."""
+        ...
+
+    def optimize(self, optimize: Callable[[], None]) -> None:
+        """Take an optimisation step with them."""
         ...
 
     def dropout_key(self, config: TrainConfig, epoch: int, batch: Batch) -> DropoutKey | None:
@@ -132,11 +136,13 @@ class OwnBatches:
         """Compute the gradients of a batch."""
         self._computed = backward(step)
 
-    def update(self, optimize: Callable[[], None]) -> StepLoss:
+    def finish(self) -> StepLoss:
         """Take the mean over the seeds of all ranks' batches."""
-        loss = self.gradients.finish(*self._computed)
+        return self.gradients.finish(*self._computed)
+
+    def optimize(self, optimize: Callable[[], None]) -> None:
+        """Take an optimisation step."""
         optimize()
-        return loss
 
     def dropout_key(self, config: TrainConfig, epoch: int, batch: Batch) -> DropoutKey | None:
         """Return None: torch draws."""
@@ -184,7 +190,7 @@ class WhoeverIsFree(OwnBatches):
         """Choose how many ranks sample, by a measured trial, unless that is set."""
         self._loader = run.loader
         if run.config.sampler_ranks is None and not self._roles:
-            count = measured_samplers(run, self.gradients.model)
+            count = measured_samplers(run.loader, self.gradients.model, run.backward)
             run.loader.set_sampler_ranks(count.samplers)
             self._roles = count.reason
 
@@ -205,11 +211,9 @@ class WhoeverIsFree(OwnBatches):
                 raise told from error
             raise
 
-    def update(self, optimize: Callable[[], None]) -> StepLoss:
+    def finish(self) -> StepLoss:
         """Take the mean over the seeds of all batches, added in their order."""
-        loss = self._kept.finish_step()
-        optimize()
-        return loss
+        return self._kept.finish_step()
 
     def _train(self, batch: Batch, backward: Backward) -> None:
         loss, num_seeds = backward(batch)
@@ -266,7 +270,10 @@ class Asynchronously(WhoeverIsFree):
         self._updates = Updates(self._letters, self._run.model, self._run.optimize, self._rule)
         super().compute(step, backward)
 
-    def update(self, optimize: Callable[[], None]) -> StepLoss:
+    def optimize(self, optimize: Callable[[], None]) -> None:
+        """Do nothing: rank 0 has taken a step with each gradient as it came."""
+
+    def finish(self) -> StepLoss:
         """Wait until all gradients are applied, and let all ranks have the weights."""
         loss = self._updates.finish()
         for tensor in self._run.model.state_dict().values():

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -30,6 +28,7 @@ from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
+from spsample.timeline import Phases, Timeline
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.cooperative import require_exchanged
@@ -46,6 +45,7 @@ from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
 from spsample.training.steps import Run, steps_for
 from spsample.training.tensors import as_tensor, device_of
+from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -83,11 +83,15 @@ class Trainer:
         belongs to rank 0 alone.
     parts
         As of `BulkLoader`: with ``batches="local"`` and a replicated graph, the part of each vertex.
+    timeline
+        Where loader and trainer note what they do and when; None for nowhere.
 
     Attributes
     ----------
     comm
         The ranks.
+    phases
+        What counts the seconds of training and evaluation since this trainer was made.
 
     Raises
     ------
@@ -114,6 +118,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         parts: ArrayLike | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
@@ -127,7 +132,8 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
-        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed_features, parts)
+        self.phases = Phases(("training", "evaluation"), timeline)
+        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed_features, parts, timeline)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
@@ -141,13 +147,19 @@ class Trainer:
         self.settings = self._settings(model)
         self._check_metric()
         self._cache_counts: CacheCounts | None = None  # of the run it was resumed from
-        self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
+        self._seconds: dict[str, float] = {}  # of the run it was resumed from
 
     @property
     def seconds(self) -> dict[str, float]:
         """Time per phase so far, with that of the run it was resumed from."""
-        phases = {**self._seconds, **self.loader.seconds}
-        return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
+        now = {**self.loader.seconds, **self.phases.seconds}
+        return {phase: self._seconds.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **self._seconds}}
+
+    @property
+    def stage_report(self) -> dict[str, Any] | None:
+        """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
+        report = getattr(self.loader, "stage_report", None)
+        return None if report is None else report._asdict()
 
     @property
     def cache_counts(self) -> CacheCounts | None:
@@ -173,7 +185,7 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use():
+        with self._generator.in_use(), torch_threads(self.config.stage_threads):
             self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
@@ -254,6 +266,7 @@ class Trainer:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
+        self.phases.clear()
         counted = state.get("cache_counts")
         self._cache_counts = None if counted is None else CacheCounts(*counted)
         for name, callback in self._named_callbacks():
@@ -281,8 +294,10 @@ class Trainer:
                     self.steps.compute(step, self._backward)
             if step is None:
                 break
-            with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
-                loss = self.steps.update(self._optimize)
+            with self.phases.timed("training"), self.comm.agreed("gradients of a training step"):  # all are at it
+                with self.phases.part("exchanging gradients"):
+                    loss = self.steps.finish()
+                self.steps.optimize(self._optimize)
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
             self._tell("on_step", loss.mean)
         record = self._record()
@@ -301,22 +316,25 @@ class Trainer:
 
     def _backward(self, batch: Batch) -> tuple[torch.Tensor, int]:
         """Go forward and back with a batch: the mean loss over its seeds here, and their number."""
-        with self._timed("training"):
+        with self.phases.timed("training", batch.batch_id):
             self.steps.gradients.model.zero_grad(set_to_none=True)
             place = self.config, self.progress.epoch, batch
-            x, blocks = self.blocks.inputs(batch, self.model, self.steps.dropout_key(*place))
-            with self.steps.drawing(*place):
-                logits = self.steps.gradients.model(x, blocks)
-            require_exchanged(*(block.exchange for block in blocks))
-            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
-            self.steps.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
+            with self.phases.part("forward"):
+                x, blocks = self.blocks.inputs(batch, self.model, self.steps.dropout_key(*place))
+                with self.steps.drawing(*place):
+                    logits = self.steps.gradients.model(x, blocks)
+                require_exchanged(*(block.exchange for block in blocks))
+                loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
+            with self.phases.part("backward"):
+                self.steps.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)
 
     def _optimize(self) -> None:
         """Take one optimisation step, with the gradients that the parameters have."""
-        if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
-        self.optimizer.step()
+        with self.phases.part("optimisation"):
+            if self.config.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            self.optimizer.step()
 
     def _record(self) -> EpochRecord:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
@@ -339,7 +357,7 @@ class Trainer:
     def _scores(self, names: Sequence[str], kind: str) -> dict[str, float]:
         metric = METRICS[self.dataset.metric]
         ids = {name: getattr(self.dataset, f"{name}_idx") for name in names}
-        with self._timed("evaluation"):
+        with self.phases.timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
             if not np.isfinite(logits).all():
                 raise self._divergence("logits that are not finite")
@@ -410,6 +428,7 @@ class Trainer:
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
             remarks=self.steps.remarks,
+            threads=self.stage_report,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
@@ -434,12 +453,6 @@ class Trainer:
     def _step_batches(self) -> dict[str, int]:
         """The batches of a step, where they are an option."""
         return {"step_batches": self.loader.batches_per_step} if self.config.pipeline == "factored" else {}
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self._seconds[phase] += time.perf_counter() - start
 
 
 def _check_arguments(

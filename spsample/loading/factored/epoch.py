@@ -18,6 +18,8 @@ from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
 from spsample.sparse import get_num_threads, set_num_threads
+from spsample.timeline import Phases
+from spsample.timeline.stages import waiting_for
 
 __all__ = ["FactoredEpoch", "Plan", "Work"]
 
@@ -29,7 +31,14 @@ _LONGEST_GOODBYE = 10.0
 
 
 class Work(Protocol):
-    """What the ranks of an epoch do."""
+    """What the ranks of an epoch do.
+
+    Attributes
+    ----------
+    phases : Phases
+    """
+
+    phases: Phases
 
     def sampled(self, first: int, end: int) -> Iterator[Any]:
         """The minibatches of a bulk."""
@@ -37,10 +46,6 @@ class Work(Protocol):
 
     def collated(self, minibatch: Any) -> Any:
         """The batch of a minibatch, with features."""
-        ...
-
-    def timed(self, phase: str) -> Any:
-        """A context manager that counts the time of a phase."""
         ...
 
 
@@ -144,7 +149,7 @@ class FactoredEpoch:
 
     def _of_step(self) -> Iterator[Any]:
         while True:
-            with self._work.timed("waiting"):
+            with self._work.phases.timed("waiting"):
                 item = self._ready.get()
             if isinstance(item, Exception):
                 self._ready.put(item)
@@ -195,8 +200,9 @@ class FactoredEpoch:
             if sampler != self._rank:
                 continue
             for minibatch in self._work.sampled(begin, end):
-                with self._work.timed("queue full"):
-                    is_open = self.queue.put(minibatch.batch_id, packed(minibatch))
+                batch = packed(minibatch)
+                with self._work.phases.timed(waiting_for("room", "sampling")):
+                    is_open = self.queue.put(minibatch.batch_id, batch)
                 if not is_open:
                     return
         if self._plan.switches:

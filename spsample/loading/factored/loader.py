@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +27,7 @@ from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.timeline import Phases, Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -70,6 +69,8 @@ class FactoredLoader(Epochs):
         Bytes, or text, for the bulk that a sampler makes; None: half of what is available.
     switches
         Whether a sampler that has sampled all its batches of an epoch trains, too, where that ends the epoch sooner.
+    timeline
+        Where the threads note what they do and when; None for nowhere.
 
     Attributes
     ----------
@@ -82,8 +83,8 @@ class FactoredLoader(Epochs):
         Batches that this rank has trained.
     queue_peak : int
         Bytes in this rank's queue, at most so far.
-    seconds : dict
-        Time spent ``sampling``, on ``features``, with a ``queue full``, and time that the loop was ``waiting``.
+    phases : Phases
+        What counts `seconds`.
 
     Raises
     ------
@@ -131,6 +132,7 @@ class FactoredLoader(Epochs):
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
         self.comm = graph.comm
@@ -146,6 +148,7 @@ class FactoredLoader(Epochs):
             self.queue_memory = require_bytes("queue_memory", queue_memory)
             self.switches = require_bool("switches", switches)
             self.edge_ids = require_bool("edge_ids", edge_ids)
+            self.phases = Phases(("sampling", "features", "waiting"), timeline)
             self.backend = None if backend is None else get_backend(backend).name
             self._local_graph = local.to_device(self.backend)
             self.collate = Collate(features, labels, local)
@@ -164,7 +167,14 @@ class FactoredLoader(Epochs):
         self._under_way: FactoredEpoch | None = None
         self._is_closed = False
         self.trained = self.queue_peak = 0
-        self.seconds = dict.fromkeys(("sampling", "features", "queue full", "waiting"), 0.0)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features`` in threads, and ``waiting`` for batches in the loop.
+
+        On samplers also ``"sampling waiting for room"`` in the queue.
+        """
+        return self.phases.seconds
 
     @property
     def features(self) -> FeatureSource | None:
@@ -302,19 +312,13 @@ class FactoredLoader(Epochs):
             prefetch=0,
         )
 
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
-
 
 class _Work:
     """What the threads of an epoch do."""
 
     def __init__(self, loader: FactoredLoader, epoch: int, positions: NDArray[np.int64]) -> None:
         self._loader, self._epoch, self._positions = loader, epoch, positions
-        self.timed = loader._timed
+        self.phases = loader.phases
 
     def sampled(self, first: int, end: int) -> Iterator[MiniBatch]:
         """Sample a bulk."""
@@ -333,7 +337,7 @@ class _Work:
             batch_ptr=loader._cut.bounds(first, end),
         )
         while True:
-            with self.timed("sampling"):
+            with self.phases.timed("sampling", first):
                 bulk = next(bulks, None)
                 bulk = None if bulk is None else bulk.to_host()
             if bulk is None:
@@ -345,7 +349,7 @@ class _Work:
         """Gather features, and put labels to it."""
         loader = self._loader
         places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
-        with self.timed("features"):
+        with self.phases.timed("features", minibatch.batch_id):
             x = gather_features(loader.features, minibatch.src_nodes)
             return loader.collate(minibatch, self._positions[places], x)
 
