@@ -163,14 +163,15 @@ def _one_epoch(trainer: TimedTrainer) -> Record:
     except Exception:
         if not pause.seconds:
             raise
-    spent = {phase: loader.seconds[phase] - before[phase] for phase in before}
+    now = dict(loader.seconds)
+    spent = {phase: now[phase] - before.get(phase, 0.0) for phase in now}
     counts = loader.cache_counts
     mine = {
         "busy": trainer.busy,
         "sampling": spent["sampling"],
         "features": spent["features"],
-        "waiting": spent["waiting"],
-        "queue full": spent.get("queue full", 0.0),
+        "waiting": spent.get("waiting", 0.0),
+        "queue full": spent.get("sampling waiting for room", 0.0),
         "trained": getattr(loader, "trained", 0) - trained,
         "queue_peak": getattr(loader, "queue_peak", 0),
         "hits": counts.hits - cached.hits if counts else 0,
