@@ -73,7 +73,8 @@ def trainer_hits(
                 for p in TRAINERS:
                     found = {WHOLE: whole}
                     for method in METHODS:
-                        parts = partition_vertices(traced.graph, p, method, seeds=traced.seeds)
+                        hops = len(traced.sampler.sizes)
+                        parts = partition_vertices(traced.graph, p, method, seeds=traced.seeds, hops=hops)
                         own = [traced.seeds[parts[traced.seeds] == i] for i in range(p)]
                         found[method] = float(np.mean([hits_of(traced.graph, one, *arguments) for one in own]))
                     results += [Hits(spec, name, p, of, rule, share, round(hit, 4)) for of, hit in found.items()]

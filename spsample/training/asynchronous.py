@@ -50,6 +50,7 @@ class Updates:
         self._gradients: dict[int, Any] = {}
         self._failure: Exception | None = None
         self.loss_sum, self.num_seeds = 0.0, 0
+        rule.start_anew()
         self._mailbox = Mailbox(comm, self._deliver, self._ended, phase="weights and gradients")
         self._mailbox.start()
 
@@ -70,8 +71,9 @@ class Updates:
         model.zero_grad(set_to_none=True)
 
     def fail(self, error: Exception) -> None:
-        """Tell all ranks that this one has failed."""
+        """Tell all ranks that this one has failed, and wait until all know."""
         self._mailbox.fail(error)
+        self._mailbox.join()
 
     def finish(self) -> StepLoss:
         """Wait until the gradients of all ranks are applied; the mean loss, on rank 0."""

@@ -61,6 +61,12 @@ class StalenessBound:
         self._early: list[int] = []  # ranks whose gradient came and waits
         self._wanting: deque[int] = deque()
 
+    def start_anew(self) -> None:
+        """Forget what is under way: the gradients of a step that has failed never come."""
+        self._under_way.clear()
+        self._early.clear()
+        self._wanting.clear()
+
     def want(self, rank: int) -> list[Grant | Apply]:
         """A rank wants weights; what happens now."""
         self._wanting.append(rank)
@@ -81,12 +87,15 @@ class StalenessBound:
     def _granted(self) -> list[Grant | Apply]:
         """Weights for those who want some; a rank whose gradient still waits gets them once it is applied."""
         granted: list[Grant | Apply] = []
-        for rank in list(self._wanting):
-            if rank not in self._under_way and len(self._under_way) <= self.bound:
-                self._wanting.remove(rank)
-                self._under_way[rank] = self.version
-                granted.append(Grant(rank, self.version))
+        while len(self._under_way) <= self.bound and (rank := self._first_that_may()) is not None:
+            self._wanting.remove(rank)
+            self._under_way[rank] = self.version
+            granted.append(Grant(rank, self.version))
         return granted
+
+    def _first_that_may(self) -> int | None:
+        """Who wants weights and has none: not a rank whose last gradient waits."""
+        return next((rank for rank in self._wanting if rank not in self._under_way), None)
 
     def _may_go(self, rank: int) -> bool:
         """Whether the others stay within the bound where this one is applied now."""

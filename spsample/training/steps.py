@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-from spsample.errors import on_rank
+from spsample.errors import CommunicationError, RankError, on_rank
 from spsample.training.asynchronous import Updates
 from spsample.training.cooperative import CooperativeGradients
 from spsample.training.dropout import DropoutKey
@@ -102,6 +102,10 @@ class Steps(Protocol):
         """Around what draws torch's numbers."""
         ...
 
+    def explaining(self, loader: Any) -> AbstractContextManager[None]:
+        """Around a run: errors of ranks say what these ranks do."""
+        ...
+
 
 class OwnBatches:
     """In each step a rank has one batch of its own.
@@ -151,6 +155,10 @@ class OwnBatches:
     def drawing(self, config: TrainConfig, epoch: int, batch: Batch) -> AbstractContextManager[None]:
         """Numbers that follow from the run, or from the batch."""
         return nullcontext() if self._follows_run else RunGenerator.of_batch(config.random_seed, epoch, batch.batch_id)
+
+    def explaining(self, loader: Any) -> AbstractContextManager[None]:
+        """All ranks do the same."""
+        return nullcontext()
 
 
 class SharedBatches(OwnBatches):
@@ -215,6 +223,15 @@ class WhoeverIsFree(OwnBatches):
         """Take the mean over the seeds of all batches, added in their order."""
         return self._kept.finish_step()
 
+    @contextmanager
+    def explaining(self, loader: Any) -> Iterator[None]:
+        """Say which ranks sample and which train."""
+        try:
+            yield
+        except (CommunicationError, RankError) as error:
+            loader.roles.explain(error)  # as they are now: a trial changes them
+            raise
+
     def _train(self, batch: Batch, backward: Backward) -> None:
         loss, num_seeds = backward(batch)
         self._kept.keep(batch.batch_id, loss, num_seeds)
@@ -265,10 +282,20 @@ class Asynchronously(WhoeverIsFree):
         if hasattr(self, "_letters"):
             self._letters.close()
 
-    def compute(self, step: Any, backward: Backward) -> None:
-        """Train batches, each with the newest weights that the bound allows."""
-        self._updates = Updates(self._letters, self._run.model, self._run.optimize, self._rule)
-        super().compute(step, backward)
+    def of_epoch(self, loader: Any) -> Iterator[Any]:
+        """For each step the batches that this rank trains, each with the newest weights that the bound allows."""
+        steps = super().of_epoch(loader)
+        while True:
+            self._updates = Updates(self._letters, self._run.model, self._run.optimize, self._rule)
+            try:  # all ranks have them before any can fail in a step
+                step = next(steps, None)
+            except BaseException as error:
+                self._updates.fail(on_rank(error, self._comm.rank))
+                raise
+            if step is None:
+                self._updates.finish()
+                return
+            yield step
 
     def optimize(self, optimize: Callable[[], None]) -> None:
         """Do nothing: rank 0 has taken a step with each gradient as it came."""

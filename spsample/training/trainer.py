@@ -181,6 +181,10 @@ class Trainer:
 
         Called again after an exception of a callback, or Ctrl-C, it goes on with the next batch.
         """
+        with self.steps.explaining(self.loader):
+            return self._fit()
+
+    def _fit(self) -> TrainResult:
         progress = self.progress
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}

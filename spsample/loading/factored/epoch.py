@@ -70,8 +70,8 @@ class Plan(NamedTuple):
 
     @property
     def first_step(self) -> int:
-        """The step under way."""
-        return self.first // self.per_step
+        """The step that begins with the first batch, or that after the last one."""
+        return -(-self.first // self.per_step)
 
     @property
     def num_steps(self) -> int:
@@ -138,8 +138,12 @@ class FactoredEpoch:
             is_over = True
         finally:
             if not is_over:
-                self.fail(RankError(self._rank, "it left the loop over the steps, which all ranks go through together"))
-                self._join()
+                self.leave()
+
+    def leave(self) -> None:
+        """End the epoch on all ranks, unless it is over, and wait for the threads of this one."""
+        self.fail(_left(self._rank))
+        self._join()
 
     def fail(self, error: Exception) -> None:
         """Tell all ranks that this one has failed, wherever they wait."""
@@ -271,10 +275,10 @@ class FactoredEpoch:
         self._mailbox.post(rank, _BATCH, batch, minibatch)
 
     def _ended(self, failure: Exception | None) -> None:
-        if isinstance(failure, CommunicationError):
-            failure = CommunicationError(f"{failure} ({self._roles.in_words})")
         if failure is None:
             return
+        if isinstance(failure, (CommunicationError, RankError)):
+            self._roles.explain(failure)
         with self._arrival:
             self._failure = failure
             self._arrival.notify_all()
@@ -283,13 +287,17 @@ class FactoredEpoch:
         self._ready.put(failure)
 
 
+def _left(rank: int) -> RankError:
+    return RankError(rank, "it left the loop over the steps, which all ranks go through together")
+
+
 class _Token:
     """What the loop holds: where it is gone, nobody takes batches any more."""
 
 
 def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[threading.Thread]) -> None:
     """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
-    mailbox.fail(RankError(mailbox.rank, "it left the loop over the steps, which all ranks go through together"))
+    mailbox.fail(_left(mailbox.rank))
     queue.close()
     mailbox.join(_LONGEST_GOODBYE)
     for thread in threads:

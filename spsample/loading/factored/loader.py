@@ -240,7 +240,8 @@ class FactoredLoader(Epochs):
         return _Work(self, epoch, self._positions(epoch))
 
     def close(self) -> None:
-        """Free the communicator of the letters; collective, and the last call."""
+        """End a pass that is under way, and free the communicator of the letters; collective, and the last call."""
+        self._leave_pass()
         if not self._is_closed:
             self._letters.close()
         self._is_closed = True
@@ -260,13 +261,22 @@ class FactoredLoader(Epochs):
             self.queue_memory,
             self.switches,
         )
-        self._under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
+        self._leave_pass()  # passes share the communicator of the letters
+        under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
+        self._under_way = under_way
         try:
-            for number, step in enumerate(self._under_way.steps(), plan.first_step):
+            for number, step in enumerate(under_way.steps(), plan.first_step):
                 next_batch = min((number + 1) * self.step_batches, self.num_batches)
                 yield Delivered(next_batch, begins_bulk=False, batch=self._counted(step))
         finally:
-            self.queue_peak = max(self.queue_peak, self._under_way.queue.peak)
+            self.queue_peak = max(self.queue_peak, under_way.queue.peak)
+            if self._under_way is under_way:
+                self._under_way = None
+
+    def _leave_pass(self) -> None:
+        """End a pass that is under way, as the loop of an exception that is still being handled."""
+        if self._under_way is not None:
+            self._under_way.leave()
             self._under_way = None
 
     def _counted(self, batches: Iterator[Batch]) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from spsample.common.checks import require_int, require_number
-from spsample.errors import InputError
+from spsample.errors import CommunicationError, InputError, RankError
 from spsample.planning.bulk_plan import bulk_ranges
 
 __all__ = ["Roles", "SamplerCount", "samplers_for"]
@@ -54,6 +54,14 @@ class Roles(NamedTuple):
         """Who does what."""
         samplers, trainers = range(self.trainers, self.ranks), range(self.trainers)
         return f"{_named(samplers)} {_verb('sample', samplers)}, {_named(trainers)} {_verb('train', trainers)}"
+
+    def explain(self, error: CommunicationError | RankError) -> None:
+        """Add `in_words` to what an error says that names a rank which is lost or has failed, unless it says so."""
+        if self.in_words in str(error):
+            return
+        if isinstance(error, RankError):
+            error.message = f"{error.message} ({self.in_words})"
+        error.args = (f"{error} ({self.in_words})",)
 
 
 class SamplerCount(NamedTuple):
