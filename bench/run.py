@@ -13,6 +13,7 @@ from cold_store import cold_store
 from cooperative import cooperative
 from copies import copies
 from disk_features import disk_features
+from factored import factored
 from features import features
 from ladder import ladder
 from local_batches import local_batches
@@ -41,6 +42,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(cooperative)
+app.command()(factored)
 app.command()(locality)
 app.command()(locality_training)
 app.command()(received)
@@ -67,6 +69,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)
+    data = ["planted:400"]
+    factored("rmat:10,8", 32, 8, data, ranks=2, backend="threads", rounds=1, seeds=1, epochs=2, out=out)
     locality(graph=["rmat:10,8"], epochs=1, rounds=1, out=out)
     locality_training(dataset="planted:300", epochs=1, seeds=1, out=out)
     scores(graph=["rmat:10,8"], rounds=1, out=out)

@@ -265,6 +265,11 @@ class Asynchronously(WhoeverIsFree):
         stale = f"the most stale gradient was {self._rule.largest} updates late, of at most {self._rule.bound}"
         return [*super().remarks, *([stale] if self._rule.version else [])]
 
+    @property
+    def largest_staleness(self) -> int:
+        """Updates that were made between the weights of a gradient and the gradient's own, at most so far."""
+        return self._rule.largest
+
     def begin(self, run: Run) -> None:
         """As where ranks take each step together; collective."""
         super().begin(run)
