@@ -79,7 +79,7 @@ def unpack(head: bytes, source: memoryview, spans: Sequence[Span]) -> Any:
     """Put an object together; its arrays are copies, so that `source` can be written again."""
     buffers = [np.empty(nbytes, np.uint8) for _, nbytes in spans]
     for buffer, (begin, nbytes) in zip(buffers, spans, strict=True):
-        _copy(source[begin : begin + nbytes], memoryview(buffer))
+        _copy(source[begin : begin + nbytes], buffer.data)
     return pickle.loads(head, buffers=buffers)
 
 
