@@ -176,6 +176,16 @@ def test_gradients_that_are_dropped_count_for_nothing():
     assert run_threads(2, body, 20.0) == [OF_RANKS_WITH_A_BATCH_EACH[2]] * 2
 
 
-def test_a_communicator_is_one():
+def test_a_step_without_batches_changes_nothing():
+    def body(comm):
+        gradients = FactoredGradients(model := linear(), comm)
+        return gradients.finish_step(), [parameter.grad.abs().sum().item() for parameter in model.parameters()]
+
+    assert run_threads(2, body, 20.0) == [((0.0, 0), [0.0] * 4)] * 2
+
+
+def test_models_and_communicators_are_some():
+    with pytest.raises(DTypeError, match="model: got"):
+        FactoredGradients(0.5, 3)
     with pytest.raises(DTypeError, match="comm: got"):
         FactoredGradients(linear(), 3)
