@@ -21,6 +21,7 @@ from local_training import local_training
 from locality import locality
 from locality_training import locality_training
 from lookahead import lookahead
+from overlap import overlap
 from partitions import partitions
 from planning import planning
 from prefetch import prefetch
@@ -55,6 +56,7 @@ app.command()(local_batches)
 app.command()(local_training)
 app.command()(ladder)
 app.command()(trainer_hits)
+app.command()(overlap)
 
 
 @app.command()
@@ -83,6 +85,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     ladder(graph=["rmat:10,8"], rounds=1, out=out)
     trainer_hits(graph=["rmat:10,8"], sampler=["GraphSAGE"], epochs=1, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
+    overlap(dataset="planted:2000", fanouts="3,2", batch_size=64, bulk_size=2, hidden=[4], rounds=1, cores=2, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

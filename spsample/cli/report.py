@@ -161,10 +161,11 @@ def _explain_phases(seconds: Mapping[str, float]) -> None:
     stages = stage_times(seconds)
     if not stages:
         return
-    print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
-    print_line("")
+    if len(stages) > 1:
+        print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
+        print_line("")
     kinds = [kind for kind in _WAITED_FOR if any(kind in stage.waited for stage in stages)]
-    print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage)")
+    print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")
     shown = table("stage", "worked, s", *(_WAITED_FOR[kind] for kind in kinds))
     for stage in stages:
         waited = [f"{stage.waited[kind]:,.2f}" if kind in stage.waited else "" for kind in kinds]

@@ -12,17 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spsample.comm.channel import Channel, Sent
 from spsample.comm.communicator import Communicator
 from spsample.comm.headers import pickled_error
 from spsample.errors import on_rank, raised_by
 
-__all__ = ["Letter", "Mailbox", "packed", "unpacked"]
+__all__ = ["EVERYONE", "Letter", "Mailbox", "packed", "unpacked"]
 
-MOST_BYTES = 32 << 20
-"""Bytes of letters that a rank sends in one round; a longer letter goes alone."""
+MOST_LETTERS, MOST_BYTES = 16, 32 << 20
+"""Letters that a rank sends in one round, and their bytes; a longer letter goes alone."""
 
-_SHORTEST, _LONGEST = 2e-4, 4e-3
+EVERYONE = -1
+"""The address of a letter to all ranks, its sender too."""
+
+_NOBODY = -2
+_SHORTEST, _LONGEST = 2e-4, 1e-2
 """Seconds between two rounds: the shortest after one that moved a letter, then twice as long each time."""
 
 _FAILED, _ENDED = -1, -2
@@ -62,7 +65,7 @@ class Mailbox:
     """Letters that are posted at any time by any thread, and delivered in the order of posting.
 
     A thread on each rank goes through rounds: an exchange of what was posted meanwhile. Between two rounds it sleeps,
-    at most 4 ms. So nobody waits for a rank that computes, as in a collective call, and the ranks need nothing beyond
+    at most 10 ms. So nobody waits for a rank that computes, as in a collective call, and the ranks need nothing beyond
     the calls that each `Communicator` has.
 
     Parameters
@@ -99,7 +102,7 @@ class Mailbox:
         *,
         phase: str = "letters",
     ) -> None:
-        self._comm, self._channel = comm, Channel(comm)
+        self._comm = comm
         self._deliver, self._tell_end = deliver, ended
         self._phase = phase
         self._lock = threading.Lock()
@@ -117,7 +120,7 @@ class Mailbox:
         self._thread.start()
 
     def post(self, to: int, kind: int, number: int = 0, payload: NDArray[np.uint8] = _NOTHING) -> None:
-        """Send a letter to a rank, which may be this one."""
+        """Send a letter to a rank, which may be this one, or to `EVERYONE`."""
         with self._lock:
             if not self._is_failing:
                 self._posted.append(_Outgoing(to, kind, number, payload))
@@ -126,7 +129,7 @@ class Mailbox:
         """Post no more; what others send is delivered until all have finished."""
         with self._lock:
             if not self._is_failing:
-                self._posted.extend(_Outgoing(rank, _ENDED, 0, _NOTHING) for rank in range(self._comm.size))
+                self._posted.append(_Outgoing(EVERYONE, _ENDED, 0, _NOTHING))
 
     def fail(self, error: Exception) -> None:
         """End the mailboxes of all ranks with what this one failed with; the first error counts."""
@@ -135,7 +138,7 @@ class Mailbox:
                 return
             self._is_failing = True
             report = np.frombuffer(pickled_error(error, self._comm.rank), np.uint8)
-            self._posted = deque(_Outgoing(rank, _FAILED, 0, report) for rank in range(self._comm.size))
+            self._posted = deque([_Outgoing(EVERYONE, _FAILED, 0, report)])
 
     def join(self, seconds: float | None = None) -> None:
         """Wait until all ranks have finished, or one has failed."""
@@ -183,29 +186,39 @@ class Mailbox:
         taken: list[_Outgoing] = []
         nbytes = 0
         with self._lock:
-            while self._posted and (not taken or nbytes + len(self._posted[0].payload) <= MOST_BYTES):
+            while self._posted and len(taken) < MOST_LETTERS:
+                nbytes += len(self._posted[0].payload)
+                if taken and nbytes > MOST_BYTES:
+                    break
                 taken.append(self._posted.popleft())
-                nbytes += len(taken[-1].payload)
         return taken
 
     def _exchanged(self, letters: Sequence[_Outgoing]) -> list[Letter]:
-        """One round; the letters that came, those of one rank in their order."""
-        size = self._comm.size
-        letters = sorted(letters, key=lambda letter: letter.to)  # stable
-        to = np.array([letter.to for letter in letters], np.int64)
-        lengths = np.array([len(letter.payload) for letter in letters], np.int64)
-        heads = np.array([(letter.kind, letter.number, len(letter.payload)) for letter in letters], np.int64)
-        bytes_to = np.bincount(to, weights=lengths, minlength=size).astype(np.int64)
-        sends = [
-            Sent(heads.reshape(-1, 3), np.bincount(to, minlength=size)),
-            Sent(np.concatenate([_NOTHING, *(letter.payload for letter in letters)]), bytes_to),
-        ]
-        heads_in, bytes_in = self._channel.exchange(sends, phase=self._phase)
-        sources = np.repeat(np.arange(size), heads_in.counts).tolist()
-        ends = np.cumsum(heads_in.rows[:, 2]).tolist()
+        """One round; the letters that came, those of one rank in their order.
+
+        All ranks see all heads. Where no letter of a round has a payload, that is all.
+        """
+        heads = np.zeros((MOST_LETTERS, 4), np.int64)
+        heads[:, 0] = _NOBODY
+        for row, letter in zip(heads, letters, strict=False):
+            row[:] = letter.to, letter.kind, letter.number, len(letter.payload)
+        size, rank = self._comm.size, self._comm.rank
+        with self._comm.agreed(f"an exchange of {self._phase}"):
+            everyone = self._comm.all_gather(heads, phase=self._phase)
+            came = (everyone[..., 0] == rank) | (everyone[..., 0] == EVERYONE)
+            counts = (everyone[..., 3] * came).sum(axis=1)
+            payload = _NOTHING
+            if everyone[..., 3].any():
+                sent = [[one.payload for one in letters if one.to in (other, EVERYONE)] for other in range(size)]
+                send_counts = np.array([sum(map(len, parts)) for parts in sent], np.int64)
+                send = np.concatenate([_NOTHING, *(part for parts in sent for part in parts)])
+                payload = self._comm.all_to_all_v(send, send_counts, counts, phase=self._phase)
+        sources, places = np.nonzero(came)
+        arrived = everyone[sources, places]
+        ends = np.cumsum(arrived[:, 3]).tolist()
         return [
-            Letter(source, kind, number, bytes_in.rows[end - length : end])
-            for source, (kind, number, length), end in zip(sources, heads_in.rows.tolist(), ends, strict=True)
+            Letter(source, kind, number, payload[end - nbytes : end])
+            for source, (_, kind, number, nbytes), end in zip(sources.tolist(), arrived.tolist(), ends, strict=True)
         ]
 
 

@@ -30,6 +30,7 @@ from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
+from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -135,6 +136,13 @@ class BulkLoader(Epochs):
         With prefetch: bytes, or text such as ``"1GiB"``, for what is finished and not yet in use, half of it bulks and
         half of it batches with features. One that is larger is made when it is waited for. None: ``memory_budget``,
         and where that is None too, a number of bulks and batches is all that bounds them.
+    transform
+        Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
+        it is called in the thread that gathers features.
+    transform_workers
+        With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
+        loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel
+        in shared memory. See `spsample.loading.transforms.workers.TransformWorkers`.
     timeline
         Where the threads note what they do and when; None for nowhere.
 
@@ -189,6 +197,8 @@ class BulkLoader(Epochs):
         fetch: str = "batch",
         stage_threads: str | Sequence[int | str] | None = None,
         prefetch_budget: int | str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_workers: int = 0,
         timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
@@ -213,6 +223,7 @@ class BulkLoader(Epochs):
             self.phases = Phases(("sampling", "features", "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
+            self._transform = self._checked_transform(transform, transform_workers)
         self._require_same(
             bulk_size=bulk_size,
             memory_budget=memory_budget is None,
@@ -315,6 +326,7 @@ class BulkLoader(Epochs):
         if self._duplicates is not None:
             self._duplicates.close()
             self._duplicates = None
+        self._transform.close()
         self._next_epoch.drop()
         forget(self.features)
         self._is_closed = True
@@ -331,7 +343,7 @@ class BulkLoader(Epochs):
         left, this one is of the next epoch where ``advance`` says so.
         """
         self._require_open()
-        yield from self._one_pass(partial(self._delivered, collate), advance)
+        yield from self._one_pass(partial(self._delivered, self._transform.after(collate)), advance)
 
     def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
@@ -378,8 +390,8 @@ class BulkLoader(Epochs):
         sampled = pipeline.prefetch(in_step, of_bulks, "sampling")
         bulks_to_come = self.phases.over(waiting_for("input", "features"), stages.read(sampled))
         made = self._collated(bulks_to_come, place, collate, features, gathering)
-        in_step = stages.fetched(made if gathering is None else gathering.over(made))
-        items = pipeline.prefetch(in_step, of_items, "features")
+        fetched = stages.fetched(made if gathering is None else gathering.over(made))
+        items = pipeline.prefetch(self._transform.over(fetched), of_items, "features")
         stages.runs(list(zip((sampled, items), most, strict=True)))
         return sampled, items
 
@@ -510,6 +522,22 @@ class BulkLoader(Epochs):
             )
         return threads
 
+    def _checked_transform(self, transform: Any, workers: Any) -> Transform:
+        """Where a function is called on batches, if any is."""
+        count = require_int("transform_workers", workers, minimum=0, maximum=MOST_WORKERS)
+        if count:
+            whose = (
+                ("prefetch=0", self.prefetch == 0),
+                ("batches='cooperative'", not self._deal.gives_whole_batches),
+                ("a graph or features on a device", self._are_on_device),
+            )
+            require_processes(count, [name for name, is_so in whose if is_so])
+        return transform_of(transform, count)
+
+    @property
+    def _are_on_device(self) -> bool:
+        return self.graph.is_on_device or bool(getattr(self.features, "on_device", False))
+
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
         ranks = comm_of(self.features)
@@ -540,7 +568,7 @@ class BulkLoader(Epochs):
             backend=self.backend,
             shuffle=self.shuffle,
             prefetch=self.prefetch,
-            feature_batches=0 if self.features is None else FEATURE_BATCHES,
+            feature_batches=0 if self.features is None else FEATURE_BATCHES + self._transform.batches,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
         )

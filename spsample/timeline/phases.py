@@ -93,6 +93,20 @@ class Phases:
         """Around a part of a timed block, for the timeline alone: `seconds` does not have it."""
         return _NOTHING if self.timeline is None else self.timeline.span(name, batch, category="part")
 
+    def leaving(self, phase: str, context: AbstractContextManager[None]) -> AbstractContextManager[None]:
+        """Return a context that times how long another one takes to be left, as where ranks wait for each other.
+
+        Examples
+        --------
+        >>> phases = Phases()
+        >>> with phases.leaving("waiting for ranks", nullcontext()):
+        ...     total = sum(range(1000))
+        >>> list(phases.seconds)
+        ['waiting for ranks']
+        """
+        require_type("context", context, AbstractContextManager, "a context manager")
+        return _Leaving(self, phase, context)
+
     def over(self, phase: str, items: Iterator[T]) -> Iterator[T]:
         """The items, with the time that each takes to come. No item is kept longer than its user does.
 
@@ -137,3 +151,21 @@ class _Timed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._phases.add(self._phase, self._begin, time.perf_counter(), self._batch)
+
+
+class _Leaving:
+    """A context whose end is timed."""
+
+    __slots__ = ("_context", "_phase", "_phases")
+
+    def __init__(self, phases: Phases, phase: str, context: AbstractContextManager[None]) -> None:
+        self._phases, self._phase, self._context = phases, phase, context
+
+    def __enter__(self) -> None:
+        self._context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with self._phases.timed(self._phase):
+            return self._context.__exit__(kind, error, trace)

@@ -56,7 +56,7 @@ def work_seconds(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
-    """Read the stages of a pipeline off its seconds by phase; none where the stages take turns in one thread.
+    """Read the stages of a pipeline off its seconds by phase; none where nothing waits for anything.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def stage_times(seconds: Mapping[str, float]) -> list[StageTimes]:
     if not waited:
         return []
     if "training" in seconds:
-        waited["training"] = {"input": seconds.get("waiting", 0.0)}
+        waited["training"] = {"input": seconds.get("waiting", 0.0), **waited.get("training", {})}
     order = [*seconds]
     stages = sorted(waited, key=lambda stage: order.index(stage) if stage in order else len(order))
     return [StageTimes(stage, seconds.get(stage, 0.0), waited[stage]) for stage in stages]

@@ -46,7 +46,7 @@ class TrainResult:
     seconds
         Time per phase: ``sampling`` and ``features`` (in threads beside the training where there is prefetch),
         ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``; with prefetch also how long the
-        threads wait for each other, which `spsample.timeline.stage_times` reads.
+        threads wait for each other, on several ranks how long each waits for others: `spsample.timeline.stage_times`.
     bayes_rate
         The best accuracy possible, where it is known.
     sampled

@@ -6,6 +6,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
 from spsample.timeline import Phases, Timeline
+from spsample.timeline.stages import waiting_for
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.cooperative import require_exchanged
@@ -292,7 +294,7 @@ class Trainer:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
         progress, steps = self.progress, self.steps.of_epoch(self.loader)
         while True:
-            with self.blocks.step():
+            with self._step():
                 step = next(steps, None)
                 if step is not None:
                     self.steps.compute(step, self._backward)
@@ -311,6 +313,11 @@ class Trainer:
         self.schedule.epoch_over(record.val if in_turn else None)
         progress.close_epoch(record)
         self._tell("on_epoch", record)
+
+    def _step(self) -> AbstractContextManager[None]:
+        """Around what each rank has in a step: those that are done wait for the others."""
+        step = self.blocks.step()
+        return step if self.comm.size == 1 else self.phases.leaving(waiting_for("ranks", "training"), step)
 
     def _tell(self, event: str, *arguments: Any) -> None:
         """Call that method of all callbacks."""

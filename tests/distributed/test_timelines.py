@@ -97,6 +97,7 @@ def test_a_trainer_notes_every_step(pipeline, ranks, tmp_path):
         everything = counts_of(mine)
         assert everything["collate"] == steps
         assert bool(everything["sharing out"]) == (pipeline == "cooperative")
+        assert counted["training waiting for ranks"] == (steps + 2 if ranks > 1 else 0)  # and at the end of an epoch
         assert bool(everything["sampling waiting for ranks"]) == (pipeline != "sync" and ranks > 1)
 
 

@@ -90,6 +90,24 @@ def test_a_block_that_fails_is_counted():
     assert counted.seconds["a"] >= 0.01
 
 
+def test_what_leaving_a_context_takes_is_counted_alone():
+    class Slow:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, error, trace):
+            time.sleep(0.02)
+            return kind is KeyError
+
+    counted = Phases()
+    with counted.leaving("end", Slow()):
+        time.sleep(0.1)
+        raise KeyError  # which the context takes
+    assert 0.02 <= counted.seconds["end"] < 0.1
+    with pytest.raises(DTypeError, match="context"):
+        counted.leaving("end", None)
+
+
 def test_seconds_are_a_copy_and_can_be_pickled(tmp_path):
     with Timeline(tmp_path / "t.json") as timeline:
         counted = Phases(["a"], timeline)
@@ -408,6 +426,13 @@ def test_stages_are_read_off_the_seconds(seconds):
     assert found["features"].waited == {"input": 3.0}
     assert found["sampling"].worked == seconds.get("sampling", 0.0)
     assert ("training" in found) == ("training" in seconds)
+    if "training" in seconds:
+        waits[waiting_for("ranks", "training")] = 1.5
+        last = stage_times({**seconds, **waits})
+        assert {stage.stage: stage for stage in last}["training"].waited == {
+            "input": seconds.get("waiting", 0.0),
+            "ranks": 1.5,
+        }
     assert work_seconds({**seconds, **waits}) == seconds
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import Letter, Mailbox, packed, unpacked
-from spsample.errors import CommunicationError, RankError
+from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
+from spsample.errors import CommunicationError, RankError, SpSampleError
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
@@ -127,7 +127,6 @@ class FactoredEpoch:
             thread.start()
         if not self._roles.samples(self._rank):
             self._ask()
-        is_over = False
         try:
             for step in range(self._plan.first_step, self._plan.num_steps):
                 batches = self._of_step()
@@ -135,14 +134,13 @@ class FactoredEpoch:
                 for _ in batches:
                     raise RankError(self._rank, f"it left step {step} of an epoch before its batches were trained")
             self._finish()
-            is_over = True
-        finally:
-            if not is_over:
-                self.leave()
+        except BaseException as error:  # that of a generator which is closed, too
+            self.leave(error if isinstance(error, SpSampleError) else _left(self._rank))
+            raise
 
-    def leave(self) -> None:
+    def leave(self, reason: Exception | None = None) -> None:
         """End the epoch on all ranks, unless it is over, and wait for the threads of this one."""
-        self.fail(_left(self._rank))
+        self.fail(_left(self._rank) if reason is None else reason)
         self._join()
 
     def fail(self, error: Exception) -> None:
@@ -215,10 +213,12 @@ class FactoredEpoch:
 
     def _fetch(self) -> None:
         """Make batches of the minibatches that this rank has tickets for."""
+        input_ = waiting_for("input", "features")
         while True:
-            item = self._stream.get()
+            with self._work.phases.timed(input_):
+                item = self._stream.get()
+                packed_batch = self._awaited(item) if isinstance(item, int) else None
             if isinstance(item, int):
-                packed_batch = self._awaited(item)
                 if packed_batch is None:
                     return
                 item = self._work.collated(unpacked(packed_batch))
@@ -268,8 +268,7 @@ class FactoredEpoch:
                 self._mailbox.post(self._samplers[one.batch], _GIVE, one.batch, to)
                 self._mailbox.post(one.rank, _TICKET, one.batch)
             else:
-                for rank in range(self._roles.ranks):
-                    self._mailbox.post(rank, _SEALED, one.step)
+                self._mailbox.post(EVERYONE, _SEALED, one.step)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
         self._mailbox.post(rank, _BATCH, batch, minibatch)

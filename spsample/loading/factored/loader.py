@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["FactoredLoader"]
 
 
+PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
+"""What a packed minibatch has beside its arrays, at most: their types, and up to 63 bytes before each."""
+
+
 class FactoredLoader(Epochs):
     """Iterate over minibatches that other ranks sample: the last ranks sample, the others train.
 
@@ -155,7 +159,7 @@ class FactoredLoader(Epochs):
             _require_own(self.features)
             self._most_batches = require_bulk_size("bulk_size", bulk_size)
             self.memory_budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
-        require_same(self.comm, seeds=self.seeds_sha256, batch_size=batch_size, bulk_size=bulk_size)
+        require_same(self.comm, seeds=self.seeds_sha256, batch_size=batch_size, bulk_size=bulk_size, edge_ids=edge_ids)
         require_same(
             self.comm, sampler_ranks=sampler_ranks, step_batches=batches, switches=switches, queue_memory=queue_memory
         )
@@ -296,17 +300,21 @@ class FactoredLoader(Epochs):
     def _size_within(self, plan: BulkPlan) -> int:
         """The batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
         batches = max(self.num_batches, 1)
-        room = largest_fitting(batches, lambda size: plan.result_bytes(size) <= self.queue_memory)
+        room = largest_fitting(batches, lambda size: self._queued_bytes(plan, size) <= self.queue_memory)
         size = min(plan.bulk_size, max(room, 1)) if self._most_batches is None else self._most_batches
         plan.require(min(size, batches))
         if room < min(size, batches):
             raise CapacityError(
                 argument="queue_memory",
                 given=format_bytes(self.queue_memory),
-                expected=f"room for one bulk: {format_bytes(plan.result_bytes(size))} for {size} minibatches",
+                expected=f"room for one bulk: {format_bytes(self._queued_bytes(plan, size))} for {size} minibatches",
                 hint=f"At most {room} fit; or use smaller batches, fanouts or layer sizes.",
             )
         return size
+
+    def _queued_bytes(self, plan: BulkPlan, size: int) -> int:
+        """Bytes of a bulk whose minibatches are packed one by one."""
+        return plan.result_bytes(size) + size * (PACKING_BYTES + PACKING_BYTES_OF_LAYER * len(self.sampler.sizes))
 
     @property
     def _workload(self) -> Workload:
