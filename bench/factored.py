@@ -33,10 +33,10 @@ CACHED = 0.1
 """Share of the rows that a cache holds."""
 
 
-def factored(  # noqa: PLR0913  (options of a command)
+def factored(
     graph: Annotated[str, typer.Option(help="That epochs are timed on.")] = "rmat:18,16",
-    batch_size: Annotated[int, typer.Option(help="b, where epochs are timed.")] = 1024,
-    batches: Annotated[int, typer.Option(help="Batches of a timed epoch.")] = 48,
+    batch_size: Annotated[int, typer.Option(help="b, where epochs are timed.")] = 2048,
+    batches: Annotated[int, typer.Option(help="Batches of a timed epoch.")] = 24,
     dataset: Annotated[list[str], typer.Option(help="Where accuracy is measured.")] = ["tolokers", "planted:20000"],  # noqa: B006
     ranks: Annotated[int, typer.Option(help="p")] = 4,
     backend: Annotated[str, typer.Option(help="gloo, mpi, or threads of one process.")] = "gloo",
@@ -74,7 +74,7 @@ def _cell(shape: Record, name: str) -> Cell:
     """Where sampling takes longer than training, or the other way round."""
     seeds = shape["batches"] * shape["batch_size"]
     if name == "sampling":
-        return Cell(shape["graph"], "FastGCN", [4096, 4096], 16, seeds, {"hidden": 16, "dropout": 0.0})
+        return Cell(shape["graph"], "FastGCN", [8192, 8192], 16, seeds, {"hidden": 16, "dropout": 0.0})
     return Cell(shape["graph"], "GraphSAGE", [10, 10], 128, seeds, {"hidden": 256, "dropout": 0.0})
 
 

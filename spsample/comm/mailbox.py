@@ -210,8 +210,9 @@ class Mailbox:
             payload = _NOTHING
             if everyone[..., 3].any():
                 sent = [[one.payload for one in letters if one.to in (other, EVERYONE)] for other in range(size)]
-                send_counts = np.array([sum(map(len, parts)) for parts in sent], np.int64)
-                send = np.concatenate([_NOTHING, *(part for parts in sent for part in parts)])
+                send_counts = np.array([sum(map(len, to_one)) for to_one in sent], np.int64)
+                parts = [part for to_one in sent for part in to_one if len(part)]
+                send = parts[0] if len(parts) == 1 else np.concatenate([_NOTHING, *parts])
                 payload = self._comm.all_to_all_v(send, send_counts, counts, phase=self._phase)
         sources, places = np.nonzero(came)
         arrived = everyone[sources, places]

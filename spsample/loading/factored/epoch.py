@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
 from spsample.errors import CommunicationError, RankError, SpSampleError
@@ -24,7 +22,7 @@ from spsample.timeline.stages import waiting_for
 __all__ = ["FactoredEpoch", "Plan", "Work"]
 
 _ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
-_GIVE, _BATCH = 3, 4  # to the sampler of a batch, and from there
+_GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + rank), and from there
 _TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
 _MICROSECOND = 1e-6
 _LONGEST_GOODBYE = 10.0
@@ -247,7 +245,7 @@ class FactoredEpoch:
         elif letter.kind == _SEALED:
             self._stream.put(Sealed(letter.number))
         elif letter.kind == _GIVE:
-            self.queue.give(letter.number, int(letter.payload.view(np.int64)[0]))
+            self.queue.give(*divmod(letter.number, self._roles.ranks))
         else:
             self._give_out(letter)
 
@@ -264,11 +262,17 @@ class FactoredEpoch:
         )
         for one in given:
             if isinstance(one, Ticket):
-                to = np.array([one.rank], np.int64).view(np.uint8)
-                self._mailbox.post(self._samplers[one.batch], _GIVE, one.batch, to)
                 self._mailbox.post(one.rank, _TICKET, one.batch)
+                self._let_give(self._samplers[one.batch], one)
             else:
                 self._mailbox.post(EVERYONE, _SEALED, one.step)
+
+    def _let_give(self, sampler: int, ticket: Ticket) -> None:
+        """Tell the sampler of a batch where it goes: by a letter without payload, unless it is this rank."""
+        if sampler == self._rank:
+            self.queue.give(*ticket)
+        else:
+            self._mailbox.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
 
     def _send(self, rank: int, batch: int, minibatch: Any) -> None:
         self._mailbox.post(rank, _BATCH, batch, minibatch)
