@@ -75,6 +75,8 @@ class Mailbox:
         Called last of all by that thread: with None once all ranks have finished, else with what one failed with.
     phase : str
         What the letters are for, for a `Recorder`.
+    call : str, optional
+        What a rank that is lost meanwhile, or ended, is said to be in; None: the phase.
 
     Examples
     --------
@@ -98,10 +100,11 @@ class Mailbox:
         ended: Callable[[Exception | None], None],
         *,
         phase: str = "letters",
+        call: str | None = None,
     ) -> None:
         self._comm, self._channel = comm, Channel(comm)
         self._deliver, self._tell_end = deliver, ended
-        self._phase = phase
+        self._phase, self._call = phase, phase if call is None else call
         self._lock = threading.Lock()
         self._posted: deque[_Outgoing] = deque()
         self._is_failing = False
@@ -200,7 +203,8 @@ class Mailbox:
             Sent(heads.reshape(-1, 3), np.bincount(to, minlength=size)),
             Sent(np.concatenate([_NOTHING, *(letter.payload for letter in letters)]), bytes_to),
         ]
-        heads_in, bytes_in = self._channel.exchange(sends, phase=self._phase)
+        with self._comm.agreed(self._call):
+            heads_in, bytes_in = self._channel.exchange(sends, phase=self._phase)
         sources = np.repeat(np.arange(size), heads_in.counts).tolist()
         ends = np.cumsum(heads_in.rows[:, 2]).tolist()
         return [
