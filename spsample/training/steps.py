@@ -192,7 +192,7 @@ class WhoeverIsFree(OwnBatches):
         """Choose how many ranks sample, by a measured trial, unless that is set."""
         self._loader = run.loader
         if run.config.sampler_ranks is None and not self._roles:
-            count = measured_samplers(run, self.gradients.model)
+            count = measured_samplers(run.loader, run.backward, self.gradients.model)
             run.loader.set_sampler_ranks(count.samplers)
             self._roles = count.reason
 

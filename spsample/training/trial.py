@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
 from spsample.comm import collective
 from spsample.loading.factored import SamplerCount, samplers_for
-
-if TYPE_CHECKING:
-    from spsample.training.steps import Run
 
 __all__ = ["measured_samplers"]
 
@@ -24,7 +22,7 @@ WARM_UP, MEASURED = 1, 4
 _SHORTEST = 1e-6
 
 
-def measured_samplers(run: Run, model: torch.nn.Module) -> SamplerCount:
+def measured_samplers(loader: Any, backward: Callable[[Any], Any], model: torch.nn.Module) -> SamplerCount:
     """Measure on all ranks at once, and say how many of them should sample; collective.
 
     Each rank samples the first bulk of an epoch that is never trained, and goes forward and back with a few of its
@@ -32,29 +30,31 @@ def measured_samplers(run: Run, model: torch.nn.Module) -> SamplerCount:
 
     Parameters
     ----------
-    run : Run
+    loader : FactoredLoader
+    backward : function
+        Goes forward and back with a batch.
     model
         What goes forward and back.
     """
-    comm = run.loader.comm
+    comm = loader.comm
     kept = copy.deepcopy(model.state_dict())
     with collective(comm, call="a trial of sampling and training"), torch.random.fork_rng(devices=[]):
-        mine = np.array(_seconds(run))
+        mine = np.array(_seconds(loader, backward))
     model.load_state_dict(kept)
     model.zero_grad(set_to_none=True)
     sampling, training = (comm.all_reduce(mine, phase="set-up") / comm.size).tolist()
     return samplers_for(comm.size, sampling, training)
 
 
-def _seconds(run: Run) -> tuple[float, float]:
+def _seconds(loader: Any, backward: Callable[[Any], Any]) -> tuple[float, float]:
     """Seconds of a minibatch: to sample, and to gather its features and go forward and back."""
     start = time.perf_counter()
-    bulk = run.loader.trial_bulk()
+    bulk = loader.trial_bulk()
     sampling = (time.perf_counter() - start) / max(len(bulk), 1)
     training: list[Any] = []
     for minibatch in bulk[: WARM_UP + MEASURED]:
         start = time.perf_counter()
-        run.backward(run.loader.trial_batch(minibatch))
+        backward(loader.trial_batch(minibatch))
         training.append(time.perf_counter() - start)
     usual = statistics.median(training[WARM_UP:] or training or [_SHORTEST])
     return max(sampling, _SHORTEST), max(usual, _SHORTEST)
