@@ -175,7 +175,7 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
 
     with collective(comm):
         _check_options(given)
-        if given["pipeline"] == "factored" and given["partitioned"] is None:
+        if comm.size > 1 and given["pipeline"] == "factored" and given["partitioned"] is None:
             given["partitioned"] = False  # a sampler has all of the graph
         overridden(Recording(), given)
         options = overridden(RankOptions(), given)

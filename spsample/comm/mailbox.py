@@ -78,6 +78,8 @@ class Mailbox:
         Called last of all by that thread: with None once all ranks have finished, else with what one failed with.
     phase : str
         What the letters are for, for a `Recorder`.
+    call : str, optional
+        What a rank that is lost meanwhile, or ended, is said to be in; None: the phase.
 
     Examples
     --------
@@ -101,10 +103,11 @@ class Mailbox:
         ended: Callable[[Exception | None], None],
         *,
         phase: str = "letters",
+        call: str | None = None,
     ) -> None:
         self._comm = comm
         self._deliver, self._tell_end = deliver, ended
-        self._phase = phase
+        self._phase, self._call = phase, phase if call is None else call
         self._lock = threading.Lock()
         self._posted: deque[_Outgoing] = deque()
         self._is_failing = False
@@ -203,7 +206,7 @@ class Mailbox:
         for row, letter in zip(heads, letters, strict=False):
             row[:] = letter.to, letter.kind, letter.number, len(letter.payload)
         size, rank = self._comm.size, self._comm.rank
-        with self._comm.agreed(f"an exchange of {self._phase}"):
+        with self._comm.agreed(self._call):
             everyone = self._comm.all_gather(heads, phase=self._phase)
             came = (everyone[..., 0] == rank) | (everyone[..., 0] == EVERYONE)
             counts = (everyone[..., 3] * came).sum(axis=1)

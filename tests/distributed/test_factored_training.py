@@ -366,3 +366,26 @@ def test_one_rank_and_ranks_that_cannot():
 
     with pytest.raises(InputError, match="features: got PartitionedFeatures, which all ranks gather at once"):
         run_threads(2, features_on_ranks, TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pipeline", "factored"), "--pipeline: got 'factored' on 1 rank"),
+        (("--staleness", "2"), "--staleness: got 2 with pipeline='overlap'"),
+        (("--pipeline", "factored", "--staleness", "-1"), "--staleness: got -1"),
+        (("--pipeline", "sync", "--sampler-ranks", "1"), "--sampler-ranks: got 1 with pipeline='sync'"),
+        (("--pipeline", "overlap", "--step-batches", "3"), "--step-batches: got 3 with pipeline='overlap'"),
+        (("--pipeline", "factored", "--queue-memory", "much"), "--queue-memory: got 'much'"),
+        (("--pipeline", "factored", "--batches", "local"), "--batches: got"),
+    ],
+)
+def test_what_the_command_refuses(words, said):
+    from typer.testing import CliRunner
+
+    from spsample.cli.main import app
+
+    result = CliRunner().invoke(app, ["train", "planted:300", *words], env={"COLUMNS": "200"})
+    assert result.exit_code != 0
+    assert said in result.output
+    assert "no effect" not in result.output

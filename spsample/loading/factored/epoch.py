@@ -24,6 +24,7 @@ __all__ = ["FactoredEpoch", "Plan", "Work"]
 _ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
 _GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + rank), and from there
 _TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
+_PHASE = "letters of samplers and trainers"
 _MICROSECOND = 1e-6
 _LONGEST_GOODBYE = 10.0
 
@@ -96,7 +97,8 @@ class FactoredEpoch:
     def __init__(self, plan: Plan, comm: Communicator, work: Work) -> None:
         self._plan, self._rank, self._work = plan, comm.rank, work
         self._roles = plan.roles
-        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase="letters of samplers and trainers")
+        call = f"{_PHASE} ({self._roles.in_words})"
+        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase=_PHASE, call=call)
         self.queue = BatchQueue(plan.queue_bytes, self._send)
         self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
         self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
