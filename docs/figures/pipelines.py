@@ -15,7 +15,7 @@ from pathlib import Path
 from spsample.timeline import plot_timeline
 
 FIGURES = Path(__file__).resolve().parent
-PIPELINES = ("sync", "overlap", "cooperative")
+PIPELINES = ("sync", "overlap", "factored", "cooperative")
 JOB = (
     *("rmat:15,24", "--fanouts", "15,10,5", "--batch-size", "256", "--bulk-size", "8"),
     *("--hidden", "16", "--epochs", "1", "--evaluation", "sampled"),

@@ -13,6 +13,7 @@ from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_choice, require_int
 from spsample.common.stage_threads import StageThreads, require_stage_threads
+from spsample.common.threads import get_num_threads, kernel_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.features import CacheCounts, score
@@ -232,15 +233,16 @@ class BulkLoader(Epochs):
             stage_threads=self.stage_threads is None,
         )
         self._looks_ahead = self._any_rank(looks_ahead(self.features))
-        self.plan, self.bulk_size = plan_loader(
-            self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
-        )
-        has_threads = self.comm.size > 1 and self.prefetch > 0
-        self._duplicates = Duplicates(graph, self.features) if has_threads else None
-        self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._tuning = (
             None if self.stage_threads is None else StageTuning(self.stage_threads, self.comm, self._steps_of)
         )
+        with kernel_threads(self._most_threads):  # each has scratch
+            self.plan, self.bulk_size = plan_loader(
+                self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
+            )
+        has_threads = self.comm.size > 1 and self.prefetch > 0
+        self._duplicates = Duplicates(graph, self.features) if has_threads else None
+        self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
         self._is_closed = False
 
@@ -533,6 +535,11 @@ class BulkLoader(Epochs):
             )
             require_processes(count, [name for name, is_so in whose if is_so])
         return transform_of(transform, count)
+
+    @property
+    def _most_threads(self) -> int:
+        """That sampling can have."""
+        return get_num_threads() if self._tuning is None else self._tuning.most_sampling
 
     @property
     def _are_on_device(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from spsample.comm import Channel, Communicator, Sent
 from spsample.comm.buffers import reduce_in_order
@@ -12,7 +13,6 @@ from spsample.common.checks import require_type
 from spsample.training.gradients import CommunicatorGradients, StepLoss
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
 __all__ = ["FactoredGradients"]
@@ -53,6 +53,7 @@ class FactoredGradients(CommunicatorGradients):
     """
 
     def __init__(self, model: torch.nn.Module, comm: Communicator) -> None:
+        require_type("model", model, torch.nn.Module, "a torch.nn.Module")
         require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
         super().__init__(model, comm)
         self.comm = comm
@@ -83,6 +84,7 @@ class FactoredGradients(CommunicatorGradients):
         counts = np.full(size, len(ids))
         sends = [Sent(np.tile(ids, size), counts), Sent(rows.reshape(-1, share), counts)]
         all_ids, all_rows = (received.rows for received in Channel(self.comm).exchange(sends, phase="gradients"))
-        mine = reduce_in_order(all_rows[np.argsort(all_ids)], "sum")
+        in_order = all_rows[np.argsort(all_ids)]
+        mine = reduce_in_order(in_order, "sum") if len(in_order) else np.zeros(share, np.float32)
         total = self.comm.all_gather(mine, phase="gradients").reshape(-1)[:length]
         return self._mean(total)

@@ -138,7 +138,7 @@ def test_steps_are_fixed_lists_of_batches():
     runs = run_threads(3, body, TIMEOUT)
     assert len(runs[0]) == 5
     for step, of_ranks in enumerate(zip(*runs, strict=True)):
-        assert sorted(sum(of_ranks, [])) == list(range(17))[4 * step : 4 * step + 4]
+        assert sorted(itertools.chain(*of_ranks)) == list(range(17))[4 * step : 4 * step + 4]
         assert of_ranks[2] == []
 
 
@@ -148,7 +148,7 @@ def test_no_seeds_and_fewer_batches_than_ranks(ranks):
         runs = run_threads(
             ranks, lambda comm, s=seeds: [facts(b) for b in loader_of(comm, seeds=np.array(s, np.int64))], TIMEOUT
         )
-        assert sum(runs, []) == [*alone(seeds=np.array(seeds, np.int64))[0].values()]
+        assert list(itertools.chain(*runs)) == [*alone(seeds=np.array(seeds, np.int64))[0].values()]
 
 
 def test_a_state_of_every_step_goes_on_elsewhere():
@@ -326,10 +326,14 @@ def test_a_rank_whose_body_fails_ends_all():
 def test_a_rank_tells_the_others_what_it_failed_with():
     def body(comm):
         loader = loader_of(comm, batch_size=2)
-        with pytest.raises(SpSampleError, match=r"rank 0 failed: .*mine.*\(rank 2 samples, ranks 0 to 1 train\)"):
+
+        def train():
             for _ in loader:
                 if comm.rank == 0:
                     loader.fail(ZeroDivisionError("mine"))
+
+        with pytest.raises(SpSampleError, match=r"rank 0 failed: .*mine.*\(rank 2 samples, ranks 0 to 1 train\)"):
+            train()
         return True
 
     assert run_threads(3, body, TIMEOUT) == [True] * 3

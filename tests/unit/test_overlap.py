@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.common.stage_threads import StageThreads, require_stage_threads
+from spsample.common.threads import kernel_threads
 from spsample.data import planted
 from spsample.distributed import ReplicatedGraph
 from spsample.errors import DTypeError, InputError
@@ -334,6 +335,16 @@ def test_the_stages_of_the_trial_work_in_turn() -> None:
         else:
             in_trial[0] = False
         assert batch.x is not None
+
+
+def test_memory_is_planned_for_the_most_threads_that_sampling_can_have() -> None:
+    budget = {"memory_budget": "64MiB", "bulk_size": 2}
+    with kernel_threads(1):
+        few, many = (make(stage_threads=(threads, 1), **budget).plan for threads in (1, 4))
+        plain = make(**budget).plan
+        assert get_num_threads() == 1
+    assert few.peak(2) == plain.peak(2)
+    assert many.peak(2) > few.peak(2)
 
 
 def test_given_numbers_are_used() -> None:

@@ -212,7 +212,7 @@ def test_tensors_and_pyg_travel() -> None:
         assert made["grad"].requires_grad
     loader.close()
     subgraph = sp.GraphSAGE([3, 2], layout="subgraph")
-    loader = make(sampler=subgraph, transform=transforms.edges_of, transform_workers=2)
+    loader = make(sampler=subgraph, transform=transforms.edges_of, transform_workers=1)
     for made, data in zip(loader.pyg(), make(sampler=subgraph).pyg(), strict=True):
         assert made.num_seen == data.edge_index.shape[1]
         assert torch.equal(made.edge_index, data.edge_index)

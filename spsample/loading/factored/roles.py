@@ -53,7 +53,9 @@ class Roles(NamedTuple):
     def in_words(self) -> str:
         """Who does what."""
         samplers, trainers = range(self.trainers, self.ranks), range(self.trainers)
-        return f"{_named(samplers)} {_verb('sample', samplers)}, {_named(trainers)} {_verb('train', trainers)}"
+        return (
+            f"{_named(samplers)} {_verb('sample', len(samplers))}, {_named(trainers)} {_verb('train', len(trainers))}"
+        )
 
     def explain(self, error: CommunicationError | RankError) -> None:
         """Add `in_words` to what an error says that names a rank which is lost or has failed, unless it says so."""
@@ -111,7 +113,7 @@ def samplers_for(ranks: int, sampling_seconds: float, training_seconds: float) -
     samplers = min(max(math.ceil(wanted), 1), ranks - 1)
     capped = "rounded up" if samplers == math.ceil(wanted) else "and one rank has to train"
     reason = (
-        f"{samplers} of {ranks} ranks {_verb('sample', range(samplers))}: a minibatch takes "
+        f"{samplers} of {ranks} ranks {_verb('sample', samplers)}: a minibatch takes "
         f"{1e3 * sampling_seconds:.1f} ms to sample and {1e3 * training_seconds:.1f} ms to train, "
         f"{ranks} / ({ratio:.2f} + 1) = {wanted:.2f} {capped}"
     )
@@ -146,5 +148,5 @@ def _named(ranks: range) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
 
 
-def _verb(verb: str, ranks: range) -> str:
-    return f"{verb}s" if len(ranks) == 1 else verb
+def _verb(verb: str, ranks: int) -> str:
+    return f"{verb}s" if ranks == 1 else verb

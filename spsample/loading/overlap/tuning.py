@@ -81,6 +81,11 @@ class StageTuning:
             self._tell(0, "as they were given")
 
     @property
+    def most_sampling(self) -> int:
+        """The most threads that sampling can have."""
+        return self.cores if self.given.sampling is None else self.given.sampling
+
+    @property
     def report(self) -> StageReport | None:
         """What was chosen, and why; None before."""
         return self._report
