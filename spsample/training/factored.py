@@ -24,6 +24,9 @@ class FactoredGradients(CommunicatorGradients):
     Each rank adds up a p-th of the parameters, batch by batch, and gets the other sums: so the bits are those of as
     many ranks with a batch each, and do not depend on who trained what. A rank may have trained none.
 
+    After `finish_step` the parameters have the mean. Let them have no gradients (`zero_grad`) before going back through
+    the next batch, which adds to those that there are.
+
     Parameters
     ----------
     model
