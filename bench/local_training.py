@@ -69,7 +69,7 @@ class PartLoaders:
 
     @property
     def seconds(self) -> dict[str, float]:
-        return {phase: sum(one.seconds[phase] for one in self.loaders) for phase in self.loaders[0].seconds}
+        return {phase: sum(one.seconds.get(phase, 0.0) for one in self.loaders) for phase in self.loaders[0].seconds}
 
     def __iter__(self) -> Iterator[Batch]:
         steps: Iterable[Any] = zip_longest(*self.loaders) if self.in_turn else self.loaders

@@ -14,12 +14,15 @@ from cooperative import cooperative
 from cooperative_training import cooperative_training
 from copies import copies
 from disk_features import disk_features
+from factored import factored
 from features import features
+from ladder import ladder
 from local_batches import local_batches
 from local_training import local_training
 from locality import locality
 from locality_training import locality_training
 from lookahead import lookahead
+from overlap import overlap
 from partitions import partitions
 from planning import planning
 from prefetch import prefetch
@@ -28,6 +31,7 @@ from reorder import reorder
 from sampling import sampling
 from scores import scores
 from traffic import traffic
+from trainer_hits import trainer_hits
 
 app = typer.Typer(help="Measurements of spsample. Each writes JSON lines and a plot into its --out folder.")
 app.command()(bulk_size)
@@ -39,6 +43,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(cooperative)
+app.command()(factored)
 app.command()(cooperative_training)
 app.command()(locality)
 app.command()(locality_training)
@@ -51,6 +56,9 @@ app.command()(reorder)
 app.command()(cache_hits)
 app.command()(local_batches)
 app.command()(local_training)
+app.command()(ladder)
+app.command()(trainer_hits)
+app.command()(overlap)
 
 
 @app.command()
@@ -63,6 +71,8 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)
+    data = ["planted:400"]
+    factored("rmat:10,8", 32, 8, data, ranks=2, backend="threads", rounds=1, seeds=1, epochs=2, out=out)
     cooperative_training(dataset=["planted:300"], ranks=2, epochs=1, seeds=1, out=out)
     locality(graph=["rmat:10,8"], epochs=1, rounds=1, out=out)
     locality_training(dataset="planted:300", epochs=1, seeds=1, out=out)
@@ -75,7 +85,10 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     received(graph=["rmat:12,8"], ranks=[4], epochs=8, out=out)
     copies(graph=["rmat:10,8"], vertices=[999], greedy_vertices=999, small_cases=1, rounds=1, epochs=1, out=out)
     local_batches(graph=["rmat:10,8"], ranks=[2], epochs=2, out=out)
+    ladder(graph=["rmat:10,8"], rounds=1, out=out)
+    trainer_hits(graph=["rmat:10,8"], sampler=["GraphSAGE"], epochs=1, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
+    overlap(dataset="planted:2000", fanouts="3,2", batch_size=64, bulk_size=2, hidden=[4], rounds=1, cores=2, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

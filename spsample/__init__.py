@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spsample.data import Dataset, load_dataset
     from spsample.distributed import PartitionedGraph, ProcessGrid, ReplicatedGraph
     from spsample.features import CachedFeatures, DeviceFeatures, DiskFeatures, FeatureStore
-    from spsample.loading import BulkLoader, load_bulk
+    from spsample.loading import BulkLoader, FactoredLoader, load_bulk
     from spsample.store.device_graph import DeviceGraph
 
 __version__ = "0.1.0.dev0"
@@ -47,6 +47,7 @@ _LAZY = {
     "DeviceFeatures": "spsample.features",
     "DeviceGraph": "spsample.store.device_graph",
     "DiskFeatures": "spsample.features",
+    "FactoredLoader": "spsample.loading",
     "FeatureStore": "spsample.features",
     "PartitionedGraph": "spsample.distributed",
     "ProcessGrid": "spsample.distributed",
@@ -76,6 +77,7 @@ __all__ = [
     "DeviceFeatures",
     "DeviceGraph",
     "DiskFeatures",
+    "FactoredLoader",
     "FastGCN",
     "FeatureStore",
     "Graph",

@@ -52,9 +52,12 @@ class EpochProgress(Display, Callback):
         self._trainer, self._begin = trainer, time.monotonic()
         self._counts = trainer.cache_counts or self._counts
         self.bars.update(self._task, completed=progress.epoch)
+        if not self._quiet:
+            for remark in trainer.steps.remarks:
+                print_progress(remark)
         if progress.step == 0 or self._quiet:
             return
-        trained, steps = progress.next_batch // trainer.comm.size, len(trainer.loader)
+        trained, steps = progress.next_batch // trainer.loader.batches_per_step, len(trainer.loader)
         if trainer.is_over:
             print_progress(f"all {progress.epoch} epochs are trained")
         elif trained >= steps:
@@ -95,5 +98,5 @@ class EpochProgress(Display, Callback):
         progress, steps = self._trainer.progress, len(self._trainer.loader)
         if progress.epoch >= self._epochs:
             return "evaluation of the result"
-        done = f"step {progress.next_batch // self._trainer.comm.size} of {steps}"
+        done = f"step {progress.next_batch // self._trainer.loader.batches_per_step} of {steps}"
         return f"epoch {progress.epoch + 1} of {self._epochs}: {done}, loss {self._loss:.4f}"

@@ -19,6 +19,8 @@ from spsample.common.threads import get_num_threads
 from spsample.common.units import format_bytes
 from spsample.features import CacheCounts
 from spsample.settings import METRIC_NAMES
+from spsample.timeline import stage_times
+from spsample.timeline.stages import work_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +83,10 @@ def print_results(results: Sequence[TrainResult]) -> None:
 
 def print_phases(results: Sequence[TrainResult]) -> None:
     """Print the seconds per phase, summed over the runs: the longest first."""
-    totals = {phase: sum(r.seconds[phase] for r in results) for phase in results[0].seconds}
+    from spsample.training.results import total_seconds
+
+    measured = total_seconds(results)
+    totals = work_seconds(measured)
     whole = sum(totals.values())
     print_line("")
     print_sentence("time per phase, the longest first")
@@ -90,9 +95,27 @@ def print_phases(results: Sequence[TrainResult]) -> None:
     for phase, seconds in sorted(totals.items(), key=lambda one: -one[1]):
         shown.add_row(phase, f"{seconds:,.2f}", f"{100 * seconds / whole if whole else 0.0:.2f}")
     print_table(shown)
-    _explain_phases(totals)
+    _explain_phases(measured)
     for sentence in _cache_sentence([result.cache for result in results if result.cache is not None]):
         print_sentence(sentence)
+    for result in results:
+        if result.threads is not None:
+            print_sentence(_thread_sentence(result.threads))
+
+
+def _thread_sentence(threads: Mapping[str, Any]) -> str:
+    """How many threads the stages had at last, and why.
+
+    Examples
+    --------
+    >>> chosen = {"sampling": 2, "features": 1, "training": 4, "in_turn": False, "changes": 0, "reason": "as given"}
+    >>> _thread_sentence(chosen)
+    'threads: 2 for sampling, 1 for features, 4 for training; as given'
+    """
+    numbers = ", ".join(f"{threads[stage]} for {stage}" for stage in ("sampling", "features", "training"))
+    how = ", in turn" if threads["in_turn"] else ""
+    changes = f"; changed {threads['changes']} times, last" if threads["changes"] else ";"
+    return f"threads: {numbers}{how}{changes} {threads['reason']}"
 
 
 def _cache_sentence(counts: Sequence[Mapping[str, float]]) -> Iterator[str]:
@@ -120,19 +143,34 @@ def _print_rank_seconds(summary: RankSummary) -> None:
     print_line("")
     print_sentence(f"time per phase on {summary.ranks} ranks ({summary.backend}), the longest first")
     shown = table("phase", "mean, s", "most, s")
-    means = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
+    measured = {phase: seconds["mean"] for phase, seconds in summary.seconds.items()}
+    means = work_seconds(measured)
     shown.add_row("total", f"{sum(means.values()):,.2f}", "")
     for phase in sorted(means, key=lambda phase: -means[phase]):
         shown.add_row(phase, *(f"{summary.seconds[phase][which]:,.2f}" for which in ("mean", "max")))
     print_table(shown)
-    _explain_phases(means)
+    _explain_phases(measured)
+
+
+_WAITED_FOR = {"input": "for input, s", "room": "for room, s", "ranks": "for ranks, s"}
+"""Headings of what a stage waits for: what the one before makes, a place in the queue after it, the other ranks."""
 
 
 def _explain_phases(seconds: Mapping[str, float]) -> None:
-    """Say which of the phases run beside the others."""
-    if "waiting" in seconds:
+    """Say which of the phases run beside the others, and how long each stage waited."""
+    stages = stage_times(seconds)
+    if not stages:
+        return
+    if len(stages) > 1:
         print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
         print_line("")
+    kinds = [kind for kind in _WAITED_FOR if any(kind in stage.waited for stage in stages)]
+    print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")
+    shown = table("stage", "worked, s", *(_WAITED_FOR[kind] for kind in kinds))
+    for stage in stages:
+        waited = [f"{stage.waited[kind]:,.2f}" if kind in stage.waited else "" for kind in kinds]
+        shown.add_row(stage.stage, f"{stage.worked:,.2f}", *waited)
+    print_table(shown)
 
 
 def _print_rank_traffic(summary: RankSummary) -> None:
@@ -185,6 +223,7 @@ def _remarks(results: Sequence[TrainResult]) -> Iterator[str]:
         parts = {"test": "test", "validation": "val"}
         figures = [f"{word} {_mean([(r.sampled or {})[part] for r in results])}" for word, part in parts.items()]
         yield "with sampled neighbourhoods: " + ", ".join(figures)
+    yield from dict.fromkeys(remark for result in results for remark in result.remarks)
     if results[0].bayes_rate is not None:
         yield f"Bayes rate {percent(results[0].bayes_rate)}: no model does better"
 

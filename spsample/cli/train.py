@@ -6,7 +6,7 @@ Parameters of the command are what it trains on and where its output goes; all e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import getdoc
@@ -47,6 +47,7 @@ from spsample.settings import (
 if TYPE_CHECKING:
     from spsample.comm import Communicator
     from spsample.data import Dataset
+    from spsample.timeline import Timeline
     from spsample.training import Trainer, TrainResult
     from spsample.training.runs import RunFolder
 
@@ -174,6 +175,9 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
 
     with collective(comm):
         _check_options(given)
+        if comm.size > 1 and given["pipeline"] == "factored" and given["partitioned"] is None:
+            given["partitioned"] = False  # a sampler has all of the graph
+        overridden(Recording(), given)
         options = overridden(RankOptions(), given)
         resumes_local = given["resume"] is not None and options.partition is not None  # other batches are refused below
         shared = "cooperative" if given["pipeline"] == "cooperative" else given["batches"]
@@ -184,28 +188,64 @@ def _train(comm: Communicator, given: dict[str, Any]) -> None:
         print_note("--cache-score has no effect without --cache-budget")
     if comm.rank == 0 and given["cache_budget"] is None and given["cache_replacement"] == "lookahead":
         print_note("--cache-replacement has no effect without --cache-budget")
-    ranks = RanksData(comm, options) if comm.size > 1 else None
-    try:
-        job = _Job.of(given, comm, ranks)
+    with _timeline(comm, given) as timeline, _ranks_data(comm, options) as ranks:
+        job = _Job.of(given, comm, ranks, timeline)
         with collective(comm):
             folder = _run_folder(given["out"], given["resume"], job)
         results: list[TrainResult] = []
         for name, data, seed in job.runs():
             below = folder if len(job) == 1 or folder is None else folder.below(name)
             results.append(_one_run(job, data, seed, below, results))
-    finally:
-        if ranks is not None:
-            ranks.close()
+    if timeline is not None and comm.rank == 0:
+        _tell_timeline(timeline, quiet=given["as_json"])
     _report(job, folder, results)
+
+
+@contextmanager
+def _timeline(comm: Communicator, given: dict[str, Any]) -> Iterator[Timeline | None]:
+    """The timeline of --trace, written when the runs are over; collective."""
+    from spsample.comm import collective
+    from spsample.timeline import Timeline
+    from spsample.timeline.timeline import require_writable
+
+    path = overridden(Recording(), given).trace
+    if path is None:
+        yield None
+        return
+    with collective(comm):
+        if comm.rank == 0:
+            require_writable("--trace", Path(path))
+    with Timeline(path, comm) as timeline:
+        yield timeline
+
+
+def _tell_timeline(timeline: Timeline, *, quiet: bool) -> None:
+    """Say where it is, and what is not in it."""
+    if not quiet:
+        print_progress(f"timeline: {timeline.path}, for https://ui.perfetto.dev or chrome://tracing")
+    if timeline.left_out:
+        print_note(f"the disk was full: {timeline.left_out:,} spans are not in {timeline.path}")
+
+
+@contextmanager
+def _ranks_data(comm: Communicator, options: RankOptions) -> Iterator[RanksData | None]:
+    """What loads data sets on several ranks."""
+    if comm.size == 1:
+        yield None
+        return
+    ranks = RanksData(comm, options)
+    try:
+        yield ranks
+    finally:
+        ranks.close()
 
 
 def _report(job: _Job, folder: RunFolder | None, results: list[TrainResult]) -> None:
     """Write and print what came of all runs: rank 0."""
     from spsample.training.rank_summary import rank_summary
-    from spsample.training.results import summary
+    from spsample.training.results import summary, total_seconds
 
-    phases = {phase: sum(result.seconds[phase] for result in results) for phase in results[0].seconds}
-    ranks = rank_summary(job.comm, phases, _cached(results)) if job.comm.size > 1 else None
+    ranks = rank_summary(job.comm, total_seconds(results), _cached(results)) if job.comm.size > 1 else None
     if job.comm.rank != 0:
         return
     if folder is not None and len(results) > 1:
@@ -239,9 +279,10 @@ class _Job:
     preset: Preset
     comm: Communicator
     ranks: RanksData | None
+    timeline: Timeline | None
 
     @classmethod
-    def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None) -> _Job:
+    def of(cls, given: dict[str, Any], comm: Communicator, ranks: RanksData | None, timeline: Timeline | None) -> _Job:
         from spsample.comm import collective
 
         with collective(comm):
@@ -251,7 +292,7 @@ class _Job:
         first = _load(ranks, given["dataset"], options.split or 0, random_seed)
         with collective(comm):
             preset = overridden(preset_for(first.dataset.name), given)
-        return cls(given, sampler, options, first, preset, comm, ranks)
+        return cls(given, sampler, options, first, preset, comm, ranks, timeline)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -303,7 +344,7 @@ class _Job:
             ready = self._on_disk(ready, self.options.features_on_disk)
         sampler = sampling.build_sampler(self.sampler, self.preset.fanouts, self.preset.layer_sizes)
         parts = None if self.ranks is None else self.ranks.seed_parts()
-        return Trainer(ready, sampler, self.preset.model, config, parts=parts)
+        return Trainer(ready, sampler, self.preset.model, config, parts=parts, timeline=self.timeline)
 
     def _on_disk(self, dataset: Dataset, budget: str) -> Dataset:
         """The data set with the features of its store on the disk."""
@@ -386,7 +427,8 @@ def _run_folder(out: str | None, resume: str | None, job: _Job) -> RunFolder | N
     folder = RunFolder(out)
     if job.comm.rank == 0:
         folder.create()
-        write_config(folder.config, "train", {**job.settings, **job.parts, **vars(overridden(Recording(), job.given))})
+        recording = {**vars(overridden(Recording(), job.given)), "trace": None}  # of this command alone
+        write_config(folder.config, "train", {**job.settings, **job.parts, **recording})
     return folder
 
 

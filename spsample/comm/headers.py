@@ -114,7 +114,7 @@ def finish_call(comm: Communicator, call: str, failure: BaseException | None = N
     ...
     spsample.errors.RankError: rank 0 failed: ZeroDivisionError: by zero
     """
-    report = b"" if failure is None else _pickled(failure, comm.rank)
+    report = b"" if failure is None else pickled_error(failure, comm.rank)
     sizes, status = np.full((comm.size, 1), len(report)), _REPORTS if report else 0
     received = _exchanged(comm, sizes, f"the end of {call}", status)
     while not _are_alike(received) and (received[:, 0] & _FAILED).any():  # on its way to an end
@@ -191,7 +191,7 @@ def _raise_what_is_reported(
     raise error from failure
 
 
-def _pickled(error: BaseException, rank: int) -> bytes:
+def pickled_error(error: BaseException, rank: int) -> bytes:
     """The error as others can read it; one that cannot be pickled is put in words."""
     try:
         report = pickle.dumps(error)
@@ -224,4 +224,5 @@ __all__ = [
     "exchange_numbers",
     "finish_call",
     "is_raised_everywhere",
+    "pickled_error",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,18 @@ def _converted(argument: str, value: Any) -> NDArray[Any]:
         raise DTypeError(
             argument=argument, given=f"a {type(value).__name__} ({error})", expected="an array of numbers"
         ) from error
+
+
+def distinct_bytes(arrays: Iterable[Any]) -> int:
+    """Bytes of arrays, each object once; None counts for nothing.
+
+    Examples
+    --------
+    >>> ids = np.zeros(4, np.int64)
+    >>> distinct_bytes([ids, None, ids, np.zeros(2, np.int32)])
+    40
+    """
+    return sum({id(one): int(one.nbytes) for one in arrays if one is not None}.values())
 
 
 def first_entry(array: NDArray[Any]) -> str:

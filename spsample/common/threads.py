@@ -51,6 +51,27 @@ def get_num_threads() -> int:
     return 1 if core is None else int(core.get_num_threads())
 
 
+@contextmanager
+def kernel_threads(threads: int) -> Iterator[None]:
+    """Around calls from this thread: they may use that number of threads in the compiled kernels.
+
+    Examples
+    --------
+    >>> before = get_num_threads()
+    >>> with kernel_threads(1):
+    ...     get_num_threads()
+    1
+    >>> get_num_threads() == before
+    True
+    """
+    before = get_num_threads()
+    set_num_threads(threads)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
 def usable_cores() -> int:
     """How many processors this process may use.
 

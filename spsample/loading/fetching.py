@@ -36,11 +36,11 @@ class Work(NamedTuple):
     begins : function
         Called before each, where ranks gather together: waits for the other ranks.
     timed : function
-        Gives a context manager that counts its time.
+        Gives a context manager that counts its time; takes the batch, or the first one of a bulk.
     """
 
     begins: Callable[[], None]
-    timed: Callable[[], AbstractContextManager[None]]
+    timed: Callable[[int | None], AbstractContextManager[None]]
 
 
 class Fetch(Protocol):
@@ -70,7 +70,7 @@ class PerBatch:
         """Gather when a batch is asked for."""
         for minibatch in minibatches:
             work.begins()
-            with work.timed():
+            with work.timed(minibatch.batch_id):
                 x = gather_features(features, minibatch.src_nodes)
             yield minibatch, x
             del minibatch, x
@@ -89,10 +89,10 @@ class PerBulk:
         """Gather when the first batch is asked for."""
         batches = list(minibatches)
         work.begins()
-        with work.timed():
+        with work.timed(batches[0].batch_id if batches else None):
             read = _nothing if features is None else _fetched(features, self.calls(batches)[0])
         for minibatch in batches:
-            with work.timed():
+            with work.timed(minibatch.batch_id):
                 x = read(_on_host(minibatch.src_nodes))
             yield minibatch, x
             del x

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +12,8 @@ from spsample.backends import get_backend
 from spsample.comm import collective
 from spsample.comm.objects import comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_choice, require_int
+from spsample.common.stage_threads import StageThreads, require_stage_threads
+from spsample.common.threads import get_num_threads, kernel_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.features import CacheCounts, score
@@ -26,8 +26,12 @@ from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
 from spsample.loading.order import Delivered, Epochs, as_seeds
-from spsample.loading.prefetch import Pipeline, Prefetcher
+from spsample.loading.overlap.bounds import QueueBytes
+from spsample.loading.overlap.stage_pass import StagePass, new_pass
+from spsample.loading.overlap.tuning import StageReport, StageTuning
+from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
+from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -35,10 +39,13 @@ from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
 from spsample.sampling.sampler import require_bool
 from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.timeline import Phases, Timeline
+from spsample.timeline.stages import waiting_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from spsample.comm import Communicator
     from spsample.features import FeatureSource
     from spsample.loading.pyg import PygLoader
     from spsample.sampling import BulkSample, MiniBatch, Sampler
@@ -120,6 +127,25 @@ class BulkLoader(Epochs):
         fetched once, in one exchange and in the order of the vertices, and kept while the bulk is in use. Features that
         look ahead (`CachedFeatures`) then decide once a bulk. Where they do, a further bulk is sampled ahead; from the
         second of successive epochs on also the first bulk of the next one.
+    stage_threads
+        With prefetch: how many threads the kernels use for sampling and for features. None: both as many as the thread
+        that starts the pass. Two numbers, ``(2, 1)`` or ``"2,1"``, each of which can be ``"auto"``; ``"auto"``: both
+        are chosen from a trial, which is the first three bulks of the first pass, and changed where the loop starves.
+        A third number says how many threads the loop uses; by default, those of torch. It is used for the choice
+        alone. See `spsample.loading.overlap`.
+    prefetch_budget
+        With prefetch: bytes, or text such as ``"1GiB"``, for what is finished and not yet in use, half of it bulks and
+        half of it batches with features. One that is larger is made when it is waited for. None: ``memory_budget``,
+        and where that is None too, a number of bulks and batches is all that bounds them.
+    transform
+        Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
+        it is called in the thread that gathers features.
+    transform_workers
+        With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
+        loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel
+        in shared memory. See `spsample.loading.transforms.workers.TransformWorkers`.
+    timeline
+        Where the threads note what they do and when; None for nowhere.
 
     Attributes
     ----------
@@ -129,9 +155,10 @@ class BulkLoader(Epochs):
         Batches of an epoch, of all ranks.
     comm : Communicator
         The ranks of the graph.
-    seconds : dict
-        Time spent ``sampling`` and gathering ``features``, in whichever thread, and time that the loop spent
-        ``waiting`` for what threads prepare.
+    stage_threads : StageThreads or None
+        As given.
+    phases : Phases
+        What counts `seconds`.
 
     Raises
     ------
@@ -169,6 +196,11 @@ class BulkLoader(Epochs):
         batches: str = "shuffled",
         parts: ArrayLike | None = None,
         fetch: str = "batch",
+        stage_threads: str | Sequence[int | str] | None = None,
+        prefetch_budget: int | str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_workers: int = 0,
+        timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
         with collective(graph.comm, call="the checks of BulkLoader"):
@@ -187,21 +219,42 @@ class BulkLoader(Epochs):
             most_batches = require_bulk_size("bulk_size", bulk_size)
             if memory_budget is not None:
                 require_bytes("memory_budget", memory_budget)
+            self.stage_threads = self._checked_stage_threads(stage_threads)
+            self._queues = QueueBytes.of(prefetch_budget, memory_budget, self.prefetch)
+            self.phases = Phases(("sampling", "features", "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
+            self._transform = self._checked_transform(transform, transform_workers)
         self._require_same(
-            bulk_size=bulk_size, memory_budget=memory_budget is None, fetch=fetch, ranks=self._deal.identity
+            bulk_size=bulk_size,
+            memory_budget=memory_budget is None,
+            fetch=fetch,
+            ranks=self._deal.identity,
+            stage_threads=self.stage_threads is None,
         )
         self._looks_ahead = self._any_rank(looks_ahead(self.features))
-        self.plan, self.bulk_size = plan_loader(
-            self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
+        self._tuning = (
+            None if self.stage_threads is None else StageTuning(self.stage_threads, self.comm, self._steps_of)
         )
+        with kernel_threads(self._most_threads):  # each has scratch
+            self.plan, self.bulk_size = plan_loader(
+                self._workload, num_batches=self.num_batches, bulk_size=most_batches, memory_budget=memory_budget
+            )
         has_threads = self.comm.size > 1 and self.prefetch > 0
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
         self._is_closed = False
-        self.seconds = {"sampling": 0.0, "features": 0.0, "waiting": 0.0}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
+
+        With prefetch the threads' own waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
+        ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
+        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``.
+        """
+        return self.phases.seconds
 
     @property
     def features(self) -> FeatureSource | None:
@@ -213,6 +266,11 @@ class BulkLoader(Epochs):
         """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
         counts = getattr(self.features, "counts", None)
         return counts if isinstance(counts, CacheCounts) else None
+
+    @property
+    def stage_report(self) -> StageReport | None:
+        """How many threads each stage has now, and why; None before the trial is over, or without `stage_threads`."""
+        return None if self._tuning is None else self._tuning.report
 
     @property
     def labels(self) -> NDArray[Any] | None:
@@ -270,6 +328,7 @@ class BulkLoader(Epochs):
         if self._duplicates is not None:
             self._duplicates.close()
             self._duplicates = None
+        self._transform.close()
         self._next_epoch.drop()
         forget(self.features)
         self._is_closed = True
@@ -286,7 +345,7 @@ class BulkLoader(Epochs):
         left, this one is of the next epoch where ``advance`` says so.
         """
         self._require_open()
-        yield from self._one_pass(partial(self._delivered, collate), advance)
+        yield from self._one_pass(partial(self._delivered, self._transform.after(collate)), advance)
 
     def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
@@ -298,31 +357,44 @@ class BulkLoader(Epochs):
             return
         if self._left is not None:
             self._left.join()
-        with Pipeline(waits=self._duplicates is None) as pipeline:
+        with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
-            sampled, items = self._prefetchers(pipeline, place, collate)
+            stages = new_pass(self._tuning)
+            sampled, items = self._prefetchers(pipeline, place, collate, stages)
             while True:
-                with self._timed("waiting"):
+                stages.asks()
+                with self.phases.timed("waiting"):
                     item = next(items, None)
                 if item is None:
                     return
                 items.release()
                 if item.begins_bulk:
                     sampled.release()
+                stages.delivered(item.begins_bulk)
                 yield item
 
     def _prefetchers(
-        self, pipeline: Pipeline, place: _Place, collate: _CollateFn
+        self, pipeline: Pipeline, place: _Place, collate: _CollateFn, stages: StagePass
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Delivered]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
-        sampling, gathering = (None if comm is None else Lockstep[Any](comm, pipeline.failures) for comm in comms)
+        waiting = [partial(self.phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
+        sampling, gathering = (
+            None if comm is None else Lockstep[Any](comm, pipeline.failures, timed)
+            for comm, timed in zip(comms, waiting, strict=True)
+        )
         features = self.features if self._duplicates is None else self._duplicates.features
         bulks = self._all_bulks(place, warm_up_divisor(self.prefetch), sampling)
-        ahead = self.prefetch + self._looks_ahead
-        sampled = pipeline.prefetch(bulks if sampling is None else sampling.over(bulks), ahead, "sampling")
-        made = self._collated(sampled, place, collate, features, gathering)
-        items = pipeline.prefetch(made if gathering is None else gathering.over(made), FEATURES_AHEAD, "features")
+        most = self.prefetch + self._looks_ahead, FEATURES_AHEAD
+        of_bulks, of_items = (Ahead(stages.ahead(one), *bound) for one, bound in zip(most, self._queues, strict=True))
+        is_kept = place.start.kept is not None
+        in_step = stages.sampled(bulks if sampling is None else sampling.over(bulks), is_kept)
+        sampled = pipeline.prefetch(in_step, of_bulks, "sampling")
+        bulks_to_come = self.phases.over(waiting_for("input", "features"), stages.read(sampled))
+        made = self._collated(bulks_to_come, place, collate, features, gathering)
+        fetched = stages.fetched(made if gathering is None else gathering.over(made))
+        items = pipeline.prefetch(self._transform.over(fetched), of_items, "features")
+        stages.runs(list(zip((sampled, items), most, strict=True)))
         return sampled, items
 
     def _collated(
@@ -335,15 +407,15 @@ class BulkLoader(Epochs):
     ) -> Generator[Delivered, None, None]:
         """The batches of bulks, with features; those of distributed features are gathered in step."""
         fetch = FETCHES[self.fetch]
-        work = Work(partial(_synchronize, lockstep), partial(self._timed, "features"))
+        work = Work(partial(_synchronize, lockstep), partial(self.phases.timed, "features"))
         for one in self._known_ahead(bulks, features, fetch, place):
             next_batch = one.first
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
-                with self._timed("features"):
+                with self.phases.timed("features", minibatch.batch_id), self.phases.part("collate"):
                     batch = collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
-                yield Delivered(min(next_batch, self.num_batches), begins, batch)
+                yield Delivered(min(next_batch, self.num_batches), begins, batch, 0 if x is None else int(x.nbytes))
                 del batch, minibatch, x
             del one
         _synchronize(lockstep)
@@ -378,6 +450,10 @@ class BulkLoader(Epochs):
                 break
             _synchronize(lockstep)
 
+    def _steps_of(self, one: _RankBulk) -> int:
+        """Batches of this rank in a bulk, perhaps without seeds."""
+        return max(self._deal.steps(one.batches), 1)
+
     def _minibatches(self, one: _RankBulk) -> Iterator[MiniBatch]:
         """Minibatches that this rank has of a bulk, one for each step."""
         return self._deal.minibatches(one.bulk, one.first, one.batches)
@@ -409,9 +485,9 @@ class BulkLoader(Epochs):
                 batch_ptr=self._cut.bounds(begin, end),
             )
             while True:
-                with self._timed("sampling"):
+                with self.phases.timed("sampling", begin):
                     sampled = next(bulks, None)
-                    bulk = None if sampled is None else self._deal.of_rank(sampled, graph.comm)
+                    bulk = None if sampled is None else self._of_rank(sampled, graph.comm)
                     del sampled
                 if bulk is None:
                     break
@@ -435,6 +511,39 @@ class BulkLoader(Epochs):
         if self.comm.size == 1 or self.features is None:
             return here
         return bool(self.comm.all_reduce(np.array([here], np.int64), "max", phase="set-up")[0])
+
+    def _checked_stage_threads(self, given: Any) -> StageThreads | None:
+        """What is given, where there are stages to have threads."""
+        threads = None if given is None else require_stage_threads("stage_threads", given)
+        if threads is not None and self.prefetch == 0:
+            raise InputError(
+                argument="stage_threads",
+                given=f"{given!r} with prefetch=0",
+                expected="None: all is done in the thread of the loop, with its own number of threads",
+                hint="spsample.set_num_threads sets that number.",
+            )
+        return threads
+
+    def _checked_transform(self, transform: Any, workers: Any) -> Transform:
+        """Where a function is called on batches, if any is."""
+        count = require_int("transform_workers", workers, minimum=0, maximum=MOST_WORKERS)
+        if count:
+            whose = (
+                ("prefetch=0", self.prefetch == 0),
+                ("batches='cooperative'", not self._deal.gives_whole_batches),
+                ("a graph or features on a device", self._are_on_device),
+            )
+            require_processes(count, [name for name, is_so in whose if is_so])
+        return transform_of(transform, count)
+
+    @property
+    def _most_threads(self) -> int:
+        """That sampling can have."""
+        return get_num_threads() if self._tuning is None else self._tuning.most_sampling
+
+    @property
+    def _are_on_device(self) -> bool:
+        return self.graph.is_on_device or bool(getattr(self.features, "on_device", False))
 
     def _check_ranks(self) -> None:
         """Refuse features of other ranks than the graph's."""
@@ -466,16 +575,17 @@ class BulkLoader(Epochs):
             backend=self.backend,
             shuffle=self.shuffle,
             prefetch=self.prefetch,
-            feature_batches=0 if self.features is None else FEATURE_BATCHES,
+            feature_batches=0 if self.features is None else FEATURE_BATCHES + self._transform.batches,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
         )
 
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[phase] += time.perf_counter() - start
+    def _of_rank(self, sampled: BulkSample, comm: Communicator) -> Any:
+        """What this rank has of a bulk."""
+        if self._deal.gives_whole_batches:
+            return self._deal.of_rank(sampled, comm)
+        with self.phases.part("sharing out"):
+            return self._deal.of_rank(sampled, comm)
 
 
 class _RankBulk(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Generic, TypeVar
 
 from spsample.comm import Communicator, collective
@@ -28,10 +28,18 @@ class Lockstep(Generic[T]):
         The ranks; used by the thread that runs this one alone.
     failures
         What has failed on this rank, first of all: in this generator, or in another one of the same pass.
+    timed
+        Gives a context manager that counts the time for which it waits for the others.
     """
 
-    def __init__(self, comm: Communicator, failures: Sequence[Exception]) -> None:
+    def __init__(
+        self,
+        comm: Communicator,
+        failures: Sequence[Exception],
+        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._comm = comm
+        self._timed = timed
         self._failures = failures
         self._generator: Generator[T, None, None] | None = None
         self._is_over = False
@@ -50,7 +58,8 @@ class Lockstep(Generic[T]):
             What another rank failed with, or that it left.
         """
         try:
-            self._agree(None)
+            with self._timed():
+                self._agree(None)
         except BaseException:
             self._is_over = True
             raise

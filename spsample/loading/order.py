@@ -54,11 +54,24 @@ def as_seeds(graph: Any, seeds: Any, argument: str = "seeds") -> Any:
 
 
 class Delivered(NamedTuple):
-    """A collated batch, the number of the next step's first batch, and whether it is the first of a bulk."""
+    """A collated batch.
+
+    Attributes
+    ----------
+    next_batch
+        Number of the next step's first batch.
+    begins_bulk
+        Whether it is the first one of a bulk.
+    batch
+        What is delivered.
+    nbytes
+        Bytes of its features.
+    """
 
     next_batch: int
     begins_bulk: bool
     batch: Any
+    nbytes: int = 0
 
 
 class Epochs:

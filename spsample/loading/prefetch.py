@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 import threading
 import weakref
+from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spsample.errors import BackendError
 from spsample.sparse import get_num_threads, set_num_threads
+from spsample.timeline import Phases
+from spsample.timeline.stages import waiting_for
 
-__all__ = ["ClosableIterator", "Pipeline", "Prefetcher"]
+__all__ = ["Ahead", "ClosableIterator", "Pipeline", "Prefetcher"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -42,31 +48,125 @@ class _End:
         self.error = error
 
 
+class Ahead(NamedTuple):
+    """How far a thread may be ahead of its consumer. What the consumer waits for is always made.
+
+    Attributes
+    ----------
+    items : int
+        That are begun and not yet released, at most; 0: each is begun when it is asked for.
+    nbytes : int or None
+        Of these items: another one is begun only where one as large as the largest so far still fits. None: no bound.
+    size_of : function
+        Gives the bytes of an item.
+    """
+
+    items: int
+    nbytes: int | None = None
+    size_of: Callable[[Any], int] = lambda item: 0
+
+
+class _Word(enum.Enum):
+    """What a prefetcher's consumer tells its thread."""
+
+    ASKED = enum.auto()
+    RELEASED = enum.auto()
+    LOOK = enum.auto()  # the buffer is closed, or `most` has changed
+
+
+class _Room:
+    """Whether a thread may begin another item; kept by that thread alone, from what its consumer tells.
+
+    Examples
+    --------
+    >>> room = _Room(Ahead(items=2, nbytes=100, size_of=len))
+    >>> room.is_free(2)
+    True
+    >>> room.made(b"." * 60), room.is_free(2)  # another one of 60 bytes would not fit
+    (None, False)
+    >>> room.hear(_Word.ASKED), room.hear(_Word.ASKED), room.is_free(2)  # the second is waited for
+    (None, None, True)
+    """
+
+    def __init__(self, ahead: Ahead) -> None:
+        self._ahead = ahead
+        self._sizes: deque[int] = deque()  # of the items that are not released, the oldest first
+        self._num_made = 0
+        self._num_asked = 0
+        self._num_released = 0
+        self._nbytes = 0
+        self._largest = 0
+
+    def hear(self, word: _Word) -> None:
+        if word is _Word.ASKED:
+            self._num_asked += 1
+        elif word is _Word.RELEASED:
+            self._num_released += 1
+            if self._sizes:
+                self._nbytes -= self._sizes.popleft()
+
+    def made(self, item: Any) -> None:
+        self._num_made += 1
+        size = int(self._ahead.size_of(item))
+        self._sizes.append(size)
+        self._nbytes += size
+        self._largest = max(self._largest, size)
+
+    def is_free(self, most: int) -> bool:
+        if self._num_asked > self._num_made:
+            return True
+        held = self._num_made - self._num_released
+        limit = self._ahead.nbytes
+        return held < most and (limit is None or held <= 0 or self._nbytes + self._largest <= limit)
+
+
 class _Buffer:
     """What a prefetcher's thread and its consumer share.
 
     Both queues are `SimpleQueue`, whose `put` may be called anywhere: closing can happen during garbage collection.
     """
 
-    def __init__(self, ahead: int, failures: list[Exception]) -> None:
+    def __init__(
+        self, ahead: Ahead, failures: list[Exception], waiting: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self.failures = failures
+        self.waiting = waiting
         self.items: SimpleQueue[Any] = SimpleQueue()
-        self.places: SimpleQueue[None] = SimpleQueue()
+        self.words: SimpleQueue[_Word] = SimpleQueue()
         self.ended = threading.Event()
         self.is_closed = False
         self.process = os.getpid()
-        for _ in range(ahead):
-            self.places.put(None)
+        self.most = ahead.items
+        self._room = _Room(ahead)  # of the thread
+
+    def may_begin(self) -> bool:
+        """Wait until the thread may begin another item; False where it should end."""
+        while True:
+            while not self.words.empty():
+                self._room.hear(self.words.get())
+            if self.is_closed:
+                return False
+            if self._room.is_free(self.most):
+                return True
+            with self.waiting():
+                word = self.words.get()
+            self._room.hear(word)
+
+    def put(self, item: Any) -> None:
+        """The thread has made an item."""
+        self._room.made(item)
+        self.items.put(item)
 
     def close(self) -> None:
         self.is_closed = True
-        self.places.put(None)
+        self.words.put(_Word.LOOK)
 
 
 class Prefetcher(Generic[T]):
-    """The items of a generator, made by a thread that begins at most `ahead` items more than were `release`d.
+    """The items of a generator, made by a thread that is `ahead` of their use: of those that were `release`d.
 
-    Whether there is another item is found out by beginning it, so that every item has to be released.
+    Whether there is another item is found out by beginning it, so that every item has to be released. An item that the
+    consumer waits for is begun in any case.
 
     The thread uses as many threads in the kernels as the one that starts it, and works on the stream of a GPU that is
     torch's current one there: what is made on another could be read before it is done, and its memory be given away
@@ -95,6 +195,7 @@ class Prefetcher(Generic[T]):
         """Wait for the next item."""
         if self._buffer.process != os.getpid():
             raise BackendError("a pass with prefetch cannot go on in a forked process: begin another one there")
+        self._buffer.words.put(_Word.ASKED)
         item = self._buffer.items.get()
         if not isinstance(item, _End):
             return item  # type: ignore[no-any-return]
@@ -105,7 +206,12 @@ class Prefetcher(Generic[T]):
 
     def release(self) -> None:
         """Let the thread begin one more item."""
-        self._buffer.places.put(None)
+        self._buffer.words.put(_Word.RELEASED)
+
+    def set_ahead(self, items: int) -> None:
+        """Change how many items may be begun and not yet released, from the next one that is begun on."""
+        self._buffer.most = items
+        self._buffer.words.put(_Word.LOOK)
 
     def close(self) -> None:
         """Begin nothing more. What is under way is finished; see `join`."""
@@ -145,6 +251,8 @@ class Pipeline:
     waits
         Whether leaving the `with` block waits for the threads. Threads that communicate end once those of the other
         ranks do: whoever leaves must be free to tell them, so that it waits later, by `join`.
+    phases
+        Count how long each thread waits for room; None for nobody.
 
     Examples
     --------
@@ -158,8 +266,9 @@ class Pipeline:
     4
     """
 
-    def __init__(self, *, waits: bool = True) -> None:
+    def __init__(self, *, waits: bool = True, phases: Phases | None = None) -> None:
         self.failures: list[Exception] = []
+        self._phases = Phases() if phases is None else phases
         self._prefetchers: list[Prefetcher[Any]] = []
         self._waits = waits
         seconds = None if waits else LONGEST_GOODBYE
@@ -167,9 +276,11 @@ class Pipeline:
         weakref.finalize(self, _end, self._prefetchers, seconds)
         weakref.finalize(self._keep_alive, _end, self._prefetchers, seconds)
 
-    def prefetch(self, items: ClosableIterator[T], ahead: int, name: str) -> Prefetcher[T]:
+    def prefetch(self, items: ClosableIterator[T], ahead: int | Ahead, name: str) -> Prefetcher[T]:
         """A thread that runs through `items`."""
-        prefetcher = Prefetcher(items, _Buffer(ahead, self.failures), name, self._keep_alive)
+        bounds = ahead if isinstance(ahead, Ahead) else Ahead(ahead)
+        waiting = partial(self._phases.timed, waiting_for("room", name))
+        prefetcher = Prefetcher(items, _Buffer(bounds, self.failures, waiting), name, self._keep_alive)
         self._prefetchers.append(prefetcher)  # first: a Ctrl-C may come as soon as the thread runs
         prefetcher.start()
         return prefetcher
@@ -236,12 +347,9 @@ def _work(
     try:
         set_num_threads(threads)
         with on_stream:
-            while True:
-                buffer.places.get()
-                if buffer.is_closed:
-                    end = _End(BackendError("this pass over the batches was left"))
-                    break
-                buffer.items.put(next(items))
+            while buffer.may_begin():
+                buffer.put(next(items))
+            end = _End(BackendError("this pass over the batches was left"))
     except StopIteration:
         pass
     except BaseException as error:  # whatever it is, it belongs to the consumer

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spsample.backends import backend_for
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.arrays import distinct_bytes
 from spsample.errors import InputError
 from spsample.sampling import adapters
 from spsample.sampling.bulk_layer import BulkLayer
@@ -252,6 +253,12 @@ class BulkSample:
 
     def __iter__(self) -> Iterator[MiniBatch]:
         return (self[i] for i in range(len(self)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays of all layers, each array once."""
+        names = ("dst", "src", "indptr", "indices", "data", "edge_ids")
+        return distinct_bytes(getattr(layer, name) for layer in self.layers for name in names)
 
     def copy_batch(self, position: int) -> BulkSample:
         """Return a bulk of one of the minibatches, in arrays of its own."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from spsample.common.checks import require_bulk_size
 from spsample.common.options import Option, at_least
+from spsample.common.stage_threads import require_stage_threads
 from spsample.common.units import require_bytes
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "Layout",
     "MemoryBudget",
     "Prefetch",
+    "PrefetchBudget",
     "RandomSeed",
     "SamplerChoice",
     "SamplerSizes",
     "Seeds",
+    "StageThreads",
 ]
 
 SAMPLERS = ("graphsage", "ladies", "fastgcn")
@@ -77,6 +80,31 @@ MEMORY_BUDGET = Option(
 MemoryBudget = Annotated[int | str | None, MEMORY_BUDGET]
 
 Prefetch = Annotated[int, Option("Bulks sampled ahead; changes no sample.", _PANEL, check=at_least(0), decisive=False)]
+
+StageThreads = Annotated[
+    str | None,
+    Option(
+        "Threads of sampling, of features and perhaps of torch, with threads side by side; auto: the first two from a "
+        "trial on the first bulks. Changes no sample.",
+        _PANEL,
+        values="`auto`, or as in `2,1` or `auto,auto,2`",
+        unset="as many as OMP_NUM_THREADS says, for each",
+        check=require_stage_threads,
+        decisive=False,
+    ),
+]
+
+PrefetchBudget = Annotated[
+    int | str | None,
+    Option(
+        "Memory for bulks and features that are finished and wait; changes no sample.",
+        _PANEL,
+        values="bytes, or as in `2GiB`",
+        unset="that for bulks, if any",
+        check=require_bytes,
+        decisive=False,
+    ),
+]
 
 Fetch = Annotated[
     str,

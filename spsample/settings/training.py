@@ -4,12 +4,22 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_choice, require_number, require_type
+from spsample.common.checks import require_choice, require_number, require_path, require_type
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
 from spsample.sampling.sampler import require_sizes
-from spsample.settings.sampling import Batches, BatchSize, BulkSize, Fetch, MemoryBudget, Prefetch, RandomSeed
+from spsample.settings.sampling import (
+    Batches,
+    BatchSize,
+    BulkSize,
+    Fetch,
+    MemoryBudget,
+    Prefetch,
+    PrefetchBudget,
+    RandomSeed,
+    StageThreads,
+)
 
 __all__ = [
     "ADDED_OPTIONS",
@@ -27,8 +37,13 @@ _BUILT_IN = ("sage", "gcn", "gat", "residual", "precomputed-sage", "precomputed-
 ARCHITECTURES = set(_BUILT_IN)
 """What `ModelConfig.architecture` can be: `register_model` adds to it."""
 
-PIPELINES = ("sync", "overlap", "cooperative")
+PIPELINES = ("sync", "overlap", "factored", "cooperative")
 """What `TrainConfig.pipeline` can be."""
+
+_WHY_SHUFFLED = {
+    "cooperative": "each batch has seeds of all ranks",
+    "factored": "any rank may train any batch",
+}
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -39,7 +54,7 @@ METRIC_NAMES = {
 }
 """Metrics of an evaluation, and what they are called in texts."""
 
-ADDED_OPTIONS = {"batches": "shuffled"}
+ADDED_OPTIONS = {"batches": "shuffled", "step_batches": None, "staleness": None}
 """Decisive options that the files of runs of older releases do not name, and what these runs had."""
 ADDED_SETTINGS = {**ADDED_OPTIONS, "shares_batches": False}
 """Decisive settings that states of older releases do not name, and what their runs had."""
@@ -72,6 +87,11 @@ _cache_score = partial(require_type, types=str, expected="the name of a score")
 def _cache_budget(argument: str, value: Any) -> None:
     if value != "auto":
         require_bytes(argument, value)
+
+
+def _trace(argument: str, value: Any) -> None:
+    if require_path(argument, value).suffix != ".json":
+        raise InputError(argument=argument, given=repr(value), expected="a file that ends in .json")
 
 
 def _architecture(argument: str, value: Any) -> None:
@@ -142,17 +162,67 @@ class TrainConfig:
     bulk_size: BulkSize = 64
     memory_budget: MemoryBudget = None
     prefetch: Prefetch = 1
+    prefetch_budget: PrefetchBudget = None
+    stage_threads: StageThreads = None
     batches: Batches = "shuffled"
     pipeline: Annotated[
         str,
         Option(
-            "How sampling, fetching and training follow each other: in turn, in threads side by side, or side by side "
-            "and with all ranks at work on one batch of --batch-size seeds for each of them.",
+            "How sampling, fetching and training follow each other: in turn; in threads side by side; on ranks that "
+            "sample and ranks that train; or side by side and with all ranks at work on one batch of --batch-size "
+            "seeds for each of them.",
             _SAMPLING,
             choices=PIPELINES,
             decisive=False,
         ),
     ] = "overlap"
+    sampler_ranks: Annotated[
+        int | None,
+        Option(
+            "factored: ranks that sample; the others train.",
+            _SAMPLING,
+            unset="chosen by a measured trial",
+            check=at_least(1),
+            decisive=False,
+        ),
+    ] = None
+    step_batches: Annotated[
+        int | None,
+        Option(
+            "factored: batches of a step, whichever rank trains them.",
+            _SAMPLING,
+            unset="as many as there are ranks",
+            check=at_least(1),
+        ),
+    ] = None
+    queue_memory: Annotated[
+        int | str,
+        Option(
+            "factored: memory for the minibatches of a sampler that wait for a trainer.",
+            _SAMPLING,
+            values="bytes, or as in `512MiB`",
+            check=require_bytes,
+            decisive=False,
+        ),
+    ] = "1GiB"
+    switches: Annotated[
+        bool,
+        Option(
+            "factored: a sampler that has sampled its batches of an epoch trains, where that ends it sooner.",
+            _SAMPLING,
+            flags="--switches/--no-switches",
+            decisive=False,
+        ),
+    ] = True
+    staleness: Annotated[
+        int | None,
+        Option(
+            "factored: train asynchronously; a gradient may be of weights that are at most this number of updates old.",
+            _OPTIMISATION,
+            unset="ranks take each step together",
+            check=at_least(0),
+        ),
+    ] = None
     optimizer: Annotated[str, Option("Optimizer.", _OPTIMISATION, choices=("adam", "adamw", "sgd"))] = "adam"
     learning_rate: Annotated[
         float, Option("Learning rate.", _OPTIMISATION, flags="--lr", check=_positive, common=True)
@@ -282,11 +352,43 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with; the loader checks the sizes it gets."""
         check_settings(self)
-        if self.shares_batches and self.batches != "shuffled":
+        if self.pipeline in ("cooperative", "factored") and self.batches != "shuffled":
             raise InputError(
                 argument="batches",
-                given=f"{self.batches!r} with pipeline='cooperative'",
-                expected="'shuffled': each batch has seeds of all ranks",
+                given=f"{self.batches!r} with pipeline={self.pipeline!r}",
+                expected=f"'shuffled': {_WHY_SHUFFLED[self.pipeline]}",
+            )
+        self._require_stages()
+        if self.pipeline == "factored":
+            self._require_each_by_itself()
+        else:
+            self._require_unset(("sampler_ranks", "step_batches", "staleness"), "pipeline='factored', or none")
+
+    def _require_stages(self) -> None:
+        """Refuse settings of stages that work ahead where none do."""
+        if self.pipeline in ("sync", "factored") or self.prefetch == 0:
+            self._require_unset(("stage_threads", "prefetch_budget"), "none: no stages work ahead then")
+
+    def _require_unset(self, names: tuple[str, ...], expected: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                ahead = "" if self.prefetch else " and prefetch=0"
+                given = f"{getattr(self, name)!r} with pipeline={self.pipeline!r}{ahead}"
+                raise InputError(argument=name, given=given, expected=expected)
+
+    def _require_each_by_itself(self) -> None:
+        """Refuse what does not go with batches that are trained by whoever is free."""
+        if self.fetch != "batch":
+            raise InputError(
+                argument="fetch",
+                given=f"{self.fetch!r} with pipeline='factored'",
+                expected="'batch': the batches of a bulk go to several ranks",
+            )
+        if self.cache_replacement != "static":
+            raise InputError(
+                argument="cache_replacement",
+                given=f"{self.cache_replacement!r} with pipeline='factored'",
+                expected="'static': a trainer does not know its next batches",
             )
 
     def decisive(self) -> dict[str, Any]:
@@ -304,7 +406,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Recording:
-    """How often a run writes to its folder."""
+    """How often a run writes to its folder, and what else it writes."""
 
     checkpoint_minutes: Annotated[
         float, Option("Minutes between two checkpoints; 0 for none.", _RUN, check=_not_negative)
@@ -321,6 +423,17 @@ class Recording:
     tensorboard: Annotated[
         bool, Option("Write TensorBoard's files into the folder too.", _RUN, flags="--tensorboard")
     ] = False
+    trace: Annotated[
+        str | None,
+        Option(
+            "File for what each thread of each rank did and when, in Chrome's trace format, which Perfetto opens.",
+            _RUN,
+            values="file that ends in `.json`",
+            unset="none",
+            check=_trace,
+        ),
+    ] = None
+    """Of this command alone: the settings of a run's folder do not name it."""
 
     def __post_init__(self) -> None:
         """Refuse what is no interval."""

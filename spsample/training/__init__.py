@@ -17,6 +17,7 @@ from spsample.training.convolutions import GATConv, GCNConv, SAGEConv
 from spsample.training.cooperative import CooperativeGradients
 from spsample.training.dropout import VertexDropout
 from spsample.training.evaluation import full_logits, sampled_logits
+from spsample.training.factored import FactoredGradients
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
@@ -32,6 +33,7 @@ __all__ = [
     "Checkpointer",
     "CooperativeGradients",
     "EpochRecord",
+    "FactoredGradients",
     "GATConv",
     "GCNConv",
     "Gradients",

@@ -117,11 +117,18 @@ class CommunicatorGradients(LocalGradients):
 
     def finish(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
         """Sum over the ranks, and divide by all seeds."""
+        return self._mean(self._comm.all_reduce(self._weighted(loss, num_seeds), phase="gradients"))
+
+    def _weighted(self, loss: torch.Tensor, num_seeds: int) -> NDArray[np.float32]:
+        """Gradients times seeds, loss times seeds, seeds."""
         mine = [_flat(parameter) for parameter in self._parameters]
         mine.append(np.array([loss.item() if num_seeds else 0.0, 1.0], np.float32))
         flat = np.concatenate(mine)
         flat *= np.float32(num_seeds)
-        total = self._comm.all_reduce(flat, phase="gradients")
+        return flat
+
+    def _mean(self, total: NDArray[np.float32]) -> StepLoss:
+        """Let the parameters have the mean of a sum of `_weighted`."""
         seeds = float(total[-1])
         total /= np.float32(max(seeds, 1.0))
         self._take(total)

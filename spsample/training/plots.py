@@ -12,7 +12,8 @@ from spsample.common.checks import require_path, require_type
 from spsample.errors import InputError, require_module
 from spsample.settings import METRIC_NAMES
 from spsample.store.folder import system_errors
-from spsample.training.results import TrainResult
+from spsample.timeline.stages import work_seconds
+from spsample.training.results import TrainResult, total_seconds
 
 __all__ = ["plot_curves", "plot_phases"]
 
@@ -58,8 +59,8 @@ def plot_curves(results: Sequence[TrainResult], path: str | Path) -> None:
 def plot_phases(results: Sequence[TrainResult], path: str | Path) -> None:
     """Draw the seconds per phase, summed over the runs; parameters and errors as in `plot_curves`."""
     path = _checked(results, path)
-    phases = list(results[0].seconds)
-    seconds = np.array([sum(result.seconds[phase] for result in results) for phase in phases])
+    spent = work_seconds(total_seconds(results))
+    phases, seconds = list(spent), np.array(list(spent.values()))
     total = max(float(seconds.sum()), 1e-12)
     figure, axis = _figure(1, 1, (6.4, 0.9 + 0.42 * len(phases)))
     axis.barh(phases[::-1], seconds[::-1], color=_BLUE, height=0.6)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from spsample.features import CacheCounts
+from spsample.loading.overlap.tuning import StageReport
 from spsample.training.metrics import METRICS
 
-__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary"]
+__all__ = ["PHASES", "EpochRecord", "TrainResult", "summary", "total_seconds"]
 
 PHASES = ("sampling", "features", "waiting", "training", "evaluation")
 """Phases that the seconds of every run name."""
@@ -44,7 +45,8 @@ class TrainResult:
         Of the model.
     seconds
         Time per phase: ``sampling`` and ``features`` (in threads beside the training where there is prefetch),
-        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``.
+        ``waiting`` for these, ``training`` (forward, backward, step), ``evaluation``; with prefetch also how long the
+        threads wait for each other, on several ranks how long each waits for others: `spsample.timeline.stage_times`.
     bayes_rate
         The best accuracy possible, where it is known.
     sampled
@@ -58,6 +60,11 @@ class TrainResult:
     cache
         Rows and bytes that cached features gave: ``hits``, ``misses``, ``hit_bytes``, ``miss_bytes``; None where none
         are cached. On several ranks, of this one.
+    remarks
+        What else there is to say of the run, in sentences.
+    threads
+        With ``stage_threads``: threads of ``sampling``, ``features`` and ``training``, whether stages work ``in_turn``
+        after all, how many ``changes`` there were and the ``reason`` of the last choice. On several ranks, of this one.
     """
 
     dataset: str
@@ -74,6 +81,8 @@ class TrainResult:
     stopped_early: bool = False
     history: list[EpochRecord] = field(default_factory=list)
     cache: dict[str, int] | None = None
+    remarks: list[str] = field(default_factory=list)
+    threads: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain Python values, ready for JSON."""
@@ -96,9 +105,17 @@ class TrainResult:
             raise ValueError(f"no seconds of {', '.join(sorted(missing))}")
         if result.cache is not None and {*result.cache} != {*CacheCounts._fields}:
             raise ValueError(f"cache {result.cache}")
+        if result.threads is not None and {*result.threads} != {*StageReport._fields}:
+            raise ValueError(f"threads {result.threads}")
         if result.sampled is not None and {*result.sampled} != {"val", "test"}:
             raise ValueError(f"sampled {result.sampled}")
         return result
+
+
+def total_seconds(results: Sequence[TrainResult]) -> dict[str, float]:
+    """Return the seconds per phase, summed over runs; a phase that a run does not name counts as 0."""
+    phases = {phase: None for result in results for phase in result.seconds}
+    return {phase: sum(result.seconds.get(phase, 0.0) for result in results) for phase in phases}
 
 
 def summary(results: Sequence[TrainResult]) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -25,18 +24,20 @@ from spsample.data.partition.stores import require_reach
 from spsample.distributed import ProcessGrid
 from spsample.errors import InputError
 from spsample.features import CacheCounts, FeatureSource, FeatureStore
-from spsample.loading import Batch, BulkLoader
+from spsample.loading import Batch
 from spsample.sampling.arguments import require_sampler
 from spsample.settings.training import TrainConfig
 from spsample.sparse import keys
 from spsample.store.base_graph import require_graph
+from spsample.timeline import Phases, Timeline
+from spsample.timeline.stages import waiting_for
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
-from spsample.training.cooperative import CooperativeGradients, require_exchanged
-from spsample.training.dropout import DropoutKey
+from spsample.training.cooperative import require_exchanged
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import RunGenerator
-from spsample.training.gradients import StepLoss, first_ranks_model, gradients_for
+from spsample.training.gradients import first_ranks_model
+from spsample.training.loaders import loader_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
@@ -44,7 +45,9 @@ from spsample.training.placing import placed_features
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
+from spsample.training.steps import Run, steps_for
 from spsample.training.tensors import as_tensor, device_of
+from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -82,11 +85,15 @@ class Trainer:
         belongs to rank 0 alone.
     parts
         As of `BulkLoader`: with ``batches="local"`` and a replicated graph, the part of each vertex.
+    timeline
+        Where loader and trainer note what they do and when; None for nowhere.
 
     Attributes
     ----------
     comm
         The ranks.
+    phases
+        What counts the seconds of training and evaluation since this trainer was made.
 
     Raises
     ------
@@ -113,6 +120,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         parts: ArrayLike | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         _check_arguments(dataset, sampler, model, config, callbacks)
         self.comm = dataset.graph.comm
@@ -126,13 +134,13 @@ class Trainer:
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
-        self.loader = self._make_loader(parts)
+        self.phases = Phases(("training", "evaluation"), timeline)
+        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed_features, parts, timeline)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
-        gradients = CooperativeGradients if config.shares_batches else gradients_for
-        self.gradients = gradients(self.model, self.comm)
+        self.steps = steps_for(config, self.model, self.comm)
         self._rows = ProcessGrid(self.comm) if dataset.graph.is_distributed else None  # of logits
         self.optimizer = make_optimizer(self.model.parameters(), config)
         self.schedule = Schedule(self.optimizer, config)
@@ -141,13 +149,19 @@ class Trainer:
         self.settings = self._settings(model)
         self._check_metric()
         self._cache_counts: CacheCounts | None = None  # of the run it was resumed from
-        self._seconds = dict.fromkeys(("sampling", "features", "training", "evaluation"), 0.0)
+        self._seconds: dict[str, float] = {}  # of the run it was resumed from
 
     @property
     def seconds(self) -> dict[str, float]:
         """Time per phase so far, with that of the run it was resumed from."""
-        phases = {**self._seconds, **self.loader.seconds}
-        return {p: self._seconds.get(p, 0.0) + self.loader.seconds.get(p, 0.0) for p in phases}
+        now = {**self.loader.seconds, **self.phases.seconds}
+        return {phase: self._seconds.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **self._seconds}}
+
+    @property
+    def stage_report(self) -> dict[str, Any] | None:
+        """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
+        report = getattr(self.loader, "stage_report", None)
+        return None if report is None else report._asdict()
 
     @property
     def cache_counts(self) -> CacheCounts | None:
@@ -160,6 +174,7 @@ class Trainer:
     def close(self) -> None:
         """Close the loader, and free the communicators that were made for training; collective, and the last call."""
         self.loader.close()
+        self.steps.close()
         if self._rows is not None:
             self._rows.close()
 
@@ -168,11 +183,16 @@ class Trainer:
 
         Called again after an exception of a callback, or Ctrl-C, it goes on with the next batch.
         """
+        with self.steps.explaining(self.loader):
+            return self._fit()
+
+    def _fit(self) -> TrainResult:
         progress = self.progress
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use():
+        with self._generator.in_use(), torch_threads(self.config.stage_threads):
+            self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
                 while not self.is_over:
@@ -252,6 +272,7 @@ class Trainer:
             require_type("state", state["rng"], torch.Tensor, "a state of torch's generator in 'rng'")
         self._generator.state = state["rng"]
         self._seconds = dict(state["seconds"])
+        self.phases.clear()
         counted = state.get("cache_counts")
         self._cache_counts = None if counted is None else CacheCounts(*counted)
         for name, callback in self._named_callbacks():
@@ -271,15 +292,18 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Train what is left of the epoch, evaluate where it is due, and go on to the next one."""
-        progress, batches = self.progress, iter(self.loader)
+        progress, steps = self.progress, self.steps.of_epoch(self.loader)
         while True:
-            with self.blocks.step():
-                batch = next(batches, None)
-                computed = None if batch is None else self._computed(batch)
-            if computed is None:
+            with self._step():
+                step = next(steps, None)
+                if step is not None:
+                    self.steps.compute(step, self._backward)
+            if step is None:
                 break
-            with self._timed("training"), self.comm.agreed("gradients of a training step"):  # all are at this step
-                loss = self._update(*computed)
+            with self.phases.timed("training"), self.comm.agreed("gradients of a training step"):  # all are at it
+                with self.phases.part("exchanging gradients"):
+                    loss = self.steps.finish()
+                self.steps.optimize(self._optimize)
             progress.add_step(loss.mean, loss.num_seeds, self.loader.batches_per_step)
             self._tell("on_step", loss.mean)
         record = self._record()
@@ -290,46 +314,38 @@ class Trainer:
         progress.close_epoch(record)
         self._tell("on_epoch", record)
 
+    def _step(self) -> AbstractContextManager[None]:
+        """Around what each rank has in a step: those that are done wait for the others."""
+        step = self.blocks.step()
+        return step if self.comm.size == 1 else self.phases.leaving(waiting_for("ranks", "training"), step)
+
     def _tell(self, event: str, *arguments: Any) -> None:
         """Call that method of all callbacks."""
         with collective(self.comm, call="callbacks of training"):
             for callback in self.callbacks:
                 getattr(callback, event)(self, *arguments)
 
-    def _computed(self, batch: Batch) -> tuple[torch.Tensor, int]:
-        """Compute what one rank has in a step: the mean loss over the batch's seeds, and their number."""
-        with self._timed("training"):
-            self.optimizer.zero_grad()
-            x, blocks = self.blocks.inputs(batch, self.model, self._dropout_of(batch))
-            with self._drawing(batch):
-                logits = self.gradients.model(x, blocks)
-            require_exchanged(*(block.exchange for block in blocks))
-            loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
-            self.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
+    def _backward(self, batch: Batch) -> tuple[torch.Tensor, int]:
+        """Go forward and back with a batch: the mean loss over its seeds here, and their number."""
+        with self.phases.timed("training", batch.batch_id):
+            self.steps.gradients.model.zero_grad(set_to_none=True)
+            place = self.config, self.progress.epoch, batch
+            with self.phases.part("forward"):
+                x, blocks = self.blocks.inputs(batch, self.model, self.steps.dropout_key(*place))
+                with self.steps.drawing(*place):
+                    logits = self.steps.gradients.model(x, blocks)
+                require_exchanged(*(block.exchange for block in blocks))
+                loss = _loss(logits, self._labels[as_tensor(batch.seeds).long().to(self.device)])
+            with self.phases.part("backward"):
+                self.steps.gradients.prepare(loss, len(batch.seeds) / max(batch.num_seeds, 1))
             return loss, len(batch.seeds)
 
-    def _dropout_of(self, batch: Batch) -> DropoutKey | None:
-        """What masks the rows of a batch that ranks share; None where each has batches of its own."""
-        if not self.config.shares_batches:
-            return None
-        return DropoutKey(self.config.random_seed, self.progress.epoch, batch.batch_id)
-
-    def _drawing(self, batch: Batch) -> AbstractContextManager[None]:
-        """Around what draws random numbers: on several ranks they follow from the batch, not from the rank."""
-        if self.comm.size == 1 and self.device.type == "cpu":
-            return nullcontext()
-        if self.config.shares_batches:  # ranks wait for each other meanwhile; dropout by vertex draws nothing
-            RunGenerator.follow_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
-            return nullcontext()
-        return RunGenerator.of_batch(self.config.random_seed, self.progress.epoch, batch.batch_id)
-
-    def _update(self, loss: torch.Tensor, num_seeds: int) -> StepLoss:
-        """Take one optimisation step on all ranks; return the mean loss over all seeds before it."""
-        step = self.gradients.finish(loss, num_seeds)
-        if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
-        self.optimizer.step()
-        return step
+    def _optimize(self) -> None:
+        """Take one optimisation step, with the gradients that the parameters have."""
+        with self.phases.part("optimisation"):
+            if self.config.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+            self.optimizer.step()
 
     def _record(self) -> EpochRecord:
         epoch, mean = self.progress.epoch, self.progress.loss_sum / self.progress.num_seeds
@@ -352,7 +368,7 @@ class Trainer:
     def _scores(self, names: Sequence[str], kind: str) -> dict[str, float]:
         metric = METRICS[self.dataset.metric]
         ids = {name: getattr(self.dataset, f"{name}_idx") for name in names}
-        with self._timed("evaluation"):
+        with self.phases.timed("evaluation"):
             logits = self._logits(kind, np.concatenate(list(ids.values())))
             if not np.isfinite(logits).all():
                 raise self._divergence("logits that are not finite")
@@ -422,6 +438,8 @@ class Trainer:
             **self.evaluate(),
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
+            remarks=self.steps.remarks,
+            threads=self.stage_report,
         )
 
     # -------------------------------------------------------------------------------------------------- set-up
@@ -429,23 +447,6 @@ class Trainer:
     def _built(self, model: ModelConfig) -> GNN:
         with self._generator.in_use():
             return build_model(self.features.dim, _num_outputs(self.dataset), len(self.sampler.sizes), model)
-
-    def _make_loader(self, parts: ArrayLike | None) -> BulkLoader:
-        return BulkLoader(
-            self.graph,
-            self.dataset.train_idx,
-            self.sampler,
-            batch_size=self.config.batch_size * (self.comm.size if self.config.shares_batches else 1),
-            bulk_size=self.config.bulk_size,
-            memory_budget=self.config.memory_budget,
-            prefetch=0 if self.config.pipeline == "sync" else self.config.prefetch,
-            features=self._placed_features,
-            random_seed=self.config.random_seed,
-            backend=self.config.backend,
-            batches="cooperative" if self.config.shares_batches else self.config.batches,
-            parts=parts,
-            fetch=self.config.fetch,
-        )
 
     def _settings(self, model: ModelConfig) -> dict[str, Any]:
         """What decides the result, as plain values: a checkpoint of other settings is refused."""
@@ -457,13 +458,12 @@ class Trainer:
             "sampler": repr(self.sampler),
             **asdict(model),
             **self.config.decisive(),
+            **self._step_batches(),
         }
 
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self._seconds[phase] += time.perf_counter() - start
+    def _step_batches(self) -> dict[str, int]:
+        """The batches of a step, where they are an option."""
+        return {"step_batches": self.loader.batches_per_step} if self.config.pipeline == "factored" else {}
 
 
 def _check_arguments(

@@ -401,7 +401,7 @@ def test_a_model_that_exchanges_nothing_is_refused():
     def body(comm):
         trainer = trainer_on(comm)
         trainer.model = NoExchange(DATA.x.shape[1])
-        trainer.gradients = CooperativeGradients(trainer.model, comm)
+        trainer.steps.gradients = CooperativeGradients(trainer.model, comm)
         with pytest.raises(SpSampleError, match=r"did not call block\.sources"):
             trainer.fit()
         return True

@@ -119,6 +119,33 @@ def case_cooperative(comm):
         failing.fit()
 
 
+def case_factored(comm):
+    """The losses of ranks that do both, bit for bit, whoever samples and trains; resumed; asynchronous in a bound."""
+
+    def run(state=None, **settings):
+        data = dataclasses.replace(DATA, graph=sp.ReplicatedGraph(DATA.graph, comm))
+        trainer = trainer_of(data, [seen := Seen(save_at=2)], **settings)
+        if state is not None:
+            trainer.load_state_dict(state)
+        result = trainer.fit()
+        trainer.close()
+        return seen, result
+
+    expected, of_all = run(pipeline="sync")
+    for samplers in (None, 1, comm.size - 1):
+        factored = {"pipeline": "factored", "sampler_ranks": samplers, "step_batches": comm.size}
+        seen, result = run(**factored)
+        assert seen.losses == expected.losses
+        assert result.history == of_all.history
+        rest, result = run(seen.state, **factored)
+        assert rest.losses == expected.losses[2:]
+        assert result.history == of_all.history
+    for bound in (0, 3):
+        _, result = run(pipeline="factored", sampler_ranks=1, staleness=bound, step_batches=6)
+        assert any(remark.endswith(f"updates late, of at most {bound}") for remark in result.remarks)
+        assert np.isfinite(result.history[-1].loss)
+
+
 def case_one_rank_leaves(comm):
     loader = loader_of(on_ranks(comm), np.arange(400), batch_size=2, bulk_size=2 * comm.size)
     batches = iter(loader)
@@ -134,7 +161,7 @@ def case_one_rank_leaves(comm):
 def case_gradient(comm):
     seen = Seen()
     trainer = trainer_of(on_ranks(comm), [seen], epochs=1)
-    assert type(trainer.gradients) is CommunicatorGradients  # DDP is for NCCL
+    assert type(trainer.steps.gradients) is CommunicatorGradients  # DDP is for NCCL
     trainer.model.eval()  # no dropout
     trainer.fit()
     alone = trainer_of(DATA)
@@ -170,7 +197,7 @@ def case_resumption_at_every_step(comm):
     def trainer_with(*seen):
         trainer = trainer_of(on_ranks(comm), seen, batch_size=16)
         if comm.name == "gloo":
-            trainer.gradients = DistributedGradients(trainer.model, comm)
+            trainer.steps.gradients = DistributedGradients(trainer.model, comm)
         return trainer
 
     seen = Seen(save_at="every step")

@@ -24,7 +24,7 @@ class Seen(Callback):
     def on_step(self, trainer, loss):
         self.losses.append(loss)
         if self.gradient is None:
-            self.gradient = [parameter.grad.clone() for parameter in trainer.model.parameters()]
+            self.gradient = [copy.deepcopy(parameter.grad) for parameter in trainer.model.parameters()]
         if trainer.progress.step == self._save_at:
             self.state = copy.deepcopy(trainer.state_dict())
         if self._save_at == "every step":

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spsample.settings.training import PIPELINES
+
 pytest.importorskip("matplotlib")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +28,26 @@ def test_is_drawn(name, tmp_path):
     script(name).main(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert (FIGURES / f"{name}.png").is_file()
+
+
+def test_pipelines_have_pictures():
+    page = (ROOT / "docs" / "pipelines.md").read_text("utf-8")
+    drawn = script("pipelines").PIPELINES
+    assert {*drawn} <= {*PIPELINES}
+    for name in drawn:
+        assert f"**{name}**" in page
+        assert f"(figures/pipelines_{name}.png)" in page
+        assert (FIGURES / f"pipelines_{name}.png").is_file()
+
+
+@pytest.mark.slow
+def test_pipelines_are_drawn(tmp_path):
+    pytest.importorskip("torch")
+    job = "planted:400", "--batch-size", "16", "--fanouts", "3,2", "--hidden", "8", "--epochs", "1"
+    script("pipelines").main(tmp_path, job, (1, 3))
+    pictures = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert pictures.keys() == {f"pipelines_{name}.png" for name in script("pipelines").PIPELINES}
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures.values())
 
 
 def test_five_lines_shows_what_was_sampled():

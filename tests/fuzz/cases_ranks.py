@@ -10,6 +10,7 @@ from spsample import comm
 from spsample.comm import LocalCommunicator, Recorder, Traffic, run_threads
 from spsample.distributed.published.variants import ComparedGraph
 from spsample.features import CachedFeatures, CopyPlan, FeatureStore, PartitionedFeatures, RoutedFeatures
+from spsample.loading import SamplerCount, samplers_for
 
 TIMEOUT = 20.0
 
@@ -130,6 +131,43 @@ def fuzz_shared_loader(make, folder):
     on_ranks(make, body)
 
 
+def fuzz_factored_loader(make, folder):
+    def body(make, ranks):
+        graph = make.sound_graph()
+        made = sp.FactoredLoader(
+            make.either(lambda: sp.ReplicatedGraph(graph, ranks), 0.05),
+            make.either(lambda: make.rng.integers(0, graph.num_nodes, 20), 0.1),
+            make.either(make.sound_sampler, 0.05),
+            batch_size=make.either(lambda: 3, 0.1),
+            **make.options(
+                sampler_ranks=lambda: make.choice([1, 1, 1, 2, 0]),
+                step_batches=lambda: make.choice([None, 1, 3, 10**400]),
+                bulk_size=lambda: make.choice([1, 4, "auto", np.array(3)]),
+                queue_memory=lambda: make.choice(["1GiB", "1MiB", 100, -1]),
+                memory_budget=lambda: make.choice(["1GiB", None, 1]),
+                switches=lambda: make.chance(0.5),
+                features=lambda: make.features(graph.num_nodes),
+                labels=lambda: make.spoilt(make.rng.integers(0, 3, graph.num_nodes)),
+                edge_ids=lambda: make.chance(0.5),
+                drop_last=lambda: make.chance(0.5),
+            ),
+        )
+        for _ in made:
+            pass
+        made.load_state_dict(made.state_dict())
+        if make.chance(0.3):
+            made.set_sampler_ranks(make.either(lambda: 1, 0.3))
+        made.close()
+
+    on_ranks(make, body)
+
+
+def fuzz_samplers_for(make, folder):
+    seconds = lambda: make.either(lambda: make.choice([1e-9, 0.1, 3, 1e300]), 0.3)  # noqa: E731
+    count = samplers_for(make.either(lambda: make.choice([2, 5, 2**40]), 0.3), seconds(), seconds())
+    SamplerCount(*count)
+
+
 def shared_rows(make, n, grid):
     """Features of all ranks' own, or in block rows, cached on each or not."""
     rows = make.features(n)
@@ -216,6 +254,8 @@ CASES = {
     "grid": Case(fuzz_grid, (sp.ProcessGrid,)),
     "shared_graphs": Case(fuzz_shared_graphs, (sp.ReplicatedGraph, sp.PartitionedGraph), 2),
     "shared_loader": Case(fuzz_shared_loader, ()),
+    "factored_loader": Case(fuzz_factored_loader, (sp.FactoredLoader,)),
+    "samplers_for": Case(fuzz_samplers_for, (samplers_for, SamplerCount)),
     "shared_features": Case(fuzz_shared_features, (PartitionedFeatures,)),
     "routed_features": Case(fuzz_routed_features, (RoutedFeatures,)),
     "opened_on_ranks": Case(fuzz_opened_on_ranks, ()),

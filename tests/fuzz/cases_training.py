@@ -27,6 +27,8 @@ def train_config(make, p=0.3):
             bulk_size=lambda: make.choice([2, "auto", np.array(2)]),
             memory_budget=lambda: make.choice([None, "1GiB"]),
             prefetch=lambda: make.choice([0, 1]),
+            stage_threads=lambda: make.choice([None, "auto", "2,1", "auto,1,1", (1, 1), "0,1", "auto,auto,auto"]),
+            prefetch_budget=lambda: make.choice([None, "1MiB", 1, "x"]),
             optimizer=lambda: make.choice(["adam", "adamw", "sgd", "x"]),
             learning_rate=number,
             weight_decay=number,
@@ -177,7 +179,11 @@ def fuzz_rank_summary(make, folder):
 
 def fuzz_gradients(make, folder):
     model, comm = make.either(lambda: torch.nn.Linear(2, 2), 0.3), make.either(sp.comm.LocalCommunicator, 0.3)
-    make.choice([training.gradients_for, training.CooperativeGradients])(model, comm)
+    made = make.choice([training.gradients_for, training.CooperativeGradients, training.FactoredGradients])
+    gradients = made(model, comm)
+    if made is training.FactoredGradients and make.chance(0.5):
+        gradients.drop()
+        gradients.finish_step()
 
 
 def fuzz_dropout(make, folder):
@@ -196,7 +202,9 @@ CASES = {
     "callbacks": Case(fuzz_callbacks, (training.Checkpointer, training.Journal, training.TensorBoard)),
     "plots": Case(fuzz_plots, (training.plot_curves, training.plot_phases)),
     "names": Case(fuzz_names, (training.preset_for, training.register_model, training.model_names)),
-    "gradients": Case(fuzz_gradients, (training.gradients_for, training.CooperativeGradients)),
+    "gradients": Case(
+        fuzz_gradients, (training.gradients_for, training.CooperativeGradients, training.FactoredGradients)
+    ),
     "dropout": Case(fuzz_dropout, (training.VertexDropout,)),
     "rank_summary": Case(fuzz_rank_summary, (training.rank_summary,)),
 }

@@ -11,6 +11,7 @@ import cases_graphs
 import cases_loading
 import cases_ranks
 import cases_stores
+import cases_timeline
 import cases_training
 import cases_words
 from case import Case
@@ -33,6 +34,7 @@ PACKAGES = (
             "sampling",
             "sparse",
             "store",
+            "timeline",
             "training",
         )
     ),
@@ -47,6 +49,7 @@ MODULES = (
     cases_ranks,
     cases_training,
     cases_advice,
+    cases_timeline,
     cases_cli,
 )
 
@@ -86,6 +89,7 @@ MADE_BY_THE_LIBRARY = {
     "StackedLayer",
     "StackedRows",
     "StackedSelector",
+    "StageTimes",
     "StepLoss",
     "TrainResult",
 }

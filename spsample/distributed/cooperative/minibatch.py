@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.arrays import distinct_bytes
 from spsample.sampling.bulk import Adjacency
 
 __all__ = ["CooperativeBulk", "CooperativeLayer", "CooperativeMiniBatch", "Routes"]
@@ -113,6 +114,16 @@ class CooperativeBulk:
 
     def __iter__(self) -> Iterator[CooperativeMiniBatch]:
         return iter(self._minibatches)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays of all minibatches, each array once."""
+        layers = [layer for minibatch in self._minibatches for layer in minibatch.layers]
+        return distinct_bytes(
+            array
+            for one in layers
+            for array in (one.adj.indptr, one.adj.indices, one.adj.data, one.dst_nodes, one.src_nodes, one.edge_ids)
+        )
 
     def __repr__(self) -> str:
         return f"CooperativeBulk({len(self)} minibatches)"

@@ -1,0 +1,277 @@
+"""`Mailbox`: letters between ranks that work at their own pace, over a communicator whose calls are collective."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spsample.comm.communicator import Communicator
+from spsample.comm.headers import pickled_error
+from spsample.errors import on_rank, raised_by
+
+__all__ = ["EVERYONE", "Letter", "Mailbox", "packed", "unpacked"]
+
+MOST_LETTERS, MOST_BYTES = 16, 32 << 20
+"""Letters that a rank sends in one round, and their bytes; a longer letter goes alone."""
+
+EVERYONE = -1
+"""The address of a letter to all ranks, its sender too."""
+
+_NOBODY = -2
+_SHORTEST, _LONGEST = 2e-4, 1e-2
+"""Seconds between two rounds: the shortest after one that moved a letter, then twice as long each time."""
+
+_FAILED, _ENDED = -1, -2
+_ALIGNMENT = 64
+_NOTHING = np.zeros(0, np.uint8)
+
+
+class Letter(NamedTuple):
+    """What one rank sends another.
+
+    Attributes
+    ----------
+    source : int
+        Who sent it.
+    kind, number : int
+        Their meaning is the users' own; `kind` is at least 0.
+    payload : uint8 array
+        Bytes; a view of what came in a round.
+    """
+
+    source: int
+    kind: int
+    number: int
+    payload: NDArray[np.uint8]
+
+
+class _Outgoing(NamedTuple):
+    """A letter, and where it goes."""
+
+    to: int
+    kind: int
+    number: int
+    payload: NDArray[np.uint8]
+
+
+class Mailbox:
+    """Letters that are posted at any time by any thread, and delivered in the order of posting.
+
+    A thread on each rank goes through rounds: an exchange of what was posted meanwhile. Between two rounds it sleeps,
+    at most 10 ms. So nobody waits for a rank that computes, as in a collective call, and the ranks need nothing beyond
+    the calls that each `Communicator` has.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Used by the thread of this mailbox alone.
+    deliver : function
+        Called with each `Letter`, by that thread. What it raises ends the mailboxes of all ranks.
+    ended : function
+        Called last of all by that thread: with None once all ranks have finished, else with what one failed with.
+    phase : str
+        What the letters are for, for a `Recorder`.
+    call : str, optional
+        What a rank that is lost meanwhile, or ended, is said to be in; None: the phase.
+
+    Examples
+    --------
+    >>> from spsample.comm import run_threads
+    >>> def body(comm):
+    ...     came, over = [], threading.Event()
+    ...     mailbox = Mailbox(comm, lambda letter: came.append((letter.source, letter.number)), lambda _: over.set())
+    ...     mailbox.start()
+    ...     mailbox.post(1 - comm.rank, kind=0, number=7)
+    ...     mailbox.finish()
+    ...     mailbox.join()
+    ...     return came
+    >>> run_threads(2, body)
+    [[(1, 7)], [(0, 7)]]
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        deliver: Callable[[Letter], None],
+        ended: Callable[[Exception | None], None],
+        *,
+        phase: str = "letters",
+        call: str | None = None,
+    ) -> None:
+        self._comm = comm
+        self._deliver, self._tell_end = deliver, ended
+        self._phase, self._call = phase, phase if call is None else call
+        self._lock = threading.Lock()
+        self._posted: deque[_Outgoing] = deque()
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name=f"spsample {phase}", daemon=True)
+
+    @property
+    def rank(self) -> int:
+        """Whose it is."""
+        return self._comm.rank
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._thread.start()
+
+    def post(self, to: int, kind: int, number: int = 0, payload: NDArray[np.uint8] = _NOTHING) -> None:
+        """Send a letter to a rank, which may be this one, or to `EVERYONE`."""
+        with self._lock:
+            if not self._is_failing:
+                self._posted.append(_Outgoing(to, kind, number, payload))
+
+    def finish(self) -> None:
+        """Post no more; what others send is delivered until all have finished."""
+        with self._lock:
+            if not self._is_failing:
+                self._posted.append(_Outgoing(EVERYONE, _ENDED, 0, _NOTHING))
+
+    def fail(self, error: Exception) -> None:
+        """End the mailboxes of all ranks with what this one failed with; the first error counts."""
+        with self._lock:
+            if self._is_failing:
+                return
+            self._is_failing = True
+            report = np.frombuffer(pickled_error(error, self._comm.rank), np.uint8)
+            self._posted = deque([_Outgoing(EVERYONE, _FAILED, 0, report)])
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until all ranks have finished, or one has failed."""
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    # ---------------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        failure: Exception | None = None
+        try:
+            failure = self._rounds()
+        except Exception as error:
+            failure = error
+        finally:
+            with self._lock:
+                self._is_failing = True  # nothing is posted any more
+                self._posted.clear()
+            self._tell_end(failure)
+
+    def _rounds(self) -> Exception | None:
+        """Go through rounds until all have finished (None), or one has failed."""
+        over: set[int] = set()
+        pause = _SHORTEST
+        while True:
+            sent = self._taken()
+            came = self._exchanged(sent)
+            for letter in came:
+                if letter.kind == _FAILED:
+                    return _reported(letter)
+                if letter.kind == _ENDED:
+                    over.add(letter.source)
+                    continue
+                try:
+                    self._deliver(letter)
+                except Exception as error:  # the next round tells all
+                    self.fail(error)
+            if len(over) == self._comm.size:
+                return None
+            pause = _SHORTEST if sent or came else min(2 * pause, _LONGEST)
+            time.sleep(pause)
+
+    def _taken(self) -> list[_Outgoing]:
+        """The letters of a round: the first ones posted."""
+        taken: list[_Outgoing] = []
+        nbytes = 0
+        with self._lock:
+            while self._posted and len(taken) < MOST_LETTERS:
+                nbytes += len(self._posted[0].payload)
+                if taken and nbytes > MOST_BYTES:
+                    break
+                taken.append(self._posted.popleft())
+        return taken
+
+    def _exchanged(self, letters: Sequence[_Outgoing]) -> list[Letter]:
+        """One round; the letters that came, those of one rank in their order.
+
+        All ranks see all heads. Where no letter of a round has a payload, that is all.
+        """
+        heads = np.zeros((MOST_LETTERS, 4), np.int64)
+        heads[:, 0] = _NOBODY
+        for row, letter in zip(heads, letters, strict=False):
+            row[:] = letter.to, letter.kind, letter.number, len(letter.payload)
+        size, rank = self._comm.size, self._comm.rank
+        with self._comm.agreed(self._call):
+            everyone = self._comm.all_gather(heads, phase=self._phase)
+            came = (everyone[..., 0] == rank) | (everyone[..., 0] == EVERYONE)
+            counts = (everyone[..., 3] * came).sum(axis=1)
+            payload = _NOTHING
+            if everyone[..., 3].any():
+                sent = [[one.payload for one in letters if one.to in (other, EVERYONE)] for other in range(size)]
+                send_counts = np.array([sum(map(len, to_one)) for to_one in sent], np.int64)
+                parts = [part for to_one in sent for part in to_one if len(part)]
+                send = parts[0] if len(parts) == 1 else np.concatenate([_NOTHING, *parts])
+                payload = self._comm.all_to_all_v(send, send_counts, counts, phase=self._phase)
+        sources, places = np.nonzero(came)
+        arrived = everyone[sources, places]
+        ends = np.cumsum(arrived[:, 3]).tolist()
+        return [
+            Letter(source, kind, number, payload[end - nbytes : end])
+            for source, (_, kind, number, nbytes), end in zip(sources.tolist(), arrived.tolist(), ends, strict=True)
+        ]
+
+
+def packed(value: Any) -> NDArray[np.uint8]:
+    """Any object that can be pickled, as one array of bytes; arrays in it are copied once.
+
+    Examples
+    --------
+    >>> unpacked(packed({"a": np.arange(3)}))
+    {'a': array([0, 1, 2])}
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    parts = [np.frombuffer(body, np.uint8), *(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)]
+    sizes = np.array([len(parts), *map(len, parts)], np.int64).view(np.uint8)
+    places = _places([len(sizes), *map(len, parts)])
+    whole = np.empty(places[-1], np.uint8)
+    for part, place in zip([sizes, *parts], places[:-1], strict=True):
+        whole[place : place + len(part)] = part
+    return whole
+
+
+def unpacked(whole: NDArray[np.uint8]) -> Any:
+    """The object that `packed` was given; its arrays are views of the bytes."""
+    if whole.ctypes.data % _ALIGNMENT:  # as of a letter within a round: arrays are read in place
+        whole = _aligned(whole)
+    count = int(whole[:8].view(np.int64)[0])
+    sizes = whole[8 : 8 * (count + 1)].view(np.int64).tolist()
+    places = _places([8 * (count + 1), *sizes])[1:-1]
+    body, *buffers = (whole[place : place + size] for place, size in zip(places, sizes, strict=True))
+    return pickle.loads(body.tobytes(), buffers=buffers)
+
+
+def _places(sizes: Sequence[int]) -> list[int]:
+    """Where parts of these sizes begin, each at a multiple of 64 bytes; and where the last one ends."""
+    padded = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+    places: list[int] = np.cumsum([0, *padded]).tolist()
+    return places
+
+
+def _aligned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    room = np.empty(len(whole) + _ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % _ALIGNMENT
+    room[first : first + len(whole)] = whole
+    return room[first : first + len(whole)]
+
+
+def _reported(letter: Letter) -> Exception:
+    """What a rank failed with, as all others raise it."""
+    told = on_rank(pickle.loads(letter.payload.tobytes()), letter.source)
+    raised_by(told, letter.source)
+    return told

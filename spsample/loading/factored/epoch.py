@@ -1,0 +1,310 @@
+"""One epoch of a factored loader on one rank: its threads, and the letters between them and those of other ranks."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from spsample.comm import Communicator
+from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
+from spsample.errors import CommunicationError, RankError, SpSampleError
+from spsample.loading.factored.queue import BatchQueue
+from spsample.loading.factored.roles import Roles
+from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
+from spsample.sparse import get_num_threads, set_num_threads
+from spsample.timeline import Phases
+from spsample.timeline.stages import waiting_for
+
+__all__ = ["FactoredEpoch", "Plan", "Work"]
+
+_ASK, _TRAINED, _STANDBY = 0, 1, 2  # to the rank that gives out tickets
+_GIVE, _BATCH = 3, 4  # to the sampler of a batch (its number: batch * ranks + rank), and from there
+_TICKET, _SEALED = 5, 6  # from the rank that gives out tickets
+_PHASE = "letters of samplers and trainers"
+_MICROSECOND = 1e-6
+_LONGEST_GOODBYE = 10.0
+
+
+class Work(Protocol):
+    """What the ranks of an epoch do.
+
+    Attributes
+    ----------
+    phases : Phases
+    """
+
+    phases: Phases
+
+    def sampled(self, first: int, end: int) -> Iterator[Any]:
+        """The minibatches of a bulk."""
+        ...
+
+    def collated(self, minibatch: Any) -> Any:
+        """The batch of a minibatch, with features."""
+        ...
+
+
+class Plan(NamedTuple):
+    """What all ranks know of an epoch.
+
+    Attributes
+    ----------
+    roles : Roles
+    first, num_batches, per_step, bulk_size, queue_bytes : int
+    switches : bool
+        Whether samplers that have sampled all their batches may train.
+    """
+
+    roles: Roles
+    first: int
+    num_batches: int
+    per_step: int
+    bulk_size: int
+    queue_bytes: int
+    switches: bool
+
+    @property
+    def first_step(self) -> int:
+        """The step that begins with the first batch, or that after the last one."""
+        return -(-self.first // self.per_step)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the epoch."""
+        return -(-self.num_batches // self.per_step)
+
+
+class FactoredEpoch:
+    """The steps of an epoch; each is an iterator over the batches that this rank trains.
+
+    Parameters
+    ----------
+    plan : Plan
+    comm : Communicator
+        Used by the thread that delivers letters alone.
+    work : Work
+
+    Attributes
+    ----------
+    queue : BatchQueue
+        Of a sampler; empty on other ranks.
+    """
+
+    def __init__(self, plan: Plan, comm: Communicator, work: Work) -> None:
+        self._plan, self._rank, self._work = plan, comm.rank, work
+        self._roles = plan.roles
+        call = f"{_PHASE} ({self._roles.in_words})"
+        self._mailbox = Mailbox(comm, self._deliver, self._ended, phase=_PHASE, call=call)
+        self.queue = BatchQueue(plan.queue_bytes, self._send)
+        self._stream: SimpleQueue[Any] = SimpleQueue()  # tickets and ends of steps, in order
+        self._ready: SimpleQueue[Any] = SimpleQueue()  # batches and ends of steps, in order
+        self._arrived: dict[int, Any] = {}
+        self._arrival = threading.Condition()
+        self._failure: Exception | None = None
+        self._samplers = {
+            batch: sampler
+            for sampler, begin, end in self._roles.shares(plan.first, plan.num_batches, plan.bulk_size)
+            for batch in range(begin, end)
+        }
+        self._tickets = Tickets(plan.first, plan.num_batches, plan.per_step, self._roles.trainers)
+        threads = get_num_threads()
+        self._threads = [self._thread(self._fetch, "features", threads)]
+        if self._roles.samples(self._rank):
+            self._threads.append(self._thread(self._sample, "sampling", threads))
+
+    def steps(self) -> Iterator[Iterator[Any]]:
+        """The steps from the first one on; leaving them ends the epoch on all ranks."""
+        if self._plan.first_step == self._plan.num_steps:
+            return
+        token = _Token()
+        weakref.finalize(token, _leave, self._mailbox, self.queue, self._threads)
+        self._mailbox.start()
+        for thread in self._threads:
+            thread.start()
+        if not self._roles.samples(self._rank):
+            self._ask()
+        try:
+            for step in range(self._plan.first_step, self._plan.num_steps):
+                batches = self._of_step()
+                yield batches
+                for _ in batches:
+                    raise RankError(self._rank, f"it left step {step} of an epoch before its batches were trained")
+            self._finish()
+        except BaseException as error:  # that of a generator which is closed, too
+            self.leave(error if isinstance(error, SpSampleError) else _left(self._rank))
+            raise
+
+    def leave(self, reason: Exception | None = None) -> None:
+        """End the epoch on all ranks, unless it is over, and wait for the threads of this one."""
+        self.fail(_left(self._rank) if reason is None else reason)
+        self._join()
+
+    def fail(self, error: Exception) -> None:
+        """Tell all ranks that this one has failed, wherever they wait."""
+        self._mailbox.fail(error)
+
+    # ------------------------------------------------------------------------------------------ the loop's thread
+
+    def _of_step(self) -> Iterator[Any]:
+        while True:
+            with self._work.phases.timed("waiting"):
+                item = self._ready.get()
+            if isinstance(item, Exception):
+                self._ready.put(item)
+                raise item
+            if isinstance(item, Sealed):
+                return
+            begin = time.perf_counter()
+            yield item
+            del item
+            micros = int((time.perf_counter() - begin) / _MICROSECOND)
+            self._mailbox.post(self._roles.dispenser, _TRAINED, micros)
+
+    def _ask(self) -> None:
+        for _ in range(AHEAD):
+            self._mailbox.post(self._roles.dispenser, _ASK)
+
+    def _finish(self) -> None:
+        """Wait until all ranks are here."""
+        for thread in self._threads:
+            thread.join()
+        self._mailbox.finish()
+        self._mailbox.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _join(self) -> None:
+        self._mailbox.join()
+        self.queue.close()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    # -------------------------------------------------------------------------------------- threads of this rank
+
+    def _thread(self, run: Callable[[], None], name: str, threads: int) -> threading.Thread:
+        def body() -> None:
+            try:
+                set_num_threads(threads)
+                run()
+            except Exception as error:
+                self.fail(error)
+
+        return threading.Thread(target=body, name=f"spsample {name}", daemon=True)
+
+    def _sample(self) -> None:
+        """Sample this rank's bulks; the queue says when to wait."""
+        for sampler, begin, end in self._roles.shares(self._plan.first, self._plan.num_batches, self._plan.bulk_size):
+            if sampler != self._rank:
+                continue
+            for minibatch in self._work.sampled(begin, end):
+                batch = packed(minibatch)
+                with self._work.phases.timed(waiting_for("room", "sampling")):
+                    is_open = self.queue.put(minibatch.batch_id, batch)
+                if not is_open:
+                    return
+        if self._plan.switches:
+            self._mailbox.post(self._roles.dispenser, _STANDBY)
+            self._ask()
+
+    def _fetch(self) -> None:
+        """Make batches of the minibatches that this rank has tickets for."""
+        input_ = waiting_for("input", "features")
+        while True:
+            with self._work.phases.timed(input_):
+                item = self._stream.get()
+                packed_batch = self._awaited(item) if isinstance(item, int) else None
+            if isinstance(item, int):
+                if packed_batch is None:
+                    return
+                item = self._work.collated(unpacked(packed_batch))
+            self._ready.put(item)
+            if isinstance(item, Sealed) and item.step + 1 == self._plan.num_steps:
+                return
+            if isinstance(item, Exception):
+                return
+            del item
+
+    def _awaited(self, batch: int) -> Any:
+        """A batch that was sent here; None where a rank has failed."""
+        with self._arrival:
+            self._arrival.wait_for(lambda: batch in self._arrived or self._failure is not None)
+            return self._arrived.pop(batch, None)
+
+    # ------------------------------------------------------------------------- the thread that delivers letters
+
+    def _deliver(self, letter: Letter) -> None:
+        if letter.kind == _BATCH:
+            with self._arrival:
+                self._arrived[letter.number] = letter.payload
+                self._arrival.notify_all()
+        elif letter.kind == _TICKET:
+            self._stream.put(letter.number)
+        elif letter.kind == _SEALED:
+            self._stream.put(Sealed(letter.number))
+        elif letter.kind == _GIVE:
+            self.queue.give(*divmod(letter.number, self._roles.ranks))
+        else:
+            self._give_out(letter)
+
+    def _give_out(self, letter: Letter) -> None:
+        """On the rank that gives out tickets."""
+        if letter.kind == _STANDBY:
+            self._tickets.stand_by(letter.source)
+            return
+        ask = self._tickets.ask
+        given = (
+            ask(letter.source)
+            if letter.kind == _ASK
+            else self._tickets.trained(letter.source, letter.number * _MICROSECOND)
+        )
+        for one in given:
+            if isinstance(one, Ticket):
+                self._mailbox.post(one.rank, _TICKET, one.batch)
+                self._let_give(self._samplers[one.batch], one)
+            else:
+                self._mailbox.post(EVERYONE, _SEALED, one.step)
+
+    def _let_give(self, sampler: int, ticket: Ticket) -> None:
+        """Tell the sampler of a batch where it goes: by a letter without payload, unless it is this rank."""
+        if sampler == self._rank:
+            self.queue.give(*ticket)
+        else:
+            self._mailbox.post(sampler, _GIVE, ticket.batch * self._roles.ranks + ticket.rank)
+
+    def _send(self, rank: int, batch: int, minibatch: Any) -> None:
+        self._mailbox.post(rank, _BATCH, batch, minibatch)
+
+    def _ended(self, failure: Exception | None) -> None:
+        if failure is None:
+            return
+        if isinstance(failure, (CommunicationError, RankError)):
+            self._roles.explain(failure)
+        with self._arrival:
+            self._failure = failure
+            self._arrival.notify_all()
+        self.queue.close()
+        self._stream.put(failure)
+        self._ready.put(failure)
+
+
+def _left(rank: int) -> RankError:
+    return RankError(rank, "it left the loop over the steps, which all ranks go through together")
+
+
+class _Token:
+    """What the loop holds: where it is gone, nobody takes batches any more."""
+
+
+def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[threading.Thread]) -> None:
+    """End the threads of a loop that is gone, or of an interpreter that exits: none may be in a kernel then."""
+    mailbox.fail(_left(mailbox.rank))
+    queue.close()
+    mailbox.join(_LONGEST_GOODBYE)
+    for thread in threads:
+        if thread.ident is not None and thread is not threading.current_thread():
+            thread.join(_LONGEST_GOODBYE)

@@ -1,0 +1,403 @@
+"""`FactoredLoader`: some ranks sample, the others train what these have sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.backends import get_backend
+from spsample.comm import collective
+from spsample.comm.objects import comm_of, require_same
+from spsample.common.checks import require_bulk_size, require_int
+from spsample.common.units import format_bytes, require_bytes
+from spsample.errors import BackendError, CapacityError, InputError
+from spsample.features import CacheCounts
+from spsample.loading.batch import Batch, Collate, gather_features
+from spsample.loading.factored.epoch import FactoredEpoch, Plan
+from spsample.loading.factored.roles import require_roles
+from spsample.loading.order import Delivered, Epochs, as_seeds
+from spsample.planning.budget import largest_fitting
+from spsample.planning.bulk_plan import BulkPlan
+from spsample.planning.bulk_sampling import sample_within
+from spsample.planning.loader_plan import plan_epochs
+from spsample.planning.memory_check import default_budget
+from spsample.planning.workload import Workload
+from spsample.sampling.arguments import check_arguments
+from spsample.sampling.sampler import require_bool
+from spsample.store.base_graph import BaseGraph, require_graph
+from spsample.timeline import Phases, Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from spsample.features import FeatureSource
+    from spsample.sampling import MiniBatch, Sampler
+
+__all__ = ["FactoredLoader"]
+
+
+PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
+"""What a packed minibatch has beside its arrays, at most: their types, and up to 63 bytes before each."""
+
+
+class FactoredLoader(Epochs):
+    """Iterate over minibatches that other ranks sample: the last ranks sample, the others train.
+
+    Samplers need the graph, trainers features and labels. A sampler keeps its minibatches in a queue, until a trainer
+    is free. A *step* is a fixed list of B batches, whatever the number of trainers: step t has the batches t B to
+    (t + 1) B - 1. Each is trained by whoever is free, and all ranks go through the steps together. So a rank may have
+    several batches of a step, or none; gradients that are added in the order of the batches do not depend on it
+    (`spsample.training.FactoredGradients`).
+
+    Batches are those of `BulkLoader` with the same arguments. Making a loader is collective, and so is every step. A
+    rank that fails or leaves early ends the pass on all ranks.
+
+    Parameters
+    ----------
+    graph : ReplicatedGraph
+        A trainer that never becomes a sampler reads no edge of it: the graph of a store stays on the disk there.
+    seeds, sampler, batch_size, features, labels, shuffle, drop_last, random_seed, edge_ids, backend
+        As of `BulkLoader`. Features that ranks gather together (`PartitionedFeatures`) do not work: each trainer is in
+        a batch of its own.
+    sampler_ranks
+        Ranks that sample, at most p - 1; `samplers_for` chooses by measured times.
+    step_batches
+        B; None: p.
+    bulk_size
+        Minibatches that a sampler samples at once; ``"auto"``: as many as ``queue_memory`` allows.
+    queue_memory
+        Bytes, or text such as ``"1GiB"``, of a sampler's queue, which has to have room for a bulk.
+    memory_budget
+        Bytes, or text, for the bulk that a sampler makes; None: half of what is available.
+    switches
+        Whether a sampler that has sampled all its batches of an epoch trains, too, where that ends the epoch sooner.
+    timeline
+        Where the threads note what they do and when; None for nowhere.
+
+    Attributes
+    ----------
+    roles : Roles
+        Who samples; `set_sampler_ranks` changes it.
+    comm : Communicator
+    num_batches : int
+        Batches of an epoch.
+    trained : int
+        Batches that this rank has trained.
+    queue_peak : int
+        Bytes in this rank's queue, at most so far.
+    phases : Phases
+        What counts `seconds`.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If an argument is out of range or does not fit the graph, or if there is one rank.
+    CapacityError
+        If a queue cannot hold one bulk.
+    BackendError
+        If only one thread of a rank may communicate.
+
+    References
+    ----------
+    J. Yang et al., GNNLab: a factored system for sample-based GNN training over GPUs, EuroSys 2022.
+
+    Examples
+    --------
+    >>> import spsample as sp
+    >>> from spsample.comm import run_threads
+    >>> graph = sp.Graph.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], num_nodes=4)
+    >>> def body(comm):
+    ...     shared = sp.ReplicatedGraph(graph, comm)
+    ...     loader = FactoredLoader(shared, [0, 1, 2, 3], sp.GraphSAGE([2]), batch_size=1, sampler_ranks=1)
+    ...     return [batch.batch_id for batch in loader]
+    >>> sorted(sum(run_threads(3, body), []))
+    [0, 1, 2, 3]
+    """
+
+    def __init__(  # noqa: PLR0913  (the public face)
+        self,
+        graph: BaseGraph,
+        seeds: ArrayLike,
+        sampler: Sampler,
+        *,
+        batch_size: int,
+        sampler_ranks: int = 1,
+        step_batches: int | None = None,
+        bulk_size: int | str = 16,
+        queue_memory: int | str = "1GiB",
+        memory_budget: int | str | None = None,
+        switches: bool = True,
+        features: Any = None,
+        labels: ArrayLike | None = None,
+        edge_ids: bool = False,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        random_seed: int = 0,
+        backend: str | None = None,
+        timeline: Timeline | None = None,
+    ) -> None:
+        require_graph(graph)
+        self.comm = graph.comm
+        with collective(graph.comm, call="the checks of FactoredLoader"):
+            self.roles = require_roles(graph.comm.size, sampler_ranks)
+            local = _local(graph)
+            ids, batch_size = check_arguments(local, as_seeds(local, seeds), sampler, batch_size)
+            super().__init__(
+                graph, ids, sampler, batch_size, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed
+            )
+            batches = graph.comm.size if step_batches is None else step_batches
+            self.step_batches = require_int("step_batches", batches, minimum=1)
+            self.queue_memory = require_bytes("queue_memory", queue_memory)
+            self.switches = require_bool("switches", switches)
+            self.edge_ids = require_bool("edge_ids", edge_ids)
+            self.phases = Phases(("sampling", "features", "waiting"), timeline)
+            self.backend = None if backend is None else get_backend(backend).name
+            self._local_graph = local.to_device(self.backend)
+            self.collate = Collate(features, labels, local)
+            _require_own(self.features)
+            self._most_batches = require_bulk_size("bulk_size", bulk_size)
+            self.memory_budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
+        require_same(self.comm, seeds=self.seeds_sha256, batch_size=batch_size, bulk_size=bulk_size, edge_ids=edge_ids)
+        require_same(
+            self.comm, sampler_ranks=sampler_ranks, step_batches=batches, switches=switches, queue_memory=queue_memory
+        )
+        require_same(self.comm, shuffle=shuffle, drop_last=drop_last, random_seed=random_seed, sampler=repr(sampler))
+        self.plan: BulkPlan | None = None
+        self.bulk_size = 1
+        self._plan_bulks()
+        self._letters = _for_letters(self.comm)
+        self._under_way: FactoredEpoch | None = None
+        self._is_closed = False
+        self.trained = self.queue_peak = 0
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent ``sampling`` and gathering ``features`` in threads, and ``waiting`` for batches in the loop.
+
+        On samplers also ``"sampling waiting for room"`` in the queue.
+        """
+        return self.phases.seconds
+
+    @property
+    def features(self) -> FeatureSource | None:
+        """Where features come from."""
+        return self.collate.features
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """Labels of all vertices."""
+        return self.collate.labels
+
+    @property
+    def cache_counts(self) -> CacheCounts | None:
+        """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
+        counts = getattr(self.features, "counts", None)
+        return counts if isinstance(counts, CacheCounts) else None
+
+    @property
+    def batches_per_step(self) -> int:
+        """Batches of all ranks together that a step takes: B."""
+        return self.step_batches
+
+    def __len__(self) -> int:
+        """Steps per epoch."""
+        return -(-self.num_batches // self.step_batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches that this rank trains, in the current epoch; as `steps`, one after the other."""
+        for step in self.steps():
+            yield from step
+
+    def steps(self) -> Iterator[Iterator[Batch]]:
+        """The steps of the current epoch, each an iterator over the batches that this rank trains.
+
+        All of them are taken, in order, before the next step. `state_dict` between two steps is exact.
+        """
+        if self._is_closed:
+            raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
+        yield from self._one_pass(self._delivered, advance=False)
+
+    def fail(self, error: Exception) -> None:
+        """Tell all ranks what the loop of this one has failed with: they raise it where they wait for batches."""
+        if self._under_way is not None:
+            self._under_way.fail(error)
+
+    def set_sampler_ranks(self, sampler_ranks: int) -> None:
+        """Let another number of ranks sample, from the next pass on; collective."""
+        with collective(self.comm, call="another number of samplers"):
+            self.roles = require_roles(self.comm.size, sampler_ranks)
+        self._plan_bulks()
+
+    def trial_bulk(self) -> list[MiniBatch]:
+        """The first bulk of the last epoch there can be, to measure on."""
+        return list(self._trial.sampled(0, min(self.bulk_size, self.num_batches)))
+
+    def trial_batch(self, minibatch: MiniBatch) -> Batch:
+        """The batch of a minibatch of `trial_bulk`."""
+        return self._trial.collated(minibatch)
+
+    @property
+    def _trial(self) -> _Work:
+        epoch = 2**64 - 1
+        return _Work(self, epoch, self._positions(epoch))
+
+    def close(self) -> None:
+        """End a pass that is under way, and free the communicator of the letters; collective, and the last call."""
+        self._leave_pass()
+        if not self._is_closed:
+            self._letters.close()
+        self._is_closed = True
+
+    # --------------------------------------------------------------------------------------------------- a pass
+
+    def _delivered(self, epoch: int, first: int) -> Iterator[Delivered]:
+        if first % self.step_batches and first < self.num_batches:
+            given = f"batch {first} of an epoch, within a step of {self.step_batches} batches"
+            raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
+        plan = Plan(
+            self.roles,
+            first,
+            self.num_batches,
+            self.step_batches,
+            self.bulk_size,
+            self.queue_memory,
+            self.switches,
+        )
+        self._leave_pass()  # passes share the communicator of the letters
+        under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
+        self._under_way = under_way
+        try:
+            for number, step in enumerate(under_way.steps(), plan.first_step):
+                next_batch = min((number + 1) * self.step_batches, self.num_batches)
+                yield Delivered(next_batch, begins_bulk=False, batch=self._counted(step))
+        finally:
+            self.queue_peak = max(self.queue_peak, under_way.queue.peak)
+            if self._under_way is under_way:
+                self._under_way = None
+
+    def _leave_pass(self) -> None:
+        """End a pass that is under way, as the loop of an exception that is still being handled."""
+        if self._under_way is not None:
+            self._under_way.leave()
+            self._under_way = None
+
+    def _counted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            self.trained += 1
+            yield batch
+            del batch
+
+    def _plan_bulks(self) -> None:
+        """Plan the bulks of samplers, which see the graph; collective."""
+        with collective(self.comm, call="the plan of FactoredLoader"):
+            if self.plan is None and self.roles.samples(self.comm.rank):
+                self.plan = plan_epochs(self._workload, self.memory_budget or default_budget(self._local_graph))
+            mine = 0 if self.plan is None else self._size_within(self.plan)
+        self.bulk_size = int(self.comm.all_reduce(np.array([mine]), "max", phase="set-up")[0])
+
+    def _size_within(self, plan: BulkPlan) -> int:
+        """The batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""
+        batches = max(self.num_batches, 1)
+        room = largest_fitting(batches, lambda size: self._queued_bytes(plan, size) <= self.queue_memory)
+        size = min(plan.bulk_size, max(room, 1)) if self._most_batches is None else self._most_batches
+        plan.require(min(size, batches))
+        if room < min(size, batches):
+            raise CapacityError(
+                argument="queue_memory",
+                given=format_bytes(self.queue_memory),
+                expected=f"room for one bulk: {format_bytes(self._queued_bytes(plan, size))} for {size} minibatches",
+                hint=f"At most {room} fit; or use smaller batches, fanouts or layer sizes.",
+            )
+        return size
+
+    def _queued_bytes(self, plan: BulkPlan, size: int) -> int:
+        """Bytes of a bulk whose minibatches are packed one by one."""
+        return plan.result_bytes(size) + size * (PACKING_BYTES + PACKING_BYTES_OF_LAYER * len(self.sampler.sizes))
+
+    @property
+    def _workload(self) -> Workload:
+        """What is sampled, for its plan."""
+        return Workload(
+            graph=self._local_graph,
+            seeds=self.seeds,
+            sampler=self.sampler,
+            batch_size=self.batch_size,
+            edge_ids=self.edge_ids,
+            backend=self.backend,
+            shuffle=self.shuffle,
+            prefetch=0,
+        )
+
+
+class _Work:
+    """What the threads of an epoch do."""
+
+    def __init__(self, loader: FactoredLoader, epoch: int, positions: NDArray[np.int64]) -> None:
+        self._loader, self._epoch, self._positions = loader, epoch, positions
+        self.phases = loader.phases
+
+    def sampled(self, first: int, end: int) -> Iterator[MiniBatch]:
+        """Sample a bulk."""
+        loader = self._loader
+        bulks = sample_within(
+            loader.plan,
+            loader._local_graph,
+            loader.seeds[self._positions[loader._cut.places(first, end)]],
+            loader.sampler,
+            batch_size=loader.batch_size,
+            random_seed=loader.random_seed,
+            epoch=self._epoch,
+            first_batch=first,
+            edge_ids=loader.edge_ids,
+            backend=loader.backend,
+            batch_ptr=loader._cut.bounds(first, end),
+        )
+        while True:
+            with self.phases.timed("sampling", first):
+                bulk = next(bulks, None)
+                bulk = None if bulk is None else bulk.to_host()
+            if bulk is None:
+                return
+            yield from bulk
+            del bulk
+
+    def collated(self, minibatch: MiniBatch) -> Batch:
+        """Gather features, and put labels to it."""
+        loader = self._loader
+        places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
+        with self.phases.timed("features", minibatch.batch_id):
+            x = gather_features(loader.features, minibatch.src_nodes)
+            return loader.collate(minibatch, self._positions[places], x)
+
+
+def _local(graph: BaseGraph) -> Any:
+    """The whole graph, which every rank has."""
+    local = getattr(graph, "graph", None)
+    if graph.host is None or local is None:
+        raise InputError(
+            argument="graph",
+            given=repr(graph),
+            expected="a ReplicatedGraph: a sampler has all of it",
+            hint="Of a partitioned graph choose another pipeline.",
+        )
+    return local
+
+
+def _require_own(features: Any) -> None:
+    """Refuse features that all ranks gather at once."""
+    if comm_of(features).size > 1:
+        raise InputError(
+            argument="features",
+            given=f"{type(features).__name__}, which all ranks gather at once",
+            expected="features that each rank reads by itself: an array, or those of a store",
+            hint="Each trainer is in a batch of its own.",
+        )
+
+
+def _for_letters(comm: Any) -> Any:
+    try:
+        return comm.duplicate()
+    except BackendError as error:
+        raise BackendError(f"{error} Pipelines without threads: sync.") from error

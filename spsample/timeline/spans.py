@@ -1,0 +1,104 @@
+"""Spans of one rank, written to a temporary file as they come, so that memory stays bounded."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["NO_BATCH", "SPAN", "SPANS_IN_MEMORY", "SpanFile"]
+
+SPAN = np.dtype(
+    [("begin", np.float64), ("end", np.float64), ("name", np.int32), ("row", np.int32), ("batch", np.int64)]
+)
+"""A span: seconds of the rank's clock, the numbers of its name and of its thread's row, and its batch."""
+
+SPANS_IN_MEMORY = 4096
+"""Spans of a rank that are not in its file yet, at most; and spans that are read at once."""
+
+NO_BATCH = -1
+
+
+class SpanFile:
+    """Spans in a file that goes away with the process, however it ends.
+
+    Where the disk is full the spans that follow are left out, and counted: a run does not fail for its timeline. What a
+    forked process adds is dropped.
+
+    Parameters
+    ----------
+    file
+        Unbuffered, binary, empty, for reading and writing.
+
+    Attributes
+    ----------
+    written, left_out : int
+        Spans in the file, and those that it had no room for.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryFile
+    >>> spans = SpanFile(TemporaryFile(buffering=0))
+    >>> spans.add((0.5, 0.75, 0, 0, NO_BATCH))
+    >>> spans.finish()
+    >>> spans.written, [float(one["begin"]) for block in spans.blocks() for one in block]
+    (1, [0.5])
+    """
+
+    def __init__(self, file: Any) -> None:
+        self.written = self.left_out = 0
+        self._file = file
+        self._close = weakref.finalize(self, file.close)
+        self._is_finished = False
+        self._process = os.getpid()
+        self._waiting: list[tuple[float, float, int, int, int]] = []
+        self._lock = Lock()
+
+    def add(self, span: tuple[float, float, int, int, int]) -> None:
+        """Keep a span, whose numbers are those of `SPAN`; any thread may."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            if self._is_finished:
+                return
+            self._waiting.append(span)
+            if len(self._waiting) >= SPANS_IN_MEMORY:
+                self._write()
+
+    def finish(self) -> None:
+        """Write what waits. What threads add from now on is dropped."""
+        with self._lock:
+            self._is_finished = True
+            self._write()
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """All spans, once they are finished, in the order in which they ended: at most `SPANS_IN_MEMORY` at a time."""
+        left = self.written
+        self._file.seek(0)
+        while left:
+            count = min(left, SPANS_IN_MEMORY)
+            yield np.frombuffer(self._file.read(count * SPAN.itemsize), SPAN).copy()
+            left -= count
+
+    def close(self) -> None:
+        """Give the file up; so does the end of this object."""
+        self._close()
+
+    def _write(self) -> None:
+        """Move what waits to the file; once it is full nothing more is tried."""
+        spans, self._waiting = np.array(self._waiting, SPAN), []
+        try:
+            is_whole = not self.left_out and self._file.write(spans.tobytes()) == spans.nbytes
+        except OSError:
+            is_whole = False
+        if is_whole:
+            self.written += len(spans)
+        else:
+            self.left_out += len(spans)

@@ -1,0 +1,311 @@
+"""`Timeline`: which thread of which rank did what, and when."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spsample.comm import Channel, Communicator, LocalCommunicator, Sent, collective
+from spsample.comm.objects import all_gather_object
+from spsample.common.checks import require_choice, require_int, require_number, require_path, require_type
+from spsample.errors import DataError, InputError, SpSampleError
+from spsample.timeline.clocks import ClockOffset, clock_offset
+from spsample.timeline.spans import NO_BATCH, SPAN, SPANS_IN_MEMORY, SpanFile
+from spsample.timeline.trace_file import RankRows, trace_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Timeline", "require_writable"]
+
+
+class Timeline:
+    """A file of what each thread of each rank did, and when, in Chrome's trace format; Perfetto opens it.
+
+    Give one to `BulkLoader` or `Trainer`, and note what a loop of one's own does with `span`. The file is written when
+    the ``with`` block is left, with the ranks' clocks aligned. Where an error leaves it, each rank writes what it has:
+    rank 0 into ``path``, rank r into ``NAME-rank-r.json`` beside it. A process that is killed writes nothing.
+
+    Spans wait in a temporary file, 32 bytes each, and in memory 4096 of them at most; a rank's is in its folder of
+    temporary files, that of rank 0 beside ``path``. The trace has about 120 bytes for each.
+
+    Parameters
+    ----------
+    path
+        The file, replaced where it is there. On several ranks rank 0's counts.
+    comm
+        The ranks; None for one. Making a timeline is collective, and so is `close`. Both are calls of the thread that
+        uses the communicator. The phase is "timeline".
+
+    Raises
+    ------
+    InputError
+        On all ranks, if rank 0 cannot write there: no such folder, no permission, a folder of that name.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "timeline.json"
+    >>> with Timeline(path) as timeline:
+    ...     with timeline.span("training", batch=3):
+    ...         total = sum(range(1000))
+    >>> events = json.loads(path.read_text())["traceEvents"]
+    >>> [(event["name"], event["args"]) for event in events if event["ph"] == "X"]
+    [('training', {'batch': 3})]
+    """
+
+    def __init__(self, path: str | Path, comm: Communicator | None = None) -> None:
+        if comm is not None:
+            require_type("comm", comm, Communicator, "a communicator, as spsample.init() makes")
+        self.comm = LocalCommunicator() if comm is None else comm
+        with collective(self.comm, call="the making of a timeline"):
+            self.path = require_path("path", path)
+            self._spans: SpanFile | None = SpanFile(_temporary(self.path, self.comm.rank))
+        self._rows = _Rows()
+        self._names: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()
+        self._offset = clock_offset(self.comm)
+        self.left_out = 0
+
+    def span(self, name: str, batch: int | None = None, *, category: str = "phase") -> AbstractContextManager[None]:
+        """Around a block of work: what it is called, and the batch that it is for.
+
+        Categories are "phase" and "part", a part being within a phase of the same thread.
+
+        Raises
+        ------
+        InputError, DTypeError
+            If the name is no text, the batch no number from 0 on, or there is no such category.
+        """
+        _check_span(name, batch, category)
+        return _Span(self, name, batch, category)
+
+    def add(self, name: str, begin: float, end: float, batch: int | None = None, *, category: str = "phase") -> None:
+        """Note what the calling thread did between two times of `time.perf_counter`; nothing once it is closed.
+
+        Arguments and errors are those of `span`; times are seconds.
+        """
+        _check_span(name, batch, category)
+        for argument, value in (("begin", begin), ("end", end)):
+            require_number(argument, value, lambda seconds: abs(seconds) < _LONGEST, "seconds of time.perf_counter")
+        spans = self._spans
+        if spans is None:
+            return
+        number = self._names.get((name, category))
+        if number is None:
+            with self._lock:
+                number = self._names.setdefault((name, category), len(self._names))
+        spans.add((begin, end, number, self._rows.number(), NO_BATCH if batch is None else batch))
+
+    def close(self) -> None:
+        """Gather the spans of all ranks, and let rank 0 write the file; collective. A second call does nothing.
+
+        Raises
+        ------
+        DataError
+            On all ranks, if the file cannot be written.
+        """
+        spans = self._ended()
+        if spans is None:
+            return
+        with closing(spans):
+            try:
+                self._write_together(spans)
+            except SpSampleError:
+                self._write_alone(spans)
+                raise
+
+    def __enter__(self) -> Timeline:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write the file; after an error each rank its own, since others may be gone."""
+        if kind is None:
+            self.close()
+            return
+        spans = self._ended()
+        if spans is not None:
+            with closing(spans):
+                self._write_alone(spans)
+
+    def _ended(self) -> SpanFile | None:
+        """The spans, to which none are added from now on; None the second time."""
+        spans, self._spans = self._spans, None
+        if spans is not None:
+            spans.finish()
+        return spans
+
+    def _write_together(self, spans: SpanFile) -> None:
+        """Send the spans to rank 0, which writes them."""
+        clock = _Clock(self._offset, clock_offset(self.comm))
+        ranks = all_gather_object(self.comm, (spans.written, self._described(spans, clock.error)))
+        counts, described = [count for count, _ in ranks], [one for _, one in ranks]
+        self.left_out = sum(one.left_out for one in described)
+        channel = Channel(self.comm)
+        with collective(self.comm, channel, call="the writing of a timeline"):
+            gathered = _gathered(channel, spans, clock, max(counts))
+            if self.comm.rank != 0:
+                for _ in gathered:
+                    pass
+                return
+            with trace_file(self.path, described, self.comm.size) as file:
+                for blocks in gathered:
+                    for block, of in zip(blocks, described, strict=True):
+                        file.write_spans(block, of)
+
+    def _described(self, spans: SpanFile, clock_error: float) -> RankRows:
+        names = sorted(self._names, key=lambda name: self._names[name])
+        return RankRows(self.comm.rank, platform.node(), names, self._rows.names, clock_error, spans.left_out)
+
+    def _write_alone(self, spans: SpanFile) -> None:
+        """Write what this rank has, without the others; the error that ended the run is the one to tell."""
+        rank, clock = self.comm.rank, _Clock(self._offset, self._offset)
+        path = self.path if rank == 0 else self.path.with_name(f"{self.path.stem}-rank-{rank}{self.path.suffix}")
+        described = self._described(spans, self._offset.error)
+        with suppress(DataError, OSError), trace_file(path, [described], self.comm.size) as file:
+            for block in spans.blocks():
+                file.write_spans(clock.aligned(block), described)
+
+
+_LONGEST = 1e9
+"""Seconds that no clock has run: 30 years."""
+
+
+def _check_span(name: str, batch: int | None, category: str) -> None:
+    require_type("name", name, str, "a text")
+    require_choice("category", category, ("phase", "part"))
+    if batch is not None:
+        require_int("batch", batch, minimum=0, maximum=2**63 - 1)
+
+
+def require_writable(argument: str, path: Path) -> Path:
+    """Refuse a path at which no file can be written.
+
+    Raises
+    ------
+    InputError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> require_writable("--trace", Path("/no/such/folder/timeline.json"))
+    Traceback (most recent call last):
+    ...
+    spsample.errors.InputError: --trace: got '/no/such/folder/timeline.json' (No such file or directory); expected ...
+    """
+    reason = "a folder" if path.is_dir() else ""
+    if not reason:
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                return path
+        except OSError as error:
+            reason = error.strerror or str(error)
+    expected = "a file in a folder that exists and can be written to"
+    raise InputError(argument=argument, given=f"{str(path)!r} ({reason})", expected=expected)
+
+
+def _temporary(path: Path, rank: int) -> Any:
+    """Where spans wait: a file without a name, which goes away with the process."""
+    if rank == 0:
+        return tempfile.TemporaryFile(dir=require_writable("path", path).parent, buffering=0)
+    try:
+        return tempfile.TemporaryFile(buffering=0)
+    except OSError as error:
+        raise DataError(argument="TMPDIR", given=str(error), expected="a folder that can be written to") from error
+
+
+def _gathered(channel: Channel, spans: SpanFile, clock: _Clock, most: int) -> Iterator[list[NDArray[Any]]]:
+    """Blocks of spans of all ranks, by rank, on rank 0; nothing on the others. Each round is an exchange."""
+    size, blocks = channel.scope.size, spans.blocks()
+    for _ in range(-(-most // SPANS_IN_MEMORY)):
+        mine = clock.aligned(next(blocks, np.empty(0, SPAN)))
+        counts = np.zeros(size, np.int64)
+        counts[0] = len(mine)
+        received = channel.exchange([Sent(mine, counts)], phase="timeline")[0]
+        yield np.split(received.rows, np.cumsum(received.counts)[:-1])
+
+
+class _Clock:
+    """From a rank's clock to that of the timeline, which is rank 0's from when the timeline was made.
+
+    Clocks drift: where the bounds at the end do not meet those of the beginning the offset is taken to change evenly.
+    """
+
+    def __init__(self, before: ClockOffset, after: ClockOffset) -> None:
+        lowest, highest = max(before.lowest, after.lowest), min(before.highest, after.highest)
+        self.error = max(before.error, after.error)
+        self._times = [before.at, after.at]
+        self._offsets = [before.seconds, after.seconds]
+        if lowest <= highest:
+            self.error = (highest - lowest) / 2
+            self._offsets = [(lowest + highest) / 2] * 2
+        self._origin = before.origin
+
+    def aligned(self, spans: NDArray[Any]) -> NDArray[Any]:
+        """The spans in seconds of the timeline, in place."""
+        for name in ("begin", "end"):
+            spans[name] += np.interp(spans[name], self._times, self._offsets) - self._origin
+        return spans
+
+
+class _Rows:
+    """Numbers of the rows in which threads are shown: one for each name of threads that follow each other."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._threads: list[threading.Thread] = []
+        self._main = threading.current_thread()
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+
+    def number(self) -> int:
+        """The row of the calling thread."""
+        row: int | None = getattr(self._mine, "row", None)
+        if row is None:
+            with self._lock:
+                row = self._mine.row = self._row_of(threading.current_thread())
+        return row
+
+    def _row_of(self, thread: threading.Thread) -> int:
+        """That of a thread of the same name which has ended, or a new one."""
+        name = "main" if thread is self._main else thread.name.removeprefix("spsample ")
+        same = [row for row, other in enumerate(self._threads) if self._named(other) == name]
+        for row in same:
+            if not self._threads[row].is_alive():
+                self._threads[row] = thread
+                return row
+        self._threads.append(thread)
+        self.names.append(name if not same else f"{name} {len(same) + 1}")
+        return len(self.names) - 1
+
+    def _named(self, thread: threading.Thread) -> str:
+        return "main" if thread is self._main else thread.name.removeprefix("spsample ")
+
+
+class _Span:
+    """A block of work that is under way."""
+
+    __slots__ = ("_batch", "_begin", "_category", "_name", "_timeline")
+
+    def __init__(self, timeline: Timeline, name: str, batch: int | None, category: str) -> None:
+        self._timeline, self._name, self._batch, self._category = timeline, name, batch, category
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timeline.add(self._name, self._begin, time.perf_counter(), self._batch, category=self._category)

@@ -1,0 +1,181 @@
+"""Timelines as files in Chrome's trace format, which Perfetto and chrome://tracing open.
+
+The format: a JSON object with ``traceEvents``. An event of ``ph`` "X" is a span: ``name``, ``cat``, ``ts`` and ``dur``
+in microseconds, ``pid`` (here the rank), ``tid`` (the thread's row) and ``args``. One of ``ph`` "M" names a rank or a
+thread.
+Source: "Trace Event Format", Google (2016).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from spsample.errors import DataError
+from spsample.store.files import whole_file
+from spsample.store.folder import system_errors
+from spsample.timeline.spans import NO_BATCH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["RankRows", "Trace", "TraceFile", "TraceSpan", "read_trace", "trace_file"]
+
+_NANOSECONDS = 1e9
+_LONGEST = 1e9
+"""Seconds that no run takes."""
+
+
+class RankRows(NamedTuple):
+    """What the numbers in the spans of a rank stand for.
+
+    Attributes
+    ----------
+    rank : int
+    host : str
+        The machine.
+    names : list of (str, str)
+        Name and category of a span.
+    rows : list of str
+        Names of threads.
+    clock_error : float
+        Seconds by which the rank's spans may be misplaced beside those of rank 0.
+    left_out : int
+        Spans for which the disk had no room.
+    """
+
+    rank: int
+    host: str
+    names: list[tuple[str, str]]
+    rows: list[str]
+    clock_error: float
+    left_out: int
+
+
+class TraceFile:
+    """A trace that is being written, event by event."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._separator = "\n"
+
+    def write_names(self, of: RankRows) -> None:
+        """Name a rank and its threads."""
+        events = [
+            _named("process_name", of.rank, 0, name=f"rank {of.rank} ({of.host})"),
+            _named("process_sort_index", of.rank, 0, sort_index=of.rank),
+        ]
+        for row, name in enumerate(of.rows):
+            events.append(_named("thread_name", of.rank, row, name=name))
+            events.append(_named("thread_sort_index", of.rank, row, sort_index=row))
+        self._write(events)
+
+    def write_spans(self, spans: NDArray[Any], of: RankRows) -> None:
+        """Write spans, their times in seconds of the timeline."""
+        self._write(_event(span, of) for span in spans.tolist())
+
+    def _write(self, events: Iterable[dict[str, Any]]) -> None:
+        lines = []
+        for event in events:
+            lines.append(self._separator + json.dumps(event))
+            self._separator = ",\n"
+        self._file.write("".join(lines).encode())
+
+
+def _named(what: str, rank: int, row: int, **value: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": rank, "tid": row, "args": value}
+
+
+def _event(span: tuple[float, float, int, int, int], of: RankRows) -> dict[str, Any]:
+    """A span as the format has it: rounded to nanoseconds, which keeps nested spans nested."""
+    begin, end = (round(seconds * _NANOSECONDS) for seconds in span[:2])
+    name, category = of.names[span[2]]
+    args = {} if span[4] == NO_BATCH else {"batch": span[4]}
+    times = {"ts": begin / 1e3, "dur": (end - begin) / 1e3}
+    return {"ph": "X", "name": name, "cat": category, **times, "pid": of.rank, "tid": span[3], "args": args}
+
+
+@contextmanager
+def trace_file(path: Path, ranks: list[RankRows], of_ranks: int) -> Iterator[TraceFile]:
+    """Write a trace; it gets its name when the block is left, and is not there where it cannot be finished.
+
+    Parameters
+    ----------
+    path
+        The file.
+    ranks
+        Those whose spans are in it.
+    of_ranks
+        How many ranks there were.
+
+    Raises
+    ------
+    DataError
+        If the system refuses.
+    """
+    facts = {
+        "ranks": of_ranks,
+        "ranks in this file": [one.rank for one in ranks],
+        "clock error, us": round(1e6 * max(one.clock_error for one in ranks), 3),
+        "spans left out": sum(one.left_out for one in ranks),
+    }
+    with system_errors(path, "a file that can be written"), whole_file(path) as file:
+        file.write(b'{"displayTimeUnit": "ms", "otherData": ' + json.dumps(facts).encode() + b', "traceEvents": [')
+        trace = TraceFile(file)
+        for one in ranks:
+            trace.write_names(one)
+        yield trace
+        file.write(b"\n]}\n")
+
+
+class TraceSpan(NamedTuple):
+    """A span as it is read from a trace: seconds, rank and row of its thread; whether it is for a batch."""
+
+    name: str
+    is_part: bool
+    begin: float
+    end: float
+    thread: tuple[int, int]
+    has_batch: bool
+
+
+class Trace(NamedTuple):
+    """What a trace holds: spans, and names of threads by rank and row."""
+
+    spans: list[TraceSpan]
+    threads: dict[tuple[int, int], str]
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace, all of it.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read, or is no trace.
+    """
+    with system_errors(path, "a file that can be read"):
+        text = path.read_bytes()
+    try:
+        events = json.loads(text)["traceEvents"]
+        spans = [_span(event) for event in events if event["ph"] == "X"]
+        named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
+        return Trace(spans, {_thread(event): str(event["args"]["name"]) for event in named})
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        given = f"a file that cannot be read ({type(error).__name__}: {error})"
+        raise DataError(argument=str(path), given=given, expected="a trace of --trace or Timeline") from None
+
+
+def _span(event: dict[str, Any]) -> TraceSpan:
+    begin, length = float(event["ts"]) / 1e6, float(event["dur"]) / 1e6
+    if not (abs(begin) < _LONGEST and 0 <= length < _LONGEST):
+        raise ValueError(f"ts {event['ts']}, dur {event['dur']}")
+    has_batch = "batch" in event.get("args", {})
+    return TraceSpan(str(event["name"]), event.get("cat") == "part", begin, begin + length, _thread(event), has_batch)
+
+
+def _thread(event: dict[str, Any]) -> tuple[int, int]:
+    return int(event["pid"]), int(event["tid"])

@@ -1,0 +1,40 @@
+"""How many threads torch uses while a model is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from spsample.common.stage_threads import require_stage_threads
+
+__all__ = ["torch_threads"]
+
+
+@contextmanager
+def torch_threads(stage_threads: Any) -> Iterator[None]:
+    """Around training: torch uses the number of threads that is given for it, if any, and afterwards what it had.
+
+    Losses can depend on that number in their last bits, so that it is never chosen by what is measured.
+
+    Examples
+    --------
+    >>> before = torch.get_num_threads()
+    >>> with torch_threads("auto,auto,1"):
+    ...     print(torch.get_num_threads())
+    1
+    >>> torch.get_num_threads() == before
+    True
+    """
+    given = None if stage_threads is None else require_stage_threads("stage_threads", stage_threads).training
+    if given is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(given)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

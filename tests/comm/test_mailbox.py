@@ -1,0 +1,249 @@
+"""Letters: in order, however big, until all have finished or one has failed."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from spsample.comm import Communicator, Recorder, run_threads
+from spsample.comm.mailbox import MOST_BYTES, Letter, Mailbox, packed, unpacked
+from spsample.errors import CommunicationError, InputError, RankError
+
+TIMEOUT = 20.0
+
+
+class Post:
+    """A mailbox that keeps what comes."""
+
+    def __init__(self, comm: Communicator, deliver=None, phase: str = "letters") -> None:
+        self.letters: list[Letter] = []
+        self.failure: list[Exception | None] = []
+        self.box = Mailbox(comm, deliver or self.letters.append, self.failure.append, phase=phase)
+        self.box.start()
+
+    def end(self) -> list[Letter]:
+        self.box.finish()
+        self.box.join()
+        assert self.failure == [None]
+        return self.letters
+
+
+def text(word: str) -> np.ndarray:
+    return np.frombuffer(word.encode(), np.uint8)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_letters_of_a_rank_come_in_their_order(size):
+    """To all ranks, its own too, posted by two threads at once."""
+
+    def body(comm):
+        post = Post(comm)
+
+        def send(kind):
+            for number in range(50):
+                for to in range(size):
+                    post.box.post(to, kind, number, text(f"{comm.rank}>{to}: {kind} {number}"))
+                if number % 10 == comm.rank:
+                    time.sleep(0.001)
+
+        other = threading.Thread(target=send, args=(1,))
+        other.start()
+        send(0)
+        other.join()
+        return post.end()
+
+    for rank, letters in enumerate(run_threads(size, body, TIMEOUT)):
+        assert len(letters) == size * 2 * 50
+        for source in range(size):
+            for kind in (0, 1):
+                mine = [one for one in letters if (one.source, one.kind) == (source, kind)]
+                assert [one.number for one in mine] == list(range(50))
+                assert [one.payload.tobytes().decode() for one in mine] == [
+                    f"{source}>{rank}: {kind} {number}" for number in range(50)
+                ]
+
+
+def test_letters_that_are_answered():
+    """A mailbox is used by the function that it delivers to, and ends after the answers of others."""
+
+    def body(comm):
+        def deliver(letter):
+            came.append(letter.number)
+            if letter.number < 9:
+                post.box.post((comm.rank + 1) % comm.size, 0, letter.number + 1)
+            else:
+                over.set()
+
+        came, over = [], threading.Event()
+        post = Post(comm, deliver)
+        if comm.rank == 0:
+            post.box.post(1, 0, 1)
+            assert over.wait(10)
+        post.end()
+        return came
+
+    assert run_threads(3, body, TIMEOUT) == [[3, 6, 9], [1, 4, 7], [2, 5, 8]]
+
+
+def test_letters_longer_than_a_round():
+    """Each comes whole; a round carries what fits."""
+    length = MOST_BYTES // 2 + 11
+
+    def body(comm):
+        recorder = Recorder(comm)
+        post = Post(recorder, phase="long letters")
+        if comm.rank == 0:
+            for number in range(3):
+                post.box.post(1, 0, number, np.full(length, number, np.uint8))
+            post.box.post(1, 0, 3, np.full(MOST_BYTES + 5, 3, np.uint8))
+        return [(one.number, len(one.payload), set(one.payload[:: 1 << 16].tolist())) for one in post.end()], recorder
+
+    (none, sender), (letters, _) = run_threads(2, body, TIMEOUT)
+    assert none == []
+    assert letters == [(n, length, {n}) for n in range(3)] + [(3, MOST_BYTES + 5, {3})]
+    phases = sender.traffic.phases
+    assert phases["long letters"].bytes_sent >= 3 * length + MOST_BYTES
+    assert set(phases) == {"long letters"}
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("faulty", [0, 2])
+@pytest.mark.parametrize("where", ["deliver", "fail"])
+def test_a_rank_that_fails_ends_all(size, faulty, where):
+    """With its error, on itself too; the communicator can be used again."""
+    faulty = min(faulty, size - 1)
+
+    def body(comm):
+        def deliver(letter):
+            if comm.rank == faulty and where == "deliver":
+                raise InputError(argument="letter", given=str(letter.number), expected="another")
+
+        post = Post(comm, deliver)
+        if comm.rank == faulty and where == "fail":
+            post.box.fail(InputError(argument="letter", given="4", expected="another"))
+            post.box.fail(ZeroDivisionError("a second one"))
+        post.box.post(faulty, 0, 4)
+        post.box.join()
+        (failure,) = post.failure
+        post.box.post(0, 0, 5)  # nobody is there; nothing happens
+        post.box.finish()
+        again = Post(comm)
+        again.box.post(0, 0, 6)
+        return str(failure), type(failure), failure.raised_by, [one.number for one in again.end()]
+
+    for rank, told in enumerate(run_threads(size, body, TIMEOUT)):
+        said = f"letter: got 4 (on rank {faulty}); expected another"
+        assert told == (said, InputError, faulty, [6] * size if rank == 0 else [])
+
+
+def test_the_first_error_counts_and_any_error_can_be_told():
+    class LocalError(Exception):
+        pass
+
+    def body(comm):
+        post = Post(comm)
+        post.box.fail(LocalError("cannot be pickled") if comm.rank == 1 else ZeroDivisionError("zero"))
+        post.box.join()
+        return post.failure
+
+    for (failure,) in run_threads(3, body, TIMEOUT):
+        assert isinstance(failure, RankError)
+        assert re.fullmatch(
+            "rank [02] failed: ZeroDivisionError: zero|rank 1 failed: LocalError: .*pickled", str(failure)
+        )
+
+
+def test_who_finishes_late_still_gets_letters():
+    def body(comm):
+        post = Post(comm)
+        if comm.rank == 0:
+            time.sleep(0.05)
+            post.box.post(1, 0, 1)
+        return [one.number for one in post.end()]
+
+    assert run_threads(2, body, TIMEOUT) == [[], [1]]
+
+
+def test_a_rank_that_goes_without_finishing():
+    """The others are told by the communicator, when no hope is left."""
+
+    def body(comm):
+        if comm.rank == 1:
+            return None
+        post = Post(comm)
+        post.box.finish()
+        post.box.join()
+        return post.failure[0]
+
+    failure = run_threads(3, body, TIMEOUT)[0]
+    assert isinstance(failure, CommunicationError)
+    assert "rank 1 returned" in str(failure)
+
+
+def test_a_mailbox_that_never_began_is_not_waited_for():
+    comm = run_threads(1, lambda comm: comm)[0]
+    Mailbox(comm, print, print).join()
+
+
+# --------------------------------------------------------------------------------------------------------- packing
+
+ARRAYS = arrays.arrays(
+    st.sampled_from([np.uint8, np.int32, np.int64, np.float32, np.bool_]),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9),
+)
+
+
+def same(one, other):
+    if isinstance(one, np.ndarray):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert one.tobytes() == other.tobytes()
+        return
+    assert type(one) is type(other)
+    if isinstance(one, (list, tuple)):
+        for mine, theirs in zip(one, other, strict=True):
+            same(mine, theirs)
+        return
+    assert one == other
+
+
+@settings(max_examples=40)
+@given(st.lists(st.one_of(ARRAYS, st.none(), st.text(max_size=9), st.tuples(ARRAYS, st.integers()))))
+def test_what_is_packed_comes_back(value):
+    whole = packed(value)
+    assert whole.dtype == np.uint8
+    assert len(whole) % 64 == 0
+    same(value, unpacked(whole))
+
+
+@settings(max_examples=40)
+@given(st.lists(ARRAYS, min_size=1), st.integers(0, 63))
+def test_arrays_lie_at_multiples_of_their_size_wherever_the_bytes_were(value, shift):
+    whole = packed(value)
+    room = np.zeros(len(whole) + 64, np.uint8)
+    room[shift : shift + len(whole)] = whole
+    back = unpacked(room[shift : shift + len(whole)])
+    same(value, back)
+    for array in back:
+        assert array.flags.aligned
+        assert array.size == 0 or array.ctypes.data % array.itemsize == 0
+
+
+def test_arrays_that_are_not_in_one_piece():
+    grid = np.arange(48).reshape(6, 8)
+    for view in (grid[::2], grid[:, 1::3], grid.T, grid[::-1], np.broadcast_to(grid[0], (3, 8)), grid[:0]):
+        np.testing.assert_array_equal(unpacked(packed([view]))[0], view)
+
+
+def test_arrays_are_views_of_what_came():
+    whole = packed(np.zeros(1000))
+    back = unpacked(whole)
+    if whole.ctypes.data % 64 == 0:
+        assert np.shares_memory(whole, back)
+    assert len(whole) < 8 * 1000 + 1024
