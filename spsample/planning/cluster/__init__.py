@@ -2,7 +2,7 @@
 
 `plan` puts it together: pilots are sampled (`pilot`), their rows are counted by rank and block row (`counting`),
 formulas make bytes of these counts (`traffic`), and a network makes seconds of the bytes (`network`). `cooperation`
-sets cooperative batches beside batches of each rank's own.
+sets cooperative batches beside batches of each rank's own, with counts of a step (`step_counts`).
 """
 
 from __future__ import annotations

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spsample.common.checks import require_int
 from spsample.common.units import format_bytes
-from spsample.distributed.cooperative import Owners, PieceReader, owners_of, pieces_of, require_targets
+from spsample.distributed.cooperative import owners_of, require_targets
 from spsample.errors import InputError
-from spsample.planning.cluster.exchanges import Exchange, Phase
-from spsample.planning.cluster.grid_shape import FloatArray, GridShape
+from spsample.planning.cluster.grid_shape import GridShape
 from spsample.planning.cluster.pilot import FIRST_PILOTS, MOST_PILOTS, sample_cheap
+from spsample.planning.cluster.step_counts import StepCounts, cooperative_step, independent_step
 from spsample.planning.workload import Workload
 
 if TYPE_CHECKING:
@@ -38,9 +35,10 @@ class StepLoad:
     most_rows, most_edges : float
         Of the rank that has most.
     phases : dict
-        Bytes that it receives, by phase: "features", "pieces" (sampled rows), "batch activations", "batch gradients".
+        Bytes that it receives, by the phase that a `spsample.comm.Recorder` counts them under: "features requests"
+        (ids) and "features"; or "pieces" (sampled rows), "batch activations" and "batch gradients".
     seconds : float
-        Time of these exchanges on the network.
+        Time of these exchanges on the network, phase after phase, of the rank that has most.
     """
 
     rows: float
@@ -92,27 +90,41 @@ class CooperationPlan:
 
     @property
     def verdict(self) -> str:
-        """Whether it pays, and why, in one sentence."""
-        bytes_ = [format_bytes(round(load.received)) for load in (self.cooperative, self.independent)]
-        facts = (
-            f"{_change(self.saved_rows)} rows and {_change(self.saved_edges)} edges a rank, and {bytes_[0]} received a "
-            f"step in place of {bytes_[1]}"
-        )
+        """Whether it pays, and why, in a sentence or two."""
         later = self.cooperative.seconds - self.independent.seconds
-        if max(self.saved_rows, self.saved_edges) < LEAST_SAVED:
-            return f"Cooperation does not pay: {facts}."
-        if later <= 0:
-            saves_all = self.saved_rows >= 0 and self.saved_edges >= 0
-            condition = "" if saves_all else " where the rows cost more than the edges"
-            return f"Cooperation pays{condition}: {facts}."
-        return f"Cooperation pays {self._condition(later)}: {facts}, {1000 * later:.2f} ms longer on this network."
+        if later > 0 and max(self.saved_rows, self.saved_edges) < LEAST_SAVED:
+            pays = "does not pay"
+        elif later > 0:
+            pays = f"pays {self._condition(later)}"
+        elif self.saved_rows < -LEAST_SAVED or self.saved_edges < -LEAST_SAVED:
+            pays = "pays where the network takes the time"
+        else:
+            pays = "pays"
+        return f"Cooperation {pays}: {self._facts(later)}.{self._busiest}"
+
+    def _facts(self, later: float) -> str:
+        bytes_ = [format_bytes(round(load.received)) for load in (self.cooperative, self.independent)]
+        time = f"{1000 * abs(later):.2f} ms {'longer' if later > 0 else 'less'} on this network"
+        rows, edges = _change(self.saved_rows), _change(self.saved_edges)
+        return f"{rows} rows and {edges} edges a rank, {bytes_[0]} received a step in place of {bytes_[1]}, {time}"
 
     def _condition(self, later: float) -> str:
+        """What must be dear for cooperation to make up for its exchanges."""
         rows = self.independent.rows - self.cooperative.rows
-        if rows <= 0:
-            edges = self.independent.edges - self.cooperative.edges
+        edges = self.independent.edges - self.cooperative.edges
+        if self.saved_rows < LEAST_SAVED:
             return f"only where an edge costs more than {1e9 * later / edges:,.0f} ns"
-        return f"only where a row's fetch and its edges cost more than {1e9 * later / rows:,.0f} ns beside the network"
+        cost = f"{1e9 * later / rows:,.0f} ns beside the network"
+        if edges < 0:
+            return f"only where fetching a row costs more than {cost}, and further edges cost little"
+        return f"only where fetching a row and computing with its edges cost more than {cost}"
+
+    @property
+    def _busiest(self) -> str:
+        """The rank with most edges, where it has more than with a batch of its own."""
+        more = self.cooperative.most_edges / max(self.independent.most_edges, 1.0) - 1
+        worst = more > LEAST_SAVED and self.saved_edges > 0
+        return f" The busiest rank has {more:.0%} more edges than with a batch of its own." if worst else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: every number, by name, and the verdict."""
@@ -163,7 +175,9 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
     >>> plan.step_seeds, plan.saved_rows > 0.2
     (128, True)
     """
-    p = require_int("ranks", cluster.ranks, minimum=2, maximum=MOST_RANKS)
+    p = require_int("ranks", cluster.ranks, minimum=1)
+    if not 2 <= p <= MOST_RANKS:
+        raise InputError(argument="ranks", given=str(p), expected=f"2 to {MOST_RANKS} for cooperative batches")
     require_int("hidden", hidden, minimum=1)
     require_targets(pilot.sampler)
     owners = owners_of(pilot.graph, parts, p)
@@ -177,8 +191,8 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
         owners="hash" if parts is None else "parts",
         pilot_steps=len(shared),
         feature_bytes=row_bytes,
-        independent=timed.load(*_independent(alone, owners, row_bytes)),
-        cooperative=timed.load(*_cooperative(shared, owners, row_bytes, FLOAT_BYTES * hidden)),
+        independent=timed.load(independent_step(alone, owners, row_bytes, pilot.profile.id_bytes)),
+        cooperative=timed.load(cooperative_step(shared, owners, row_bytes, FLOAT_BYTES * hidden)),
     )
 
 
@@ -202,44 +216,6 @@ def _pilots(pilot: Pilot, sampler: Sampler, batch_size: int, most: int) -> BulkS
     return sample_cheap(pilot.graph, Workload(pilot.graph, pilot.seeds, sampler, batch_size, shuffle=True).pilots(most))
 
 
-_Counts = tuple[FloatArray, FloatArray, dict[Phase, FloatArray]]
-"""Rows (p,), edges (p,), and by phase what each rank sends and receives (2, p)."""
-
-
-def _independent(bulk: BulkSample, owners: Owners, row_bytes: int) -> _Counts:
-    """Of a step in which each rank has a batch like the mean one."""
-    p, batches = owners.ranks, max(len(bulk), 1)
-    rows_of = np.bincount(np.concatenate([owners.of(one.src_nodes) for one in bulk]), minlength=p) / batches
-    edges = sum(layer.adj.nnz for one in bulk for layer in one.layers) / batches
-    received, sent = rows_of.sum() - rows_of, (p - 1) * rows_of
-    return np.full(p, rows_of.sum()), np.full(p, edges), {"features": row_bytes * np.stack([sent, received])}
-
-
-def _cooperative(bulk: BulkSample, owners: Owners, row_bytes: int, activation_bytes: int) -> _Counts:
-    """Of a step in which all have one batch like the mean one; who samples it does not matter in the mean."""
-    p, batches, layers = owners.ranks, max(len(bulk), 1), bulk.layers
-    has = {"data": layers[0].data is not None, "edge_ids": layers[0].edge_ids is not None}
-    rows, edges, piece_bytes = np.zeros(p), np.zeros(p), np.zeros(p)
-    activations, gradients = np.zeros((2, p)), np.zeros((2, p))
-    for rank, arrays in enumerate(pieces_of(bulk, owners)):
-        piece_bytes[rank] = sum(array.nbytes for array in arrays)
-        for piece in PieceReader(arrays, p, **has).minibatches(len(layers)):
-            rows[rank] += len(piece.src_nodes)
-            edges[rank] += sum(layer.adj.nnz for layer in piece.layers)
-            first, *later = (layer.routes for layer in piece.layers)
-            through = [np.array([one.send_counts.sum(), one.recv_counts.sum()], np.float64) for one in (first, *later)]
-            hidden = sum(through[1:], np.zeros(2))
-            activations[:, rank] += row_bytes * through[0] + activation_bytes * hidden
-            gradients[:, rank] += activation_bytes * hidden[::-1]
-    received = piece_bytes * (p - 1) / p
-    moved: dict[Phase, FloatArray] = {
-        "pieces": np.stack([np.full(p, received.mean()), received]) / batches,
-        "batch activations": activations / batches,
-        "batch gradients": gradients / batches,
-    }
-    return rows / batches, edges / batches, moved
-
-
 @dataclass(frozen=True)
 class _Timed:
     """Makes loads of counts of the pilots' graph."""
@@ -247,26 +223,21 @@ class _Timed:
     cluster: Cluster
     scale: float
 
-    def load(self, rows: FloatArray, edges: FloatArray, moved: dict[Phase, FloatArray]) -> StepLoad:
+    def load(self, counts: StepCounts) -> StepLoad:
         shape, scale = GridShape(self.cluster.ranks), self.scale
-        exchanges = list(_exchanges(shape, moved, scale))
+        exchanges = [
+            replace(one, sent=scale * one.sent, received=scale * one.received, serial=scale * one.serial)
+            for one in counts.exchanges
+        ]
         seconds = (self.cluster.network.seconds(one, shape, self.cluster.ranks_per_node) for one in exchanges)
         return StepLoad(
-            rows=float(scale * rows.mean()),
-            edges=float(scale * edges.mean()),
-            most_rows=float(scale * rows.max()),
-            most_edges=float(scale * edges.max()),
-            phases={one.phase: float(one.received.mean()) for one in exchanges},
+            rows=float(scale * counts.rows.mean()),
+            edges=float(scale * counts.edges.mean()),
+            most_rows=float(scale * counts.rows.max()),
+            most_edges=float(scale * counts.edges.max()),
+            phases={one.recorded: float(one.received.mean()) for one in exchanges},
             seconds=sum(seconds),
         )
-
-
-def _exchanges(shape: GridShape, moved: dict[Phase, FloatArray], scale: float) -> Iterable[Exchange]:
-    """One all-to-all for each phase."""
-    messages = np.full(shape.ranks, shape.ranks - 1.0)
-    for phase, (sent, received) in moved.items():
-        serial = float(scale * max(sent.max(), received.max()))
-        yield Exchange(phase, "reply", "column", scale * sent, scale * received, messages, serial)
 
 
 __all__ = ["CooperationPlan", "StepLoad", "plan_cooperation"]
