@@ -17,6 +17,7 @@ from spsample.planning.cluster import Cluster, network_named, plan_cooperation, 
 from traces import Cell, cell
 
 GRAPHS = ("cnr2000", "tolokers", "rmat:16,16")
+OWNERS = ("hash", "metis-seeds")
 COUNTED_SEED = 7
 """The random seed of what is counted: not that of the pilots."""
 
@@ -49,7 +50,7 @@ def cooperative_plan(
     graph: Annotated[list[str], typer.Option(help="Graphs, as of traces.")] = list(GRAPHS),  # noqa: B006
     sampler: Annotated[str, typer.Option(help="GraphSAGE, LADIES or FastGCN.")] = "GraphSAGE",
     ranks: Annotated[list[int], typer.Option(help="Numbers of ranks.")] = list(RANKS),  # noqa: B006
-    owners: Annotated[list[str], typer.Option(help="hash, or a method of spsample partition.")] = ["hash", "metis-seeds"],  # noqa: B006
+    owners: Annotated[list[str], typer.Option(help="hash, or a method of spsample partition.")] = list(OWNERS),  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Folder for cooperative_plan.jsonl.")] = None,
 ) -> None:
     """Forecast a step with cooperative and with independent batches, and count one epoch of each."""

@@ -22,7 +22,8 @@ from spsample.planning.cluster import (
     scaled_pilot,
 )
 
-GRAPH = sp.load_dataset("rmat:10,8").graph
+DATA = sp.load_dataset("rmat:10,8")
+GRAPH = DATA.graph
 CLUSTER = Cluster(4, 10**9, network_named("ethernet"), ranks_per_node=1)
 RING = sp.Graph.from_edge_index([np.arange(1, 9) % 8, np.arange(8)], num_nodes=8)  # v reads from v + 1
 
@@ -33,7 +34,7 @@ def pilot_of(graph=GRAPH, sampler=None, batch_size=32, seeds=None, feature_bytes
     return sample_pilot(graph, seeds, sampler, batch_size=batch_size, feature_bytes=feature_bytes)
 
 
-# ---------------------------------------------------------------------------------------------------------------- counts
+# --------------------------------------------------------------------------------------------------------------- counts
 
 
 def test_a_ring_by_hand():
@@ -84,7 +85,7 @@ def test_a_graph_that_is_not_here_has_the_shares_of_one_that_is():
     assert told.saved_edges == pytest.approx(known.saved_edges, abs=0.05)
 
 
-# --------------------------------------------------------------------------------------------------------------- verdict
+# -------------------------------------------------------------------------------------------------------------- verdict
 
 
 def load(rows, edges, seconds, most_edges=None):
@@ -101,7 +102,9 @@ def load(rows, edges, seconds, most_edges=None):
         (load(99, 99, 0.5), "Cooperation pays: 1% fewer"),
         (load(100, 80, 2.0), "pays only where an edge costs more than 50,000,000 ns"),
         (load(50, 200, 0.5), "pays where the network takes the time: 50% fewer rows and 100% more edges"),
-        (load(50, 200, 2.0), "only where fetching a row costs more than 20,000,000 ns beside the network, and further"),
+        (load(50, 200, 2.0), "only where fetching a row costs more than 20,000,000 ns, and further edges cost little"),
+        (load(50, 80, 2.0, 112), "pays only where fetching a row costs more than 20,000,000 ns, and further edges"),
+        (load(50, 80, 0.5, 112), "Cooperation pays where the network takes the time: 50% fewer rows"),
         (load(50, 80, 0.5, 112), "The busiest rank has 12% more edges than with a batch of its own."),
         (load(50, 80, 2.0), "1000.00 ms longer on this network"),
         (load(50, 80, 0.5), "1.00 KiB received a step in place of 1.00 KiB, 500.00 ms less on this network."),
@@ -111,7 +114,7 @@ def test_what_it_says(cooperative, words):
     assert words in CooperationPlan(400, "hash", 1, 4, load(100, 100, 1.0), cooperative).verdict
 
 
-# ------------------------------------------------------------------------------------------------------------- bad input
+# ------------------------------------------------------------------------------------------------------------ bad input
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_a_sampler_without_targets():
         plan_cooperation(pilot_of(sampler=sp.LADIES([16, 16], include_targets=False)), CLUSTER, hidden=8)
 
 
-# ----------------------------------------------------------------------------------------------------------- the command
+# ---------------------------------------------------------------------------------------------------------- the command
 
 
 def run(*arguments):
@@ -152,7 +155,7 @@ OPTIONS = ("rmat:10,8", "--fanouts", "5,5", "--batch-size", 32, "--feature-bytes
 def test_the_command_prints_a_table_and_a_sentence():
     result = run(*OPTIONS, "--ranks", 4, "--hidden", 16)
     assert result.exit_code == 0
-    plan = plan_cooperation(pilot_of(seeds=np.arange(1024)), CLUSTER, hidden=16)
+    plan = plan_cooperation(pilot_of(seeds=DATA.train_idx), CLUSTER, hidden=16)
     assert "Cooperative batches, owners by hash: a rank's part of a step of 128 seeds" in result.stdout
     lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
     for name, one in (("independent", plan.independent), ("cooperative", plan.cooperative)):
@@ -187,8 +190,6 @@ def test_without_a_width_nothing_is_said():
         (["--ranks", 4, "--partition", "SHORT"], "--partition: got it without --hidden"),
         (["--ranks", 4, "--hidden", 16, "--partition", "NONE"], "--partition: got '"),
         (["--ranks", 4, "--hidden", 16, "--partition", "SHORT"], "--partition: got dtype int64 and shape (5,)"),
-        (["--hidden", 16], "--hidden: got 16 without --ranks"),
-        (["--partition", "SHORT"], "--partition: got "),
     ],
 )
 def test_errors_name_the_option(options, words, tmp_path, capfd):
@@ -197,6 +198,12 @@ def test_errors_name_the_option(options, words, tmp_path, capfd):
     result = run(*OPTIONS, *(files.get(one, one) for one in options))
     assert result.exit_code == 2
     assert words in " ".join((result.output + capfd.readouterr().err).split())
+
+
+def test_a_width_is_for_a_cluster(capfd):
+    result = run("rmat:10,8", "--hidden", 16)
+    assert result.exit_code == 2
+    assert "--hidden: got 16 without --ranks" in result.output + capfd.readouterr().err
 
 
 def test_parts_are_of_a_graph_that_is_here(tmp_path, capfd):

@@ -90,17 +90,24 @@ class CooperationPlan:
 
     @property
     def verdict(self) -> str:
-        """Whether it pays, and why, in a sentence or two."""
+        """Whether it pays, and why, in a sentence or two; the busiest rank decides, for which the others wait."""
         later = self.cooperative.seconds - self.independent.seconds
-        if later > 0 and max(self.saved_rows, self.saved_edges) < LEAST_SAVED:
+        rows, edges = self._saved_by_busiest
+        if later > 0 and max(rows, edges) < LEAST_SAVED:
             pays = "does not pay"
         elif later > 0:
             pays = f"pays {self._condition(later)}"
-        elif self.saved_rows < -LEAST_SAVED or self.saved_edges < -LEAST_SAVED:
+        elif min(rows, edges) < -LEAST_SAVED:
             pays = "pays where the network takes the time"
         else:
             pays = "pays"
         return f"Cooperation {pays}: {self._facts(later)}.{self._busiest}"
+
+    @property
+    def _saved_by_busiest(self) -> tuple[float, float]:
+        """Shares of rows and edges that the rank with most of them saves."""
+        shared, alone = self.cooperative, self.independent
+        return 1 - shared.most_rows / max(alone.most_rows, 1.0), 1 - shared.most_edges / max(alone.most_edges, 1.0)
 
     def _facts(self, later: float) -> str:
         bytes_ = [format_bytes(round(load.received)) for load in (self.cooperative, self.independent)]
@@ -110,21 +117,25 @@ class CooperationPlan:
 
     def _condition(self, later: float) -> str:
         """What must be dear for cooperation to make up for its exchanges."""
-        rows = self.independent.rows - self.cooperative.rows
-        edges = self.independent.edges - self.cooperative.edges
-        if self.saved_rows < LEAST_SAVED:
-            return f"only where an edge costs more than {1e9 * later / edges:,.0f} ns"
-        cost = f"{1e9 * later / rows:,.0f} ns beside the network"
-        if edges < 0:
-            return f"only where fetching a row costs more than {cost}, and further edges cost little"
-        return f"only where fetching a row and computing with its edges cost more than {cost}"
+        rows, edges = self._saved_by_busiest
+        if rows < LEAST_SAVED:
+            cost = 1e9 * later / (edges * self.independent.most_edges)
+            return f"only where an edge costs more than {cost:,.0f} ns"
+        cost = 1e9 * later / (rows * self.independent.most_rows)
+        if edges < -LEAST_SAVED:
+            return f"only where fetching a row costs more than {cost:,.0f} ns, and further edges cost little"
+        return f"only where fetching a row and computing with its edges cost more than {cost:,.0f} ns"
 
     @property
     def _busiest(self) -> str:
-        """The rank with most edges, where it has more than with a batch of its own."""
-        more = self.cooperative.most_edges / max(self.independent.most_edges, 1.0) - 1
-        worst = more > LEAST_SAVED and self.saved_edges > 0
-        return f" The busiest rank has {more:.0%} more edges than with a batch of its own." if worst else ""
+        """The rank with most rows or edges, where it has more than with a batch of its own and the mean has fewer."""
+        saved = (self.saved_rows, self.saved_edges)
+        more = [
+            f"{-most:.0%} more {name}"
+            for name, mean, most in zip(("rows", "edges"), saved, self._saved_by_busiest, strict=True)
+            if most < -LEAST_SAVED and mean > 0
+        ]
+        return f" The busiest rank has {' and '.join(more)} than with a batch of its own." if more else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: every number, by name, and the verdict."""

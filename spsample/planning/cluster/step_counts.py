@@ -1,4 +1,4 @@
-"""`StepCounts`: rows, edges and exchanges of a step, counted on pilots that are cut among the ranks as a loader cuts them."""
+"""`StepCounts`: rows, edges and exchanges of a step, of pilots that are cut among the ranks as a loader cuts them."""
 
 from __future__ import annotations
 
