@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterOptions",
     "GraphSize",
+    "check_cooperation",
     "cluster_facts",
     "show_cluster",
     "write_facts",
@@ -182,19 +183,30 @@ def cluster_facts(
     return plan, facts
 
 
+def check_cooperation(options: ClusterOptions, like: str | None) -> None:
+    """Refuse options of cooperative batches that cannot be planned for, before anything is loaded."""
+    from spsample.common.checks import require_int
+    from spsample.planning.cluster.cooperation import require_ranks
+
+    if options.hidden is not None:
+        require_int("hidden", options.hidden, minimum=1)
+        require_ranks(options.ranks)
+    if options.partition is None:
+        return
+    if options.hidden is None:
+        raise InputError(argument="partition", given="it without --hidden", expected="--hidden too")
+    if like is not None:
+        raise InputError(argument="partition", given="it with --like", expected="a data set, whose vertices it is of")
+
+
 def _cooperation(pilot: Pilot, options: ClusterOptions, cluster: Cluster) -> CooperationPlan | None:
     """Cooperative batches beside others, where the width of the model is given."""
-    from spsample.common.checks import require_int
     from spsample.planning.cluster import plan_cooperation
 
     if options.hidden is None:
-        if options.partition is not None:
-            raise InputError(argument="partition", given="it without --hidden", expected="--hidden too")
         return None
-    if options.partition is not None and pilot.scale != 1:
-        raise InputError(argument="partition", given="it with --like", expected="a data set, whose vertices it is of")
     parts = None if options.partition is None else integers_of(Path(options.partition))
-    return plan_cooperation(pilot, cluster, hidden=require_int("hidden", options.hidden, minimum=1), parts=parts)
+    return plan_cooperation(pilot, cluster, hidden=options.hidden, parts=parts)
 
 
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:

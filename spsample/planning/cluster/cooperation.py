@@ -186,9 +186,7 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
     >>> plan.step_seeds, plan.saved_rows > 0.2
     (128, True)
     """
-    p = require_int("ranks", cluster.ranks, minimum=1)
-    if not 2 <= p <= MOST_RANKS:
-        raise InputError(argument="ranks", given=str(p), expected=f"2 to {MOST_RANKS} for cooperative batches")
+    p = require_ranks(cluster.ranks)
     require_int("hidden", hidden, minimum=1)
     require_targets(pilot.sampler)
     owners = owners_of(pilot.graph, parts, p)
@@ -205,6 +203,25 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
         independent=timed.load(independent_step(alone, owners, row_bytes, pilot.profile.id_bytes)),
         cooperative=timed.load(cooperative_step(shared, owners, row_bytes, FLOAT_BYTES * hidden)),
     )
+
+
+def require_ranks(ranks: Any) -> int:
+    """Return the number of ranks, if cooperative batches of as many can be planned.
+
+    Raises
+    ------
+    InputError
+        If it is below 2 or above 1024.
+
+    Examples
+    --------
+    >>> require_ranks(8)
+    8
+    """
+    p = require_int("ranks", ranks, minimum=1)
+    if not 2 <= p <= MOST_RANKS:
+        raise InputError(argument="ranks", given=str(p), expected=f"2 to {MOST_RANKS} for cooperative batches")
+    return p
 
 
 def _batch_size(pilot: Pilot, ranks: int) -> int:
@@ -251,4 +268,4 @@ class _Timed:
         )
 
 
-__all__ = ["CooperationPlan", "StepLoad", "plan_cooperation"]
+__all__ = ["CooperationPlan", "StepLoad", "plan_cooperation", "require_ranks"]
