@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
+from spsample.distributed.cooperative import owners_of
 from spsample.errors import InputError
 from spsample.planning.cluster import (
     Cluster,
@@ -21,6 +22,7 @@ from spsample.planning.cluster import (
     sample_pilot,
     scaled_pilot,
 )
+from spsample.planning.cluster.step_counts import cooperative_step
 
 DATA = sp.load_dataset("rmat:10,8")
 GRAPH = DATA.graph
@@ -71,18 +73,38 @@ def test_without_features_none_are_asked_for():
     assert (alone.phases, alone.received, alone.seconds) == ({}, 0, 0)
 
 
-def test_a_graph_that_is_not_here_has_the_shares_of_one_that_is():
-    sampler, size = sp.GraphSAGE([5, 5]), {"batch_size": 256, "feature_bytes": 400}
-    large = sp.load_dataset("rmat:14,8").graph
+def test_lengths_of_sampled_rows_do_not_grow_with_the_batch():
+    bulk = sp.bulk_sample(RING, np.arange(8), sp.GraphSAGE([1, 1]), batch_size=8)
+    step = cooperative_step(bulk, owners_of(RING, ranks=4), row_bytes=100, activation_bytes=12)
+    assert step.header_bytes == 8 * (4 + 2 * (3 + 2 * 4)) * 3 / 4  # of a batch and of two layers, from 3 of 4 ranks
+    few, many = (one.exchanges[0].received.mean() for one in (step, step.scaled(10)))
+    assert many - step.header_bytes == pytest.approx(10 * (few - step.header_bytes))
+
+
+def test_a_larger_graph_has_ranks_that_differ_less():
+    bulk = sp.bulk_sample(GRAPH, np.arange(64), sp.GraphSAGE([5, 5]), batch_size=64)
+    step = cooperative_step(bulk, owners_of(GRAPH, ranks=8), row_bytes=100, activation_bytes=12)
+    for one, other in zip((step.rows, step.edges), (step.scaled(100).rows, step.scaled(100).edges), strict=True):
+        assert other.mean() == pytest.approx(100 * one.mean())
+        assert other.std() == pytest.approx(10 * one.std())
+    gradients = [one.exchanges[2] for one in (step, step.scaled(100))]
+    assert gradients[1].received.sum() == pytest.approx(100 * gradients[0].received.sum())
+    assert gradients[1].messages.tolist() == gradients[0].messages.tolist()
+
+
+@pytest.mark.parametrize(("scale", "near"), [(12, 0.1), (14, 0.03)])
+@pytest.mark.parametrize("p", [4, 32])
+def test_a_graph_that_is_not_here_has_the_shares_of_one_that_is(p, scale, near):
+    sampler, size = sp.GraphSAGE([10, 5]), {"batch_size": 256, "feature_bytes": 512}
+    large = sp.load_dataset("rmat:16,8").graph
     seeds = np.flatnonzero(np.diff(large.indptr))
     shape = {"num_nodes": large.num_nodes, "num_edges": large.num_edges, "num_seeds": len(seeds)}
-    scaled = scaled_pilot(sp.load_dataset("rmat:12,8").graph, sampler, **shape, **size)
-    told, known = (
-        plan_cooperation(one, CLUSTER, hidden=8) for one in (scaled, sample_pilot(large, seeds, sampler, **size))
-    )
-    assert told.step_seeds == known.step_seeds == 1024
-    assert told.saved_rows == pytest.approx(known.saved_rows, abs=0.05)
-    assert told.saved_edges == pytest.approx(known.saved_edges, abs=0.05)
+    told = scaled_pilot(sp.load_dataset(f"rmat:{scale},8").graph, sampler, **shape, **size)
+    known = sample_pilot(large, seeds, sampler, **size)
+    told, known = (plan_cooperation(one, replace(CLUSTER, ranks=p), hidden=128) for one in (told, known))
+    assert told.step_seeds == known.step_seeds == 256 * p
+    assert 1 - told.saved_rows == pytest.approx(1 - known.saved_rows, rel=near)
+    assert 1 - told.saved_edges == pytest.approx(1 - known.saved_edges, rel=near)
 
 
 # -------------------------------------------------------------------------------------------------------------- verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from spsample.common.checks import require_int
@@ -252,18 +252,14 @@ class _Timed:
     scale: float
 
     def load(self, counts: StepCounts) -> StepLoad:
-        shape, scale = GridShape(self.cluster.ranks), self.scale
-        exchanges = [
-            replace(one, sent=scale * one.sent, received=scale * one.received, serial=scale * one.serial)
-            for one in counts.exchanges
-        ]
-        seconds = (self.cluster.network.seconds(one, shape, self.cluster.ranks_per_node) for one in exchanges)
+        shape, here = GridShape(self.cluster.ranks), counts.scaled(self.scale)
+        seconds = (self.cluster.network.seconds(one, shape, self.cluster.ranks_per_node) for one in here.exchanges)
         return StepLoad(
-            rows=float(scale * counts.rows.mean()),
-            edges=float(scale * counts.edges.mean()),
-            most_rows=float(scale * counts.rows.max()),
-            most_edges=float(scale * counts.edges.max()),
-            phases={one.recorded: float(one.received.mean()) for one in exchanges},
+            rows=float(here.rows.mean()),
+            edges=float(here.edges.mean()),
+            most_rows=float(here.rows.max()),
+            most_edges=float(here.edges.max()),
+            phases={one.recorded: float(one.received.mean()) for one in here.exchanges},
             seconds=sum(seconds),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +25,31 @@ class StepCounts:
         Rows of features that each rank fetches, and edges that it computes with.
     exchanges : list of Exchange
         Of the whole step.
+    header_bytes : float
+        What the sampled rows of a step have in lengths, which a rank receives however large the batch is.
     """
 
     rows: FloatArray
     edges: FloatArray
     exchanges: list[Exchange]
+    header_bytes: float = 0.0
+
+    def scaled(self, scale: float) -> StepCounts:
+        """Counts of a graph and batches that are `scale` times as large, whose vertices a hash deals out.
+
+        A rank's number is then the sum of `scale` independent ones: ranks differ by the square root of it.
+
+        Examples
+        --------
+        >>> StepCounts(np.array([90.0, 110.0]), np.array([400.0, 400.0]), []).scaled(100).rows.tolist()
+        [9900.0, 10100.0]
+        """
+        return StepCounts(
+            _scaled(self.rows, scale),
+            _scaled(self.edges, scale),
+            [_scaled_exchange(one, scale, self.header_bytes * (one.phase == "pieces")) for one in self.exchanges],
+            self.header_bytes,
+        )
 
 
 def independent_step(bulk: BulkSample, owners: Owners, row_bytes: int, id_bytes: int) -> StepCounts:
@@ -92,24 +112,38 @@ def cooperative_step(bulk: BulkSample, owners: Owners, row_bytes: int, activatio
     """
     p, batches, depth = owners.ranks, max(len(bulk), 1), len(bulk.layers)
     has = {"data": bulk.layers[0].data is not None, "edge_ids": bulk.layers[0].edge_ids is not None}
-    rows, edges, pieces = np.zeros(p), np.zeros(p), np.zeros(p)
+    rows, edges, pieces, headers = np.zeros(p), np.zeros(p), np.zeros(p), 0.0
     first, later = np.zeros((2, p)), np.zeros((2, p))  # rows that each rank sends and receives
     for rank, arrays in enumerate(pieces_of(bulk, owners)):
         pieces[rank] = sum(array.nbytes for array in arrays)
+        headers += arrays[0].nbytes / p  # the lengths, the same number on all ranks
         for piece in PieceReader(arrays, p, **has).minibatches(depth):
             rows[rank] += len(piece.src_nodes)
             edges[rank] += sum(layer.adj.nnz for layer in piece.layers)
             through = np.array([(one.routes.send_counts.sum(), one.routes.recv_counts.sum()) for one in piece.layers])
             first[:, rank] += through[0]
             later[:, rank] += through[1:].sum(axis=0)
-    from_others = pieces * (p - 1) / (p * batches)
+    share = (p - 1) / (p * batches)
+    from_others, header_bytes = pieces * share, headers * share
     out, back = (row_bytes * first + activation_bytes * later) / batches, activation_bytes * later[::-1] / batches
     exchanges = [
         _all_to_all("pieces", np.full(p, from_others.mean()), from_others, times=1 / p),
         _all_to_all("batch activations", *out, times=depth),
         _all_to_all("batch gradients", *back, times=depth - 1),
     ]
-    return StepCounts(rows / batches, edges / batches, exchanges)
+    return StepCounts(rows / batches, edges / batches, exchanges, header_bytes)
+
+
+def _scaled(values: FloatArray, scale: float) -> FloatArray:
+    mean = values.mean()
+    found: FloatArray = scale * mean + np.sqrt(scale) * (values - mean)
+    return found
+
+
+def _scaled_exchange(one: Exchange, scale: float, fixed: float) -> Exchange:
+    """As many messages of more bytes, but for `fixed` bytes of each rank."""
+    sent, received = (fixed + _scaled(values - fixed, scale) for values in (one.sent, one.received))
+    return replace(one, sent=sent, received=received, serial=float(max(sent.max(), received.max())))
 
 
 def _all_to_all(
