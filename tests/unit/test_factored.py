@@ -90,6 +90,7 @@ def test_a_queue_is_bounded_and_sends_each_batch_once(data):
     """Batches are given out in order, as tickets are; a sampler that outruns them waits."""
     sizes = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=25))
     most = data.draw(st.integers(max(sizes), 80))
+    ranks = [data.draw(st.integers(0, 3)) for _ in sizes]  # a draw may raise: no thread runs yet
     sent, over = [], []
     queue = BatchQueue(most, lambda rank, batch, packed: sent.append((rank, batch, len(packed))))
 
@@ -100,7 +101,6 @@ def test_a_queue_is_bounded_and_sends_each_batch_once(data):
 
     thread = threading.Thread(target=put)
     thread.start()
-    ranks = [data.draw(st.integers(0, 3)) for _ in sizes]
     for batch, rank in enumerate(ranks):
         queue.give(batch, rank)
         assert 0 <= queue.nbytes <= most

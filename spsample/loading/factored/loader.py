@@ -66,7 +66,8 @@ class FactoredLoader(Epochs):
     step_batches
         B; None: p.
     bulk_size
-        Minibatches that a sampler samples at once; ``"auto"``: as many as ``queue_memory`` allows.
+        Minibatches that a sampler samples at once, at most; ``"auto"``: as many as ``queue_memory`` allows. A sampler
+        gets at least four bulks in an epoch.
     queue_memory
         Bytes, or text such as ``"1GiB"``, of a sampler's queue, which has to have room for a bulk.
     memory_budget

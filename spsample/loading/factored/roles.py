@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from spsample.common.checks import require_int, require_number
 from spsample.errors import CommunicationError, InputError, RankError
-from spsample.planning.bulk_plan import bulk_ranges
+from spsample.planning.bulk_plan import bulk_ranges, warm_up_divisor
 
 __all__ = ["Roles", "SamplerCount", "samplers_for"]
+
+BULKS_PER_SAMPLER = 4
+"""At least, in an epoch."""
 
 
 class Roles(NamedTuple):
@@ -45,8 +48,13 @@ class Roles(NamedTuple):
         return rank >= self.trainers
 
     def shares(self, first: int, num_batches: int, bulk_size: int) -> Iterator[tuple[int, int, int]]:
-        """Each bulk's sampler, first batch and end: the samplers take bulks in turn."""
-        for number, (begin, end) in enumerate(bulk_ranges(first, num_batches, bulk_size, 1)):
+        """Each bulk's sampler, first batch and end: the samplers take bulks in turn.
+
+        Each sampler gets at least four in an epoch, where there are as many batches, and the first ones are smaller:
+        so trainers have something to do soon, and all samplers share the work.
+        """
+        size = min(bulk_size, max(num_batches // (BULKS_PER_SAMPLER * self.samplers), 1))
+        for number, (begin, end) in enumerate(bulk_ranges(first, num_batches, size, warm_up_divisor(1))):
             yield self.trainers + number % self.samplers, begin, end
 
     @property
