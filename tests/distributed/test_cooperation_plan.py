@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import spsample as sp
 from spsample.cli.main import app
+from spsample.comm import Recorder, run_threads
 from spsample.distributed.cooperative import owners_of
 from spsample.errors import InputError
 from spsample.planning.cluster import (
@@ -71,6 +72,37 @@ def test_a_wider_model_moves_more_and_computes_the_same():
 def test_without_features_none_are_asked_for():
     alone = plan_cooperation(pilot_of(feature_bytes=0), CLUSTER, hidden=8).independent
     assert (alone.phases, alone.received, alone.seconds) == ({}, 0, 0)
+
+
+def test_bytes_are_those_that_training_records():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    from spsample.training import BlockMaker, CooperativeGradients, ModelConfig, build_model
+
+    data, sampler, hidden = sp.load_dataset("planted:4000"), sp.GraphSAGE([10, 5]), 16
+
+    def body(comm):
+        recorder = Recorder(comm)
+        graph = sp.ReplicatedGraph(data.graph, recorder)
+        options = {"batch_size": 256, "bulk_size": 4, "random_seed": 7, "drop_last": True, "prefetch": 0}
+        loader = sp.BulkLoader(graph, data.train_idx, sampler, batches="cooperative", features=data.x, **options)
+        blocks = BlockMaker(graph, sampler)
+        model = build_model(data.x.shape[1], data.num_classes, 2, ModelConfig(hidden=hidden, dropout=0.0))
+        gradients = CooperativeGradients(model, recorder)
+        for batch in loader:
+            with blocks.step():
+                loss = model(*blocks.inputs(batch, model)).square().sum()
+                gradients.prepare(loss, 1.0)
+            gradients.finish(loss, len(batch.seeds))
+        steps = loader.num_batches
+        loader.close()
+        return {name: one.bytes_received / steps for name, one in recorder.traffic.phases.items()}
+
+    torch.manual_seed(0)
+    recorded = run_threads(4, body, 60.0)
+    pilot = pilot_of(data.graph, sampler, 64, data.train_idx, feature_bytes=4 * data.x.shape[1])
+    for name, forecast in plan_cooperation(pilot, CLUSTER, hidden=hidden).cooperative.phases.items():
+        assert forecast == pytest.approx(np.mean([one[name] for one in recorded]), rel=0.03)
 
 
 def test_lengths_of_sampled_rows_do_not_grow_with_the_batch():
