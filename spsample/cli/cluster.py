@@ -185,12 +185,10 @@ def cluster_facts(
 
 def check_cooperation(options: ClusterOptions, like: str | None) -> None:
     """Refuse options of cooperative batches that cannot be planned for, before anything is loaded."""
-    from spsample.common.checks import require_int
-    from spsample.planning.cluster.cooperation import require_ranks
+    from spsample.planning.cluster.cooperation import require_cooperative
 
     if options.hidden is not None:
-        require_int("hidden", options.hidden, minimum=1)
-        require_ranks(options.ranks)
+        require_cooperative(options.ranks, options.hidden)
     if options.partition is None:
         return
     if options.hidden is None:

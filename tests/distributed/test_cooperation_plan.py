@@ -177,6 +177,7 @@ def test_what_it_says(cooperative, words):
         (1, {"hidden": 8}, "ranks: got 1; expected 2 to 1024 for cooperative batches"),
         (1025, {"hidden": 8}, "ranks: got 1025"),
         (4, {"hidden": 0}, "hidden: got 0"),
+        (4, {"hidden": 10**400}, "hidden: got 1000"),
         (4, {"hidden": 8, "parts": np.zeros(5, np.int64)}, r"parts: got dtype int64 and shape \(5,\)"),
         (4, {"hidden": 8, "parts": np.arange(1024) % 3}, "parts: got parts from 0 to 2 on 4 ranks"),
     ],
@@ -241,6 +242,7 @@ def test_without_a_width_nothing_is_said():
     [
         (["--ranks", 1, "--hidden", 16], "--ranks: got 1; expected 2 to 1024 for cooperative batches"),
         (["--ranks", 4, "--hidden", 0], "--hidden: got 0"),
+        (["--ranks", 4, "--hidden", 10**400], "--hidden: got 1000"),
         (["--ranks", 4, "--partition", "SHORT"], "--partition: got it without --hidden"),
         (["--ranks", 4, "--hidden", 16, "--partition", "NONE"], "--partition: got '"),
         (["--ranks", 4, "--hidden", 16, "--partition", "SHORT"], "--partition: got dtype int64 and shape (5,)"),

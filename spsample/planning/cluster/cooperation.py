@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spsample.planning.cluster.plan import Cluster
     from spsample.sampling import BulkSample, Sampler
 
-MOST_RANKS = 1024
+MOST_RANKS, MOST_HIDDEN = 1024, 1 << 24
 FLOAT_BYTES = 4
 LEAST_SAVED = 0.02  # of rows or edges: less is within what pilots and batches differ
 
@@ -186,8 +186,7 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
     >>> plan.step_seeds, plan.saved_rows > 0.2
     (128, True)
     """
-    p = require_ranks(cluster.ranks)
-    require_int("hidden", hidden, minimum=1)
+    p = require_cooperative(cluster.ranks, hidden)
     require_targets(pilot.sampler)
     owners = owners_of(pilot.graph, parts, p)
     batch = _batch_size(pilot, p)
@@ -205,22 +204,23 @@ def plan_cooperation(pilot: Pilot, cluster: Cluster, *, hidden: int, parts: Any 
     )
 
 
-def require_ranks(ranks: Any) -> int:
-    """Return the number of ranks, if cooperative batches of as many can be planned.
+def require_cooperative(ranks: Any, hidden: Any) -> int:
+    """Return the number of ranks, if cooperative batches of as many can be planned, for a model of that width.
 
     Raises
     ------
     InputError
-        If it is below 2 or above 1024.
+        If ranks are not 2 to 1024, or the width is not 1 to 2^24.
 
     Examples
     --------
-    >>> require_ranks(8)
+    >>> require_cooperative(8, hidden=128)
     8
     """
     p = require_int("ranks", ranks, minimum=1)
     if not 2 <= p <= MOST_RANKS:
         raise InputError(argument="ranks", given=str(p), expected=f"2 to {MOST_RANKS} for cooperative batches")
+    require_int("hidden", hidden, minimum=1, maximum=MOST_HIDDEN)
     return p
 
 
@@ -264,4 +264,4 @@ class _Timed:
         )
 
 
-__all__ = ["CooperationPlan", "StepLoad", "plan_cooperation", "require_ranks"]
+__all__ = ["CooperationPlan", "StepLoad", "plan_cooperation", "require_cooperative"]
