@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
@@ -108,10 +109,16 @@ class Mailbox:
         self._comm = comm
         self._deliver, self._tell_end = deliver, ended
         self._phase, self._call = phase, phase if call is None else call
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a pass may end during garbage collection, wherever this thread is
+        self._process = os.getpid()
         self._posted: deque[_Outgoing] = deque()
         self._is_failing = False
         self._thread = threading.Thread(target=self._run, name=f"spsample {phase}", daemon=True)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that made it: a forked one has no thread of it."""
+        return os.getpid() == self._process
 
     @property
     def rank(self) -> int:
@@ -145,7 +152,7 @@ class Mailbox:
 
     def join(self, seconds: float | None = None) -> None:
         """Wait until all ranks have finished, or one has failed."""
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self.is_here and self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
     # ---------------------------------------------------------------------------------------------- the thread
@@ -154,8 +161,8 @@ class Mailbox:
         failure: Exception | None = None
         try:
             failure = self._rounds()
-        except Exception as error:
-            failure = error
+        except BaseException as error:  # whatever it is, this is no end of all ranks
+            failure = error if isinstance(error, Exception) else on_rank(error, self._comm.rank)
         finally:
             with self._lock:
                 self._is_failing = True  # nothing is posted any more
@@ -177,8 +184,8 @@ class Mailbox:
                     continue
                 try:
                     self._deliver(letter)
-                except Exception as error:  # the next round tells all
-                    self.fail(error)
+                except BaseException as error:  # the next round tells all
+                    self.fail(error if isinstance(error, Exception) else on_rank(error, self._comm.rank))
             if len(over) == self._comm.size:
                 return None
             pause = _SHORTEST if sent or came else min(2 * pause, _LONGEST)

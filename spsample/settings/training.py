@@ -45,6 +45,8 @@ _WHY_SHUFFLED = {
     "factored": "any rank may train any batch",
 }
 
+_OF_FACTORED = ("sampler_ranks", "step_batches", "queue_memory", "staleness")
+
 METRIC_NAMES = {
     "accuracy": "accuracy",
     "roc_auc": "ROC AUC",
@@ -196,15 +198,16 @@ class TrainConfig:
         ),
     ] = None
     queue_memory: Annotated[
-        int | str,
+        int | str | None,
         Option(
             "factored: memory for the minibatches of a sampler that wait for a trainer.",
             _SAMPLING,
             values="bytes, or as in `512MiB`",
+            unset="1GiB",
             check=require_bytes,
             decisive=False,
         ),
-    ] = "1GiB"
+    ] = None
     switches: Annotated[
         bool,
         Option(
@@ -362,7 +365,10 @@ class TrainConfig:
         if self.pipeline == "factored":
             self._require_each_by_itself()
         else:
-            self._require_unset(("sampler_ranks", "step_batches", "staleness"), "pipeline='factored', or none")
+            self._require_unset(_OF_FACTORED, "pipeline='factored', or none")
+            if not self.switches:
+                given = f"False with pipeline={self.pipeline!r}"
+                raise InputError(argument="switches", given=given, expected="pipeline='factored', or True")
 
     def _require_stages(self) -> None:
         """Refuse settings of stages that work ahead where none do."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Updates"]
 
 _WANT, _GRADIENT, _WEIGHTS = 0, 1, 2
+_LONGEST_GOODBYE = 10.0
 
 
 class Updates:
@@ -73,7 +74,7 @@ class Updates:
     def fail(self, error: Exception) -> None:
         """Tell all ranks that this one has failed, and wait until all know."""
         self._mailbox.fail(error)
-        self._mailbox.join()
+        self._mailbox.join(_LONGEST_GOODBYE)
 
     def finish(self) -> StepLoss:
         """Wait until the gradients of all ranks are applied; the mean loss, on rank 0."""

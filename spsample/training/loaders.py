@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["loader_for"]
 
+QUEUE_MEMORY = "1GiB"
+"""Of a sampler, where none is given."""
+
 ASYNCHRONOUS_BATCHES = 16
 """Batches of a step for each rank, where they are trained asynchronously."""
 
@@ -68,7 +71,7 @@ def loader_for(
             batch_size=config.batch_size,
             sampler_ranks=config.sampler_ranks or 1,
             step_batches=config.step_batches or _step_batches(graph.comm.size, config),
-            queue_memory=config.queue_memory,
+            queue_memory=config.queue_memory or QUEUE_MEMORY,
             switches=config.switches,
             **common,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from spsample.errors import CommunicationError, RankError, on_rank
+from spsample.errors import CommunicationError, InputError, RankError, on_rank
 from spsample.training.asynchronous import Updates
 from spsample.training.cooperative import CooperativeGradients
 from spsample.training.dropout import DropoutKey
@@ -228,8 +228,10 @@ class WhoeverIsFree(OwnBatches):
         """Say which ranks sample and which train."""
         try:
             yield
-        except (CommunicationError, RankError) as error:
-            loader.roles.explain(error)  # as they are now: a trial changes them
+        except BaseException as error:
+            self._fail(on_rank(error, self._comm.rank))  # others may wait for a batch, or for weights
+            if isinstance(error, (CommunicationError, RankError)):
+                loader.roles.explain(error)  # as they are now: a trial changes them
             raise
 
     def _train(self, batch: Batch, backward: Backward) -> None:
@@ -238,7 +240,8 @@ class WhoeverIsFree(OwnBatches):
 
     def _fail(self, error: Exception) -> None:
         self._kept.drop()
-        self._loader.fail(error)
+        if self._loader is not None:
+            self._loader.fail(error)
 
 
 class Asynchronously(WhoeverIsFree):
@@ -317,7 +320,8 @@ class Asynchronously(WhoeverIsFree):
 
     def _fail(self, error: Exception) -> None:
         super()._fail(error)
-        self._updates.fail(error)
+        if hasattr(self, "_updates"):
+            self._updates.fail(error)
 
 
 def steps_for(config: TrainConfig, model: torch.nn.Module, comm: Communicator) -> Steps:
@@ -331,6 +335,8 @@ def steps_for(config: TrainConfig, model: torch.nn.Module, comm: Communicator) -
     comm : Communicator
         The ranks that train it.
     """
+    if config.pipeline == "factored":
+        _require_no_buffers(model)
     if config.staleness is not None:
         return Asynchronously(FactoredGradients(copy.deepcopy(model), comm), config.staleness)
     if config.pipeline == "factored":
@@ -339,3 +345,15 @@ def steps_for(config: TrainConfig, model: torch.nn.Module, comm: Communicator) -
     if config.shares_batches:
         return SharedBatches(CooperativeGradients(model, comm), follows_run=follows_run)
     return OwnBatches(gradients_for(model, comm), follows_run=follows_run)
+
+
+def _require_no_buffers(model: torch.nn.Module) -> None:
+    """Refuse what a forward pass changes beside the gradients: it would depend on who has trained which batch."""
+    name = next((name for name, _ in model.named_buffers()), None)
+    if name is not None:
+        raise InputError(
+            argument="model",
+            given=f"one with a buffer, {name!r}, in a factored pipeline",
+            expected="parameters alone, such as with LayerNorm in place of BatchNorm",
+            hint="The other pipelines train it.",
+        )

@@ -17,6 +17,7 @@ from spsample.data import planted
 from spsample.distributed import PartitionedGraph, ProcessGrid
 from spsample.errors import BackendError, CapacityError, CommunicationError, DTypeError, InputError, SpSampleError
 from spsample.features import PartitionedFeatures
+from spsample.loading.factored import Roles
 
 TIMEOUT = 20.0
 DATA = planted(500, random_seed=3)
@@ -385,7 +386,8 @@ def test_a_sampler_that_fails(samplers, batch, monkeypatch):
 
     monkeypatch.setattr(module._Work, "sampled", sampled)
     expected = alone(2)[1]
-    rank = 4 - samplers + batch // 3 % samplers
+    shares = Roles(4, samplers).shares(0, 17, 3)
+    rank = next(sampler for sampler, begin, end in shares if begin <= batch < end)
 
     def body(comm):
         loader = loader_of(comm, sampler_ranks=samplers)
@@ -567,3 +569,91 @@ def test_threads_need_a_communicator_that_allows_them():
         return True
 
     assert run_threads(2, body, TIMEOUT) == [True] * 2
+
+
+@pytest.mark.parametrize("place", [{"epoch": 1}, {"next_batch": 8}])
+def test_ranks_at_different_places_are_refused(place):
+    """On all of them, before a batch is sampled; of the batch within a step, too, which one rank alone has."""
+
+    def body(comm):
+        loader = loader_of(comm, step_batches=4)
+        if comm.rank == 0:
+            loader.load_state_dict({**loader.state_dict(), **place})
+        with pytest.raises(InputError, match=next(iter(place))):
+            list(loader)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 0, "next_batch": 4 if comm.rank else 6})
+        with pytest.raises(InputError, match="within a step of 4"):
+            list(loader)
+        loader.set_epoch(0)
+        count = len(list(loader))
+        loader.close()
+        return count
+
+    assert sum(run_threads(3, body, TIMEOUT)) == 17
+
+
+def test_a_state_within_a_step_repeats_it():
+    """Batches that were not delivered are never left out."""
+
+    def body(comm):
+        loader = loader_of(comm, step_batches=6, switches=False)
+        before, within = [], set()
+        for step in loader.steps():
+            for _ in step:
+                within.add(loader.state_dict()["next_batch"])
+            before.append((max(within, default=0), loader.state_dict()["next_batch"]))
+            within.clear()
+        loader.close()
+        return before
+
+    for rank, found in enumerate(run_threads(3, body, TIMEOUT)):
+        ends = [6, 12, 17]
+        assert [end for _, end in found] == ends
+        if rank < 2:
+            assert all(within in (0, begin) for (within, _), begin in zip(found, [0, 6, 12], strict=True))
+
+
+def test_samplers_that_train_need_the_features_of_trainers():
+    def body(comm, switches, sampler_has_them):
+        has_them = comm.rank < 2 or sampler_has_them
+        loader = loader_of(comm, switches=switches, features=DATA.x if has_them else None)
+        count = sum(batch.x is not None for batch in loader)
+        loader.close()
+        return count
+
+    with pytest.raises(InputError, match="features: got no features, labels on rank 2, features of"):
+        run_threads(3, lambda comm: body(comm, True, False), TIMEOUT)
+    assert sum(run_threads(3, lambda comm: body(comm, False, False), TIMEOUT)) == 17
+
+
+def test_what_is_no_exception_ends_all():
+    """A thread that ends otherwise than by an Exception leaves nobody waiting."""
+
+    class Exits:
+        num_rows, dim = DATA.x.shape
+
+        def gather(self, ids, out=None):
+            raise SystemExit(3)
+
+    def body(comm):
+        features = Exits() if comm.rank == 0 else DATA.x
+        loader = loader_of(comm, features=features)
+        with pytest.raises(SpSampleError, match="rank 0 failed: SystemExit: 3"):
+            list(loader)
+        loader.close()
+
+    run_threads(3, body, TIMEOUT)
+    no_threads_are_left()
+
+
+def test_samplers_that_cannot_be_leave_the_roles(monkeypatch):
+    def body(comm):
+        loader = loader_of(comm)
+        before = loader.roles
+        loader.queue_memory = 100
+        with pytest.raises(CapacityError, match="queue_memory"):
+            loader.set_sampler_ranks(2)
+        assert loader.roles == before
+        loader.close()
+
+    run_threads(3, body, TIMEOUT)

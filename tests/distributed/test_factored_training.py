@@ -325,6 +325,8 @@ def test_features_that_fail_on_one_rank(settings):
         ({"staleness": 1, "pipeline": "sync"}, "staleness: got 1 with pipeline='sync'"),
         ({"sampler_ranks": 1, "pipeline": "overlap"}, "sampler_ranks: got 1 with pipeline='overlap'"),
         ({"step_batches": 2, "pipeline": "cooperative"}, "step_batches: got 2 with pipeline='cooperative'"),
+        ({"queue_memory": "1GiB", "pipeline": "sync"}, "queue_memory: got '1GiB' with pipeline='sync'"),
+        ({"switches": False, "pipeline": "sync"}, "switches: got False with pipeline='sync'"),
         ({"sampler_ranks": 0}, "sampler_ranks: got 0"),
         ({"step_batches": 0}, "step_batches: got 0"),
         ({"queue_memory": "plenty"}, "queue_memory: got 'plenty'"),
@@ -389,3 +391,16 @@ def test_what_the_command_refuses(words, said):
     assert result.exit_code != 0
     assert said in result.output
     assert "no effect" not in result.output
+
+
+@pytest.mark.parametrize("settings", [{}, {"staleness": 1}])
+def test_a_model_with_buffers_is_refused(settings):
+    """They would depend on who has trained which batch."""
+    from spsample.training import steps
+
+    def body(comm):
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+        with pytest.raises(InputError, match=r"model: got one with a buffer, '1.running_mean'"):
+            steps.steps_for(TrainConfig(pipeline="factored", **settings), model, comm)
+
+    run_threads(2, body, TIMEOUT)

@@ -278,6 +278,20 @@ def test_processes_end_with_the_main_one(tmp_path: Path, which: int) -> None:
     assert not shared_blocks(process.pid)
 
 
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+def test_a_loader_that_is_closed_in_a_pass_ends_it(pause: float) -> None:
+    loader = make(transform=transforms.slow, transform_workers=2)
+    batches = iter(loader)
+    next(batches)
+    threading.Event().wait(pause)
+    loader.close()
+    with pytest.raises(BackendError, match="closed"):
+        for _ in batches:
+            pass
+    del batches
+    assert not multiprocessing.active_children()
+
+
 def _runs(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text("utf-8")

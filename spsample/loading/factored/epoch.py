@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from spsample.comm import Communicator
 from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
-from spsample.errors import CommunicationError, RankError, SpSampleError
+from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
 from spsample.loading.factored.tickets import AHEAD, Sealed, Ticket, Tickets
@@ -151,6 +151,8 @@ class FactoredEpoch:
 
     def _of_step(self) -> Iterator[Any]:
         while True:
+            if not self._mailbox.is_here:
+                raise BackendError("a pass of a factored loader cannot go on in a forked process")
             with self._work.phases.timed("waiting"):
                 item = self._ready.get()
             if isinstance(item, Exception):
@@ -181,7 +183,7 @@ class FactoredEpoch:
         self._mailbox.join()
         self.queue.close()
         for thread in self._threads:
-            if thread.ident is not None:
+            if thread.ident is not None and thread is not threading.current_thread() and self._mailbox.is_here:
                 thread.join()
 
     # -------------------------------------------------------------------------------------- threads of this rank
@@ -191,8 +193,8 @@ class FactoredEpoch:
             try:
                 set_num_threads(threads)
                 run()
-            except Exception as error:
-                self.fail(error)
+            except BaseException as error:  # whatever it is, all ranks have to know
+                self.fail(error if isinstance(error, Exception) else on_rank(error, self._rank))
 
         return threading.Thread(target=body, name=f"spsample {name}", daemon=True)
 
@@ -305,6 +307,6 @@ def _leave(mailbox: Mailbox, queue: BatchQueue, threads: list[threading.Thread])
     mailbox.fail(_left(mailbox.rank))
     queue.close()
     mailbox.join(_LONGEST_GOODBYE)
-    for thread in threads:
+    for thread in threads if mailbox.is_here else ():
         if thread.ident is not None and thread is not threading.current_thread():
             thread.join(_LONGEST_GOODBYE)

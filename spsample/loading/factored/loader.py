@@ -9,10 +9,10 @@ import numpy as np
 
 from spsample.backends import get_backend
 from spsample.comm import collective
-from spsample.comm.objects import comm_of, require_same
+from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import format_bytes, require_bytes
-from spsample.errors import BackendError, CapacityError, InputError
+from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
 from spsample.features import CacheCounts
 from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
@@ -45,7 +45,8 @@ PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
 class FactoredLoader(Epochs):
     """Iterate over minibatches that other ranks sample: the last ranks sample, the others train.
 
-    Samplers need the graph, trainers features and labels. A sampler keeps its minibatches in a queue, until a trainer
+    Samplers need the graph, trainers features and labels, and so do samplers that may train (``switches``). A sampler
+    keeps its minibatches in a queue, until a trainer
     is free. A *step* is a fixed list of B batches, whatever the number of trainers: step t has the batches t B to
     (t + 1) B - 1. Each is trained by whoever is free, and all ranks go through the steps together. So a rank may have
     several batches of a step, or none; gradients that are added in the order of the batches do not depend on it
@@ -168,6 +169,7 @@ class FactoredLoader(Epochs):
         self.plan: BulkPlan | None = None
         self.bulk_size = 1
         self._plan_bulks()
+        self._require_same_data()
         self._letters = _for_letters(self.comm)
         self._under_way: FactoredEpoch | None = None
         self._is_closed = False
@@ -214,7 +216,8 @@ class FactoredLoader(Epochs):
     def steps(self) -> Iterator[Iterator[Batch]]:
         """The steps of the current epoch, each an iterator over the batches that this rank trains.
 
-        All of them are taken, in order, before the next step. `state_dict` between two steps is exact.
+        All of them are taken, in order, before the next step. `state_dict` between two steps is exact; within a step it
+        is that of the step's beginning.
         """
         if self._is_closed:
             raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
@@ -227,12 +230,20 @@ class FactoredLoader(Epochs):
 
     def set_sampler_ranks(self, sampler_ranks: int) -> None:
         """Let another number of ranks sample, from the next pass on; collective."""
+        before = self.roles
         with collective(self.comm, call="another number of samplers"):
             self.roles = require_roles(self.comm.size, sampler_ranks)
-        self._plan_bulks()
+        try:
+            self._plan_bulks()
+            self._require_same_data()
+        except SpSampleError:  # on all ranks
+            self.roles = before
+            raise
 
     def trial_bulk(self) -> list[MiniBatch]:
-        """The first bulk of the last epoch there can be, to measure on."""
+        """The first bulk of the last epoch there can be, to measure on; within the memory of samplers."""
+        if self.plan is None:
+            self.plan = self._planned()
         return list(self._trial.sampled(0, min(self.bulk_size, self.num_batches)))
 
     def trial_batch(self, minibatch: MiniBatch) -> Batch:
@@ -254,9 +265,11 @@ class FactoredLoader(Epochs):
     # --------------------------------------------------------------------------------------------------- a pass
 
     def _delivered(self, epoch: int, first: int) -> Iterator[Delivered]:
-        if first % self.step_batches and first < self.num_batches:
-            given = f"batch {first} of an epoch, within a step of {self.step_batches} batches"
-            raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
+        with collective(self.comm, call="the start of an epoch"):
+            if first % self.step_batches and first < self.num_batches:
+                given = f"batch {first} of an epoch, within a step of {self.step_batches} batches"
+                raise InputError(argument="state", given=given, expected="a state between two steps of as many batches")
+        require_same(self.comm, epoch=epoch, next_batch=first)
         plan = Plan(
             self.roles,
             first,
@@ -269,10 +282,13 @@ class FactoredLoader(Epochs):
         self._leave_pass()  # passes share the communicator of the letters
         under_way = FactoredEpoch(plan, self._letters, _Work(self, epoch, self._positions(epoch)))
         self._under_way = under_way
+        this_pass = self._pass
         try:
             for number, step in enumerate(under_way.steps(), plan.first_step):
-                next_batch = min((number + 1) * self.step_batches, self.num_batches)
-                yield Delivered(next_batch, begins_bulk=False, batch=self._counted(step))
+                begin = number * self.step_batches
+                yield Delivered(begin, begins_bulk=False, batch=self._counted(step, this_pass))
+                if self._pass == this_pass:
+                    self._next_batch = min(begin + self.step_batches, self.num_batches)
         finally:
             self.queue_peak = max(self.queue_peak, under_way.queue.peak)
             if self._under_way is under_way:
@@ -284,19 +300,43 @@ class FactoredLoader(Epochs):
             self._under_way.leave()
             self._under_way = None
 
-    def _counted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _counted(self, batches: Iterator[Batch], this_pass: int) -> Iterator[Batch]:
+        """The batches; once none is left, a state goes on with the next step."""
+        first = self._next_batch
         for batch in batches:
             self.trained += 1
             yield batch
             del batch
+        if self._pass == this_pass:
+            self._next_batch = min(first + self.step_batches, self.num_batches)
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which see the graph; collective."""
         with collective(self.comm, call="the plan of FactoredLoader"):
-            if self.plan is None and self.roles.samples(self.comm.rank):
-                self.plan = plan_epochs(self._workload, self.memory_budget or default_budget(self._local_graph))
-            mine = 0 if self.plan is None else self._size_within(self.plan)
-        self.bulk_size = int(self.comm.all_reduce(np.array([mine]), "max", phase="set-up")[0])
+            mine = 2**62
+            if self.roles.samples(self.comm.rank):
+                self.plan = self.plan or self._planned()
+                mine = self._size_within(self.plan)
+        self.bulk_size = int(self.comm.all_reduce(np.array([mine]), "min", phase="set-up")[0])
+
+    def _planned(self) -> BulkPlan:
+        return plan_epochs(self._workload, self.memory_budget or default_budget(self._local_graph))
+
+    def _require_same_data(self) -> None:
+        """Refuse trainers that have other features or labels than others; collective."""
+        x, y = self.features, self.labels
+        mine = "no features" if x is None else f"features of {x.dim} columns", "no labels" if y is None else "labels"
+        trains = [self.switches or not self.roles.samples(rank) for rank in range(self.comm.size)]
+        everyone = all_gather_object(self.comm, ", ".join(mine))
+        first = everyone[0]  # rank 0 trains
+        other = [rank for rank, given in enumerate(everyone) if trains[rank] and given != first]
+        if other:
+            raise InputError(
+                argument="features",
+                given=f"{everyone[other[0]]} on {self.comm.named(other)}, {first} on rank 0",
+                expected="the same on all ranks that may train",
+                hint="With switches=False samplers need neither features nor labels.",
+            )
 
     def _size_within(self, plan: BulkPlan) -> int:
         """The batches of a bulk, in the memory for sampling and in the queue; the same on all samplers."""

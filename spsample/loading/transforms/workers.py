@@ -110,6 +110,7 @@ class TransformWorkers:
         self._count = count
         self._workers: list[_Worker] = []
         self._is_lent = False  # to a pass
+        self.is_closed = False
         weakref.finalize(self, _end, self._workers)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,7 +125,13 @@ class TransformWorkers:
         return self._workers
 
     def close(self) -> None:
-        """End all."""
+        """End all; a pass that is under way ends its own, once it is asked for another batch, or left."""
+        self.is_closed = True
+        if not self._is_lent:
+            self.end()
+
+    def end(self) -> None:
+        """End all; the next pass starts others."""
         _end(self._workers)
 
     def transformed(self, items: ClosableIterator[Delivered]) -> Transformed:
@@ -137,6 +144,8 @@ class TransformWorkers:
 
     def _give_back(self) -> None:
         self._is_lent = False
+        if self.is_closed:
+            self.end()
 
 
 class Transformed:
@@ -162,6 +171,8 @@ class Transformed:
     def __next__(self) -> Delivered:
         """The next item."""
         while True:
+            if self._workers.is_closed:
+                raise BackendError("the loader was closed, and this pass over its batches cannot go on")
             self._feed()
             if not self._sent:
                 raise StopIteration
@@ -241,7 +252,7 @@ class Transformed:
 
     def _give_up(self) -> None:
         """End the processes: others are started by the next pass."""
-        self._workers.close()
+        self._workers.end()
         self._sent.clear()
         self._is_over = True
 
