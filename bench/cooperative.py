@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,7 +66,14 @@ def cooperative(
     out: Annotated[Path | None, typer.Option(help="Folder for cooperative.jsonl.")] = None,
 ) -> None:
     """Count what a rank fetches, computes and receives in a step of a cooperative batch, and of independent ones."""
-    found = [share for name in graph for kind in sampler for share in _shares(name, kind, ranks, owners)]
+    found = [
+        count_share(name, kind, whole, p, how)
+        for name in graph
+        for kind in sampler
+        for whole in [cell(name, kind)]
+        for p in ranks
+        for how in owners
+    ]
     shown = Table("graph", "sampler", "p", "owners", "rows", "edges", "bytes", "most rows", "most edges", "local bytes")
     for one in found:
         numbers = (one.rows, one.edges, one.bytes, one.largest_rows, one.largest_edges, one.local_bytes)
@@ -81,21 +87,25 @@ def cooperative(
                 print(json.dumps({"record": "share", **asdict(one)}), file=lines)
 
 
-def _shares(name: str, kind: str, ranks: list[int], owners: list[str]) -> Iterator[Share]:
-    whole = cell(name, kind)
-    for p in ranks:
-        sizes = whole.sampler.sizes if kind == "GraphSAGE" else [p * size for size in whole.sampler.sizes]
-        of_step = whole.sampler.with_sizes(sizes)
-        one = replace(whole, batch_size=min(whole.batch_size, len(whole.seeds) // p))
-        for how in owners:
-            parts = None if how == "hash" else partition_vertices(one.graph, p, how, seeds=one.seeds)
-            apart = np.array(run_threads(p, partial(_independent, one=one, parts=parts)))
-            local = 0.0 if parts is None else np.mean(run_threads(p, partial(_local_bytes, one=one, parts=parts)))
-            shared = np.array(run_threads(p, partial(_cooperative, one=one, sampler=of_step, parts=parts)))
-            base = apart.mean(axis=0)
-            mean, largest = shared.mean(axis=0) / base, shared.max(axis=0) / base
-            most = (*largest[:2].tolist(), float(local / base[2]))
-            yield Share(name, kind, p, how, *mean.tolist(), *most, *base.tolist())
+def count_share(name: str, kind: str, whole: Cell, p: int, how: str, random_seed: int = 0) -> Share:
+    """Count one epoch of p ranks: of independent batches, and of cooperative ones with owners by a hash or a method."""
+    sizes = whole.sampler.sizes if whole.sampler.kind == "node-wise" else [p * size for size in whole.sampler.sizes]
+    of_step = whole.sampler.with_sizes(sizes)
+    one = replace(whole, batch_size=min(whole.batch_size, len(whole.seeds) // p))
+    parts = parts_of(one, p, how)
+    options: dict[str, Any] = {"one": one, "parts": parts, "random_seed": random_seed}
+    apart = np.array(run_threads(p, partial(_independent, **options)))
+    local = 0.0 if parts is None else np.mean(run_threads(p, partial(_local_bytes, one=one, parts=parts)))
+    shared = np.array(run_threads(p, partial(_cooperative, sampler=of_step, **options)))
+    base = apart.mean(axis=0)
+    mean, largest = shared.mean(axis=0) / base, shared.max(axis=0) / base
+    most = (*largest[:2].tolist(), float(local / base[2]))
+    return Share(name, kind, p, how, *mean.tolist(), *most, *base.tolist())
+
+
+def parts_of(one: Cell, p: int, how: str) -> NDArray[Any] | None:
+    """The owner of each vertex by a method of `spsample partition`; None: a hash."""
+    return None if how == "hash" else partition_vertices(one.graph, p, how, seeds=one.seeds)
 
 
 def _loader(comm: Communicator, one: Cell, sampler: Sampler, batch_size: int, **options: Any) -> sp.BulkLoader:
@@ -105,9 +115,9 @@ def _loader(comm: Communicator, one: Cell, sampler: Sampler, batch_size: int, **
     )
 
 
-def _independent(comm: Communicator, one: Cell, parts: Any) -> NDArray[np.float64]:
+def _independent(comm: Communicator, one: Cell, parts: Any, random_seed: int) -> NDArray[np.float64]:
     """Rows, edges and bytes of a step with a batch of this rank's own, the mean over whole steps."""
-    loader = _loader(comm, one, one.sampler, one.batch_size)
+    loader = _loader(comm, one, one.sampler, one.batch_size, random_seed=random_seed)
     owners = owners_of(loader.graph, parts)
     totals, steps = np.zeros(3), loader.num_batches // comm.size
     for step, batch in enumerate(loader):
@@ -129,10 +139,11 @@ def _local_bytes(comm: Communicator, one: Cell, parts: Any) -> float:
     return float(np.mean(remote)) * DIM * FLOAT
 
 
-def _cooperative(comm: Communicator, one: Cell, sampler: Sampler, parts: Any) -> NDArray[np.float64]:
+def _cooperative(comm: Communicator, one: Cell, sampler: Sampler, parts: Any, random_seed: int) -> NDArray[np.float64]:
     """Rows, edges and bytes of a step with a part of a batch of p times the seeds."""
     recorder = Recorder(comm)
-    loader = _loader(recorder, one, sampler, comm.size * one.batch_size, batches="cooperative", parts=parts)
+    options = {"batches": "cooperative", "parts": parts, "random_seed": random_seed}
+    loader = _loader(recorder, one, sampler, comm.size * one.batch_size, **options)
     totals, steps = np.zeros(3), 0
     for batch in loader:
         received = [int(layer.routes.recv_counts.sum()) for layer in batch.layers]

@@ -11,6 +11,7 @@ from bulk_size import bulk_size
 from cache_hits import cache_hits
 from cold_store import cold_store
 from cooperative import cooperative
+from cooperative_plan import cooperative_plan
 from cooperative_training import cooperative_training
 from copies import copies
 from disk_features import disk_features
@@ -43,6 +44,7 @@ app.command()(cold_store)
 app.command()(features)
 app.command()(copies)
 app.command()(cooperative)
+app.command()(cooperative_plan)
 app.command()(factored)
 app.command()(cooperative_training)
 app.command()(locality)
@@ -71,6 +73,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)
+    cooperative_plan(graph=["rmat:10,8"], ranks=[2], out=out)
     data = ["planted:400"]
     factored("rmat:10,8", 32, 8, data, ranks=2, backend="threads", rounds=1, seeds=1, epochs=2, out=out)
     cooperative_training(dataset=["planted:300"], ranks=2, epochs=1, seeds=1, out=out)

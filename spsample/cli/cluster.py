@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spsample.cli.ranks import integers_of
 from spsample.cli.screen import bytes_column, count, print_line, print_sentence, print_table, table, unit_for
 from spsample.common.options import Option
 from spsample.errors import InputError
@@ -15,7 +16,7 @@ from spsample.settings.ranks import ALGORITHM, PANEL, REPLICATION, ReplicateHubs
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spsample.planning.cluster import ClusterPlan, GridPlan, Job
+    from spsample.planning.cluster import Cluster, ClusterPlan, CooperationPlan, GridPlan, Job
     from spsample.planning.cluster.pilot import Pilot
     from spsample.sampling import Sampler
     from spsample.store import Graph
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterOptions",
     "GraphSize",
+    "check_cooperation",
     "cluster_facts",
     "show_cluster",
     "write_facts",
@@ -62,6 +64,18 @@ class ClusterOptions:
     feature_bytes: Annotated[
         int | None,
         Option("Bytes of a vertex's features.", PANEL, unset="4 for each of the data set's features"),
+    ] = None
+    hidden: Annotated[
+        int | None, Option("Width of the model's layers: also plan cooperative batches.", PANEL, common=True)
+    ] = None
+    partition: Annotated[
+        str | None,
+        Option(
+            "With --hidden: who owns which vertex, of `spsample partition`.",
+            PANEL,
+            values="file (`.npy`)",
+            unset="a hash",
+        ),
     ] = None
 
 
@@ -150,6 +164,7 @@ def cluster_facts(
     plan = plan_cluster(
         pilot, cluster, _job(options, edge_ids, prefetch), replication=_replication(options.replication)
     )
+    cooperation = _cooperation(pilot, options, cluster)
     profile = pilot.profile
     facts = {
         "source": source,
@@ -163,8 +178,33 @@ def cluster_facts(
         "pilot_seconds": pilot.seconds,
         "pilot_scale": pilot.scale,
         **as_dict(plan),
+        "cooperation": None if cooperation is None else cooperation.as_dict(),
     }
     return plan, facts
+
+
+def check_cooperation(options: ClusterOptions, like: str | None) -> None:
+    """Refuse options of cooperative batches that cannot be planned for, before anything is loaded."""
+    from spsample.planning.cluster.cooperation import require_cooperative
+
+    if options.hidden is not None:
+        require_cooperative(options.ranks, options.hidden)
+    if options.partition is None:
+        return
+    if options.hidden is None:
+        raise InputError(argument="partition", given="it without --hidden", expected="--hidden too")
+    if like is not None:
+        raise InputError(argument="partition", given="it with --like", expected="a data set, whose vertices it is of")
+
+
+def _cooperation(pilot: Pilot, options: ClusterOptions, cluster: Cluster) -> CooperationPlan | None:
+    """Cooperative batches beside others, where the width of the model is given."""
+    from spsample.planning.cluster import plan_cooperation
+
+    if options.hidden is None:
+        return None
+    parts = None if options.partition is None else integers_of(Path(options.partition))
+    return plan_cooperation(pilot, cluster, hidden=options.hidden, parts=parts)
 
 
 def _job(options: ClusterOptions, edge_ids: bool, prefetch: int) -> Job:
@@ -215,6 +255,8 @@ def show_cluster(plan: ClusterPlan, facts: dict[str, Any]) -> None:
     _show_memory(plan)
     if any(grid.phases for grid in plan.grids):
         _show_phases(plan)
+    if facts["cooperation"] is not None:
+        _show_cooperation(facts["cooperation"])
     best = plan.recommended  # raises where none fits, which is the last word then
     print_line(
         f"take c = {best.shape.replication} and bulks of {best.bulk_size:,} minibatches: "
@@ -276,6 +318,24 @@ def _show_phases(plan: ClusterPlan) -> None:
             shown.add_row(f"  {one.phase}", _milliseconds(one.seconds), *sizes, f"{one.messages_max:,.0f}")
         shown.add_section()
     print_table(shown)
+
+
+def _show_cooperation(facts: dict[str, Any]) -> None:
+    """Print a rank's part of a step, with batches of its own and with cooperative ones, and what to take."""
+    from spsample.common.units import format_bytes
+
+    print_sentence(
+        f"Cooperative batches, owners by {facts['owners']}: a rank's part of a step of {facts['step_seeds']:,} seeds, "
+        f"mean of the ranks, from {facts['pilot_steps']} pilot steps. Gradients of the parameters are the same in both."
+    )
+    shown = table("batches", "rows", "most rows", "edges", "most edges", "received", "time, ms")
+    for name in ("independent", "cooperative"):
+        one = facts[name]
+        counts = (f"{one[key]:,.0f}" for key in ("rows", "most_rows", "edges", "most_edges"))
+        shown.add_row(name, *counts, format_bytes(round(one["received"])), _milliseconds(one["seconds"]))
+    print_table(shown)
+    print_sentence(facts["verdict"])
+    print_line("")
 
 
 def _c(grid: GridPlan) -> str:

@@ -80,6 +80,7 @@ def plan(
         refuse_given(given, ["memory_budget"], "with --ranks", "--memory-per-rank on a cluster")
         if options.bulk_size != "auto":
             refuse_given(given, ["bulk_size"], "with --ranks", "none: a plan for a cluster finds it")
+        cluster.check_cooperation(job, given["like"])
         pilot = _pilot(source, sampler, options, job.feature_bytes, given)
         source = given["like"] if source is None else source
         cluster_plan, facts = cluster.cluster_facts(

@@ -27,6 +27,7 @@ __all__ = [
     "RanksData",
     "abort_on_error",
     "check_rank_options",
+    "integers_of",
     "note_ignored_options",
     "reports_error",
 ]
@@ -135,10 +136,10 @@ class RanksData:
         if self._options.partition is None:
             return None
         with collective(self._comm):
-            return _integers(Path(self._options.partition))
+            return integers_of(Path(self._options.partition))
 
 
-def _integers(path: Path) -> NDArray[Any]:
+def integers_of(path: Path) -> NDArray[Any]:
     """The array of a file."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)  # a map is never larger than its file

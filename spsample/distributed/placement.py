@@ -134,8 +134,10 @@ def require_parts(parts: Any, num_rows: int, num_blocks: int, argument: str = "p
     return array
 
 
-def parts_on_ranks(graph: BaseGraph, parts: Any) -> tuple[IntArray, int]:
+def parts_on_ranks(graph: BaseGraph, parts: Any, ranks: int | None = None) -> tuple[IntArray, int]:
     """The part of each vertex of a graph that every rank has whole, and their number g: part i is that of p/g ranks.
+
+    The ranks are those of the graph, or as many as given.
 
     Raises
     ------
@@ -163,7 +165,7 @@ def parts_on_ranks(graph: BaseGraph, parts: Any) -> tuple[IntArray, int]:
             hint="Parts of another graph do not fit this one.",
         )
     least, most = (int(array.min()), int(array.max())) if len(array) else (0, 0)
-    ranks = graph.comm.size
+    ranks = graph.comm.size if ranks is None else ranks
     if least < 0 or most >= ranks or ranks % (most + 1):
         raise InputError(
             argument="parts",

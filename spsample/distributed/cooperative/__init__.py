@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from spsample.distributed.cooperative.minibatch import CooperativeBulk, CooperativeLayer, CooperativeMiniBatch, Routes
 from spsample.distributed.cooperative.owned import Owners, owners_of
-from spsample.distributed.cooperative.sharing import require_targets, share_out
+from spsample.distributed.cooperative.pieces import PieceReader
+from spsample.distributed.cooperative.sharing import pieces_of, require_targets, share_out
 
 __all__ = [
     "CooperativeBulk",
     "CooperativeLayer",
     "CooperativeMiniBatch",
     "Owners",
+    "PieceReader",
     "Routes",
     "owners_of",
+    "pieces_of",
     "require_targets",
     "share_out",
 ]

@@ -59,7 +59,7 @@ class Owners:
         return owners.astype(np.uint16)
 
 
-def owners_of(graph: BaseGraph, parts: Any = None) -> Owners:
+def owners_of(graph: BaseGraph, parts: Any = None, ranks: int | None = None) -> Owners:
     """Return who owns the vertices of a graph.
 
     Of a graph in block rows a vertex belongs to the ranks of its block row, which have its row of A and, where they are
@@ -70,6 +70,8 @@ def owners_of(graph: BaseGraph, parts: Any = None) -> Owners:
     graph : graph
     parts : int array (n,), optional
         The part of each vertex; as many parts as divide the ranks evenly. Only for a graph that every rank has whole.
+    ranks : int, optional
+        p, for a plan; by default the ranks of the graph.
 
     Raises
     ------
@@ -82,10 +84,10 @@ def owners_of(graph: BaseGraph, parts: Any = None) -> Owners:
     >>> owners_of(spsample.Graph([0, 1, 2], [1, 0])).of(np.array([1, 0]))
     array([0, 0], dtype=uint16)
     """
-    ranks = graph.comm.size
+    ranks = graph.comm.size if ranks is None else ranks
     if parts is None:
         return Owners(graph, None, graph.num_block_rows, ranks=ranks)
-    return Owners(graph, *parts_on_ranks(graph, parts), ranks=ranks)
+    return Owners(graph, *parts_on_ranks(graph, parts, ranks), ranks=ranks)
 
 
 def _hashed(vertices: IntArray, size: int) -> Int64Array:

@@ -6,7 +6,7 @@ of the vertices that it owns. That costs one exchange a bulk, and works for what
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spsample.distributed.cooperative.owned import Owners
     from spsample.sampling import BulkSample, Layer, MiniBatch, Sampler
 
-__all__ = ["require_targets", "share_out"]
+__all__ = ["pieces_of", "require_targets", "share_out"]
 
 
 def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> CooperativeBulk:
@@ -63,10 +63,7 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
         require_targets(bulk.sampler)
         host = bulk.to_host()
         has = {"data": host.layers[0].data is not None, "edge_ids": host.layers[0].edge_ids is not None}
-        writers = [PieceWriter() for _ in range(comm.size)]
-        for minibatch in host:
-            _cut(minibatch, owners, writers)
-        arrays = [writer.arrays(host.layers[0]) for writer in writers]
+        arrays = pieces_of(host, owners)
         sends = [
             Sent(np.concatenate(parts), np.array([len(part) for part in parts], np.int64))
             for parts in zip(*arrays, strict=True)
@@ -77,6 +74,24 @@ def share_out(bulk: BulkSample, owners: Owners, comm: Communicator) -> Cooperati
         for of_rank in from_ranks:
             pieces += PieceReader(of_rank, comm.size, **has).minibatches(len(host.layers))
     return CooperativeBulk(sorted(pieces, key=lambda piece: piece.batch_id))
+
+
+def pieces_of(bulk: BulkSample, owners: Owners) -> list[list[NDArray[Any]]]:
+    """The arrays that each rank gets of the minibatches of a bulk on the host, as `PieceReader` reads them.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.distributed.cooperative import owners_of
+    >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+    >>> bulk = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2]), batch_size=3)
+    >>> [vertices.tolist() for _, vertices, _ in pieces_of(bulk, owners_of(graph, ranks=2))]
+    [[0, 2, 1], [1, 3, 0]]
+    """
+    writers = [PieceWriter() for _ in range(owners.ranks)]
+    for minibatch in bulk:
+        _cut(minibatch, owners, writers)
+    return [writer.arrays(bulk.layers[0]) for writer in writers]
 
 
 def require_targets(sampler: Sampler) -> None:

@@ -21,6 +21,9 @@ Phase = Literal[
     "extraction",
     "reduction",
     "features",
+    "pieces",
+    "batch activations",
+    "batch gradients",
     "gradients",
     "status",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, sqrt
 from typing import Any, NamedTuple
@@ -74,6 +74,8 @@ class Pilot:
     scale : float
     seconds : float
         Time that they took.
+    seeds : int64 array
+        Seeds of an epoch on the graph that the pilots were sampled from.
     """
 
     profile: GraphProfile
@@ -84,6 +86,7 @@ class Pilot:
     bulk: BulkSample
     scale: float = 1.0
     seconds: float = 0.0
+    seeds: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def num_seeds(self) -> int:
@@ -264,7 +267,7 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
     if len(ids) == 0:
         raise InputError(argument="seeds", given="none", expected="at least one seed")
     start = time.perf_counter()
-    bulk = _sample_cheap(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
+    bulk = sample_cheap(graph, Workload(graph, ids, sampler, batch_size, shuffle=True).pilots(MOST_PILOTS))
     return Pilot(
         profile=GraphProfile.of(graph, feature_bytes),
         sampler=sampler,
@@ -273,10 +276,11 @@ def sample_pilot(graph: Graph, seeds: Any, sampler: Sampler, *, batch_size: int,
         graph=graph,
         bulk=bulk,
         seconds=time.perf_counter() - start,
+        seeds=ids,
     )
 
 
-def _sample_cheap(graph: Graph, pilots: Workload) -> BulkSample:
+def sample_cheap(graph: Graph, pilots: Workload) -> BulkSample:
     """As many of the first pilots as are cheap, told by the first two."""
     first = pilots.first(FIRST_PILOTS).sample()
     batches = max(len(first), 1)
@@ -355,4 +359,4 @@ def _with_sizes(sampler: Sampler, scale: float) -> Sampler:
     return sampler.with_sizes([max(round(s / scale), 1) for s in sampler.sizes])
 
 
-__all__ = ["GridPilot", "Pilot", "sample_pilot", "scaled_pilot"]
+__all__ = ["GridPilot", "Pilot", "sample_cheap", "sample_pilot", "scaled_pilot"]
