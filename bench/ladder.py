@@ -79,7 +79,7 @@ class Result:
     received_mib : float
         In the mean of the ranks, without gradients.
     hits : float
-        Share of the rows that a cache gave; 0 without one.
+        Share of the rows of all ranks that a cache gave, of those in a rank's own memory too; 0 without one.
     """
 
     graph: str
@@ -115,7 +115,7 @@ class Side:
             features=features,
         )
         self.blocks = BlockMaker(data.graph, sampler)
-        self.labels = torch.from_numpy(np.asarray(data.y))
+        self.labels = torch.from_numpy(np.array(data.y))
         torch.manual_seed(0)
         name = f"precomputed-{kind.model}" if kind.precomputed else kind.model
         model = build_model(features.dim, CLASSES, kind.layers, ModelConfig(name, hidden=64, dropout=0.0))
@@ -203,7 +203,9 @@ def measured(comm: Recorder, spec: str, sides: list[Side], rounds: int) -> list[
             volumes[side.kind] = (received(comm) - before) / 2**20
     for side in sides:
         counts = side.loader.cache_counts
-        hits[side.kind] = 0.0 if counts is None else counts.hits / max(counts.hits + counts.misses, 1)
+        found = np.zeros(2) if counts is None else np.array([counts.hits, counts.misses], np.float64)
+        all_hits, misses = comm.all_reduce(found).tolist()
+        hits[side.kind] = all_hits / max(all_hits + misses, 1.0)
         side.loader.close()
     results = []
     for kind, own in times.items():
