@@ -8,7 +8,7 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ ACCESS = ("normal", "random", "sequential", "willneed")
 """Advice about maps: the system's own read-ahead; pages one by one; far ahead; the whole file at once."""
 
 _LARGEST_HEADER = 4096
+_PARSES = 4
 _HEADER_START = 10
 """Bytes before the header of an ``.npy`` file of version 1.0: magic, version, length."""
 
@@ -214,7 +215,7 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
         try:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("another version of the form .npy")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
+            shape, fortran, dtype = _parsed_header(file)
         except Exception as error:  # NumPy parses a Python literal here: damaged ones raise many types
             raise _refusal(path, f"a damaged header ({error})", "an .npy file of version 1.0") from error
         offset = file.tell()
@@ -230,6 +231,20 @@ def _checked(path: Path, descriptor: int, spec: ArraySpec) -> int:
     if offset % spec.dtype.itemsize:
         raise _refusal(path, f"contents at byte {offset}", "contents that are aligned")
     return offset
+
+
+def _parsed_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype.
+
+    NumPy has Python parse a literal, which CPython 3.11 at times cannot do in several threads at once (its issue
+    106905): then it is tried again.
+    """
+    begin = file.tell()
+    for _ in range(_PARSES - 1):
+        with suppress(SystemError):
+            return np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
+        file.seek(begin)
+    return np.lib.format.read_array_header_1_0(file, max_header_size=_LARGEST_HEADER)
 
 
 def _header_text(spec: ArraySpec) -> bytes:

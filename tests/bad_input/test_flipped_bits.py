@@ -102,7 +102,7 @@ def test_an_archive_that_hides_its_members_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_partition_with_a_damaged_header_is_refused(tmp_path: Path) -> None:
-    from spsample.cli.ranks import _integers
+    from spsample.cli.ranks import integers_of
 
     path = tmp_path / "parts.npy"
     np.save(path, np.arange(9) % 3)
@@ -110,8 +110,8 @@ def test_a_partition_with_a_damaged_header_is_refused(tmp_path: Path) -> None:
     for damaged in (content.replace(b"(9,)", b"((9,"), content.replace(b"(9,), } ", b"(9999999999999,)}"[:8])):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match=r"--partition: got .*parts.npy"):
-            _integers(path)
+            integers_of(path)
     header = content[:128].replace(b"(9,), }" + b" " * 12, b"(9999999999999,), }")
     path.write_bytes(header + content[128:])
     with pytest.raises(DataError, match=r"--partition: got .*parts.npy"):
-        _integers(path)
+        integers_of(path)

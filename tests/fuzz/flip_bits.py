@@ -224,9 +224,9 @@ def make_partition(folder: Path) -> None:
 
 
 def read_partition(folder: Path) -> Any:
-    from spsample.cli.ranks import _integers
+    from spsample.cli.ranks import integers_of
 
-    return np.asarray(_integers(folder / "parts.npy"))
+    return np.asarray(integers_of(folder / "parts.npy"))
 
 
 # ------------------------------------------------------------------------------------------------------ conversions
