@@ -49,7 +49,10 @@ def run(backend, ranks, *words):
     """What a job of Python programs printed, and its exit status."""
     line = with_launcher([sys.executable, *map(str, words)], ranks, backend)
     variables = ranks_environment(ranks) | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, env=variables, timeout=300, capture_output=True, text=True)
+    for _ in range(3):
+        done = subprocess.run(line, env=variables, timeout=300, capture_output=True, text=True)
+        if "listener thread failed to start" not in done.stdout + done.stderr:  # of mpirun, before any rank runs
+            break
     return done.returncode, done.stdout, done.stderr
 
 
