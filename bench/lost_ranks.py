@@ -1,10 +1,12 @@
-"""Kill one of four ranks (SIGKILL) in each phase of sampling and training: the others must end, and say what was lost.
+"""Kill one of four ranks (SIGKILL) in the phases of sampling and training: the others must end, and say what was lost.
 
-    python bench/lost_ranks.py --backend mpi --backend gloo                  # some minutes each
+    python bench/lost_ranks.py --backend mpi --backend gloo                        # a call of each phase; some minutes
+    python bench/lost_ranks.py --job cooperative --points 12 --resume              # 12 places, and on from a checkpoint
 
-For each phase the job of tests/distributed/killed_rank.py runs once; rank 2 is killed in the middle one of its calls.
-All processes must have ended within 60 s, with an exit status that is not 0 and a message that names signal 9 or the
-rank.
+The jobs are those of tests/distributed/killed_rank.py. All processes must have ended within 60 s, with an exit status
+that is not 0 and a message that names signal 9 or the rank. With --resume, a training that keeps a checkpoint after
+each step goes on: its losses and weights must be those of one that nobody ended.
+
 docs/many-ranks-checked.md has a table. Under Slurm, tests/slurm kills a rank.
 """
 
@@ -14,7 +16,9 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -22,76 +26,120 @@ import typer
 
 from spsample.cli.launch import ranks_environment, with_launcher
 
-JOB = Path(__file__).resolve().parents[1] / "tests" / "distributed" / "killed_rank.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "tests" / "distributed" / "killed_rank.py"
+JOBS = ("sampling", "sync", "overlap", "cooperative", "factored", "asynchronous")
+ROLES = {"factored": {3: "sampler", 1: "trainer"}, "asynchronous": {3: "sampler", 1: "trainer", 0: "rank of weights"}}
 RANKS = 4
 MOST_SECONDS = 60.0
-LOST = re.compile(r"(?i:signal 9|SIGKILL|exitcode: -9|nothing was heard of rank 2)|\bKilled\b")
+LOST = re.compile(r"(?i:signal 9|SIGKILL|exitcode: -9|nothing was heard of rank \d)|\bKilled\b")
 WAITED = re.compile(
     r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*)(\S+ in phase '[^']*')"
 )
+TRAINED = re.compile(r"^(?:\[.*?\]:? ?)?trained: (.*)$", re.MULTILINE)
+
+
+class Place(NamedTuple):
+    """Where a rank is killed: it begins a call of a phase."""
+
+    rank: int
+    phase: str
+    number: int
 
 
 class Outcome(NamedTuple):
-    """What came of one job: where its rank was killed, and what the others did."""
+    """What the others did, and whether the run went on as if nothing had happened."""
 
-    backend: str
-    phase: str
-    number: int
     status: int
     seconds: float
     said: str
     waited: tuple[int, ...]
+    goes_on: str
 
     @property
     def right(self) -> bool:
         """All ended in time, with an error that says what was lost."""
-        return self.status != 0 and 0 <= self.seconds < MOST_SECONDS and bool(self.said)
+        in_time = 0 <= self.seconds < MOST_SECONDS
+        return self.status != 0 and in_time and bool(self.said) and self.goes_on in ("", "bit for bit")
 
 
-def run_job(backend: str, *arguments: str) -> tuple[int, str, float]:
+def run_job(backend: str, *arguments: object) -> tuple[int, str, float]:
     """Exit status, output and time of the end."""
-    line = with_launcher([sys.executable, str(JOB), backend, *arguments], RANKS, backend)
+    line = with_launcher([sys.executable, str(PROGRAM), backend, *map(str, arguments)], RANKS, backend)
     variables = ranks_environment(RANKS) | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=600)
+    for _ in range(3):
+        done = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=600)
+        if "listener thread failed to start" not in done.stdout + done.stderr:  # of mpirun, before any rank runs
+            break
     return done.returncode, done.stdout + done.stderr, time.time()
 
 
-def calls_by_phase(backend: str) -> dict[str, int]:
-    """How many calls rank 2 makes in each phase where nobody is killed."""
-    status, output, _ = run_job(backend)
-    found = re.search(r"^\{.*\}$", output, re.MULTILINE)
-    if status or found is None:
-        raise RuntimeError(f"the job fails by itself:\n{output}")
-    counts: dict[str, int] = json.loads(found.group())
-    return counts
+def undisturbed(backend: str, job: str, ranks: list[int]) -> tuple[dict[str, int], str]:
+    """How many calls these ranks make of each phase, at least, where nobody is killed; and what came of a training."""
+    status, output, _ = run_job(backend, job)
+    told = dict(re.findall(r"rank (\d): (\{.*\})", output))
+    if status or len(told) < RANKS:
+        raise RuntimeError(f"the job {job} fails by itself:\n{output}")
+    counts: list[dict[str, int]] = [json.loads(told[str(rank)]) for rank in ranks]
+    trained = TRAINED.search(output)
+    in_all = [phase for phase in counts[0] if all(phase in one for one in counts)]
+    return {phase: min(one[phase] for one in counts) for phase in in_all}, trained.group(1) if trained else ""
 
 
-def kill_in(backend: str, phase: str, number: int) -> Outcome:
-    """Run the job and kill rank 2 in a call of a phase."""
-    status, output, end = run_job(backend, phase, str(number))
-    killed = re.search(r"the end at ([0-9.]+)", output)
-    said = LOST.search(output)
-    seconds = end - float(killed.group(1)) if killed and "has done all" not in output else -1.0
-    waited = sorted({int(rank) for rank, _ in WAITED.findall(output)})
-    return Outcome(backend, phase, number, status, seconds, said.group() if said else "", tuple(waited))
+def places_of(counts: dict[str, int], rank: int, points: int) -> Iterator[Place]:
+    """The middle call of each phase; or as many places as asked for, spread over the phases and their calls."""
+    if not points:
+        yield from (Place(rank, phase, (number + 1) // 2) for phase, number in counts.items())
+        return
+    phases = list(counts.items())
+    for i in range(points):
+        phase, number = phases[i % len(phases)]
+        yield Place(rank, phase, max(round(number * (i + 1) / (points + 1)), 1))
+
+
+def kill_at(backend: str, job: str, place: Place, wanted: str) -> Outcome:
+    """Run the job and kill a rank; where `wanted` is what comes of it undisturbed, go on from its checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = ["--folder", folder] if wanted else []
+        status, output, end = run_job(backend, job, *kept, *place)
+        killed = re.search(r"the end at ([0-9.]+)", output)
+        seconds = end - float(killed.group(1)) if killed and "has done all" not in output else -1.0
+        waited = sorted({int(rank) for rank, _ in WAITED.findall(output)})
+        said = LOST.search(output)
+        goes_on = ""
+        if wanted:
+            again, output, _ = run_job(backend, job, *kept)
+            trained = TRAINED.search(output)
+            same = again == 0 and trained is not None and trained.group(1) == wanted
+            goes_on = "bit for bit" if same else "NOT the same"
+    return Outcome(status, seconds, said.group() if said else "", tuple(waited), goes_on)
 
 
 def main(
     backend: Annotated[list[str], typer.Option(help="mpi (by mpirun) or gloo (by torchrun).")] = ["mpi"],  # noqa: B006
+    job: Annotated[list[str], typer.Option(help=f"One of {', '.join(JOBS)}.")] = list(JOBS),  # noqa: B006
     phase: Annotated[list[str], typer.Option(help="Only these.")] = [],  # noqa: B006
+    points: Annotated[int, typer.Option(help="Places of each job and role; 0: one in each phase.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of each training.")] = False,
 ) -> None:
-    """Kill a rank in each phase; the exit status is the number of phases in which it was not as it should be."""
-    print("| launcher | phase | call | exit status | seconds to the end | the launcher said | ranks that said where |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    """Kill a rank in each phase; the exit status is the number of places where it was not as it should be."""
+    heads = "launcher", "job", "rank", "phase", "call", "exit status", "seconds to the end", "the launcher said"
+    print(f"| {' | '.join(heads)} | ranks that said where | resumed |\n{'|---' * (len(heads) + 2)}|", flush=True)
     wrong = 0
     for each in backend:
-        counts = calls_by_phase(each)
-        for name in phase or counts:
-            found = kill_in(each, name, (counts[name] + 1) // 2)
-            wrong += not found.right
-            waited = ", ".join(map(str, found.waited)) or "none"
-            cells = (each, name, found.number, found.status, f"{found.seconds:.1f}", found.said, waited)
-            print(f"| {' | '.join(map(str, cells))} |", "" if found.right else " WRONG", flush=True)
+        for name in job:
+            roles = ROLES.get(name, {2: ""})
+            counts, trained = undisturbed(each, name, list(roles))
+            counts = {one: calls for one, calls in counts.items() if not phase or one in phase}
+            wanted = trained if resume and name != "asynchronous" else ""
+            for rank, role in roles.items():
+                for place in places_of(counts, rank, points):
+                    found = kill_at(each, name, place, wanted)
+                    wrong += not found.right
+                    waited = ", ".join(map(str, found.waited)) or "none"
+                    who = f"{rank} ({role})" if role else rank
+                    cells = (each, name, who, place.phase, place.number, found.status, f"{found.seconds:.1f}")
+                    cells = (*cells, found.said, waited, found.goes_on)
+                    print(f"| {' | '.join(map(str, cells))} |", "" if found.right else " WRONG", flush=True)
     raise typer.Exit(wrong)
 
 
