@@ -65,7 +65,8 @@ class PartLoaders:
         self.loaders, self.in_turn = loaders, in_turn
         self.num_batches = sum(loader.num_batches for loader in loaders)
         self.batches_per_step = 1
-        self.cache_counts = None
+        self.features = loaders[0].features
+        self.cache_counts = self.stage_report = None
 
     @property
     def seconds(self) -> dict[str, float]:
