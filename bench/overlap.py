@@ -31,7 +31,7 @@ from machine_facts import machine_facts
 from overlap_transform import Busy
 from spsample.loading import Batch
 from spsample.training import ModelConfig
-from spsample.training.blocks import BlockMaker
+from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.models import build_model
 
 PARTS = ("sides", "shared", "choice", "transform")
@@ -59,7 +59,7 @@ class Job:
 
     Parameters
     ----------
-    dataset, fanouts, batch_size, bulk_size
+    dataset, sampler, batch_size, bulk_size
         What is sampled.
     hidden
         Width of the model: sets how long training takes.
@@ -67,23 +67,22 @@ class Job:
         As of `BulkLoader`.
     """
 
-    def __init__(
-        self, dataset: str, fanouts: Sequence[int], batch_size: int, bulk_size: int, hidden: int, fetch: str
-    ) -> None:
+    def __init__(self, dataset: str, sampler: Any, batch_size: int, bulk_size: int, hidden: int, fetch: str) -> None:
         self.data = sp.load_dataset(dataset)
-        self.sampler = sp.GraphSAGE(list(fanouts))
+        self.sampler = sampler
         self.options = {"batch_size": batch_size, "bulk_size": bulk_size, "fetch": fetch}
         self.hidden = hidden
-        self.blocks = BlockMaker(self.data.graph, self.sampler)
+        self.graph = self.data.graph if aggregation_for(sampler) == "mean" else self.data.graph.normalized("row")
+        self.blocks = BlockMaker(self.data.graph, sampler)
         torch.manual_seed(0)
         classes = self.data.num_classes
-        self.model = build_model(self.data.x.shape[1], classes, len(fanouts), ModelConfig(hidden=hidden))
+        self.model = build_model(self.data.x.shape[1], classes, len(sampler.sizes), ModelConfig(hidden=hidden))
         self.optimizer = torch.optim.Adam(self.model.parameters())
 
     def loader(self, **options: Any) -> sp.BulkLoader:
         """A loader of this job."""
         return sp.BulkLoader(
-            self.data.graph,
+            self.graph,
             self.data.train_idx,
             self.sampler,
             features=self.data.x,
@@ -194,6 +193,7 @@ def transform(job: Job, rounds: int, workers: int, milliseconds: float) -> list[
 def overlap(
     dataset: Annotated[str, typer.Option(help="Data set with features and labels.")] = "planted:300000,100,16",
     fanouts: Annotated[str, typer.Option(help="Of GraphSAGE.")] = "15,10",
+    layer_sizes: Annotated[str, typer.Option(help="Of LADIES, which then samples in place of GraphSAGE.")] = "",
     batch_size: Annotated[int, typer.Option(help="b")] = 1024,
     bulk_size: Annotated[int, typer.Option(help="k")] = 16,
     hidden: Annotated[list[int], typer.Option(help="Width of the model; may be repeated.")] = [16, 64],  # noqa: B006
@@ -217,11 +217,19 @@ def overlap(
         "transform": lambda job: transform(job, rounds, workers, milliseconds),
     }
     figures: list[Figure] = []
+    sizes = [int(one) for one in (layer_sizes or fanouts).split(",")]
+    sampler = sp.LADIES(sizes) if layer_sizes else sp.GraphSAGE(sizes)
     for width in hidden:
-        job = Job(dataset, [int(one) for one in fanouts.split(",")], batch_size, bulk_size, width, fetch)
+        job = Job(dataset, sampler, batch_size, bulk_size, width, fetch)
         for name in part:
             figures += measured[name](job)
-    facts = {"dataset": dataset, "fanouts": fanouts, "batch_size": batch_size, "bulk_size": bulk_size, "fetch": fetch}
+    facts = {
+        "dataset": dataset,
+        "sampler": repr(sampler),
+        "batch_size": batch_size,
+        "bulk_size": bulk_size,
+        "fetch": fetch,
+    }
     rows = list(summaries(figures))
     lines = [{"kind": "machine", **machine_facts(count)}]
     lines += [{"kind": "epoch", **facts, **asdict(one)} for one in figures]

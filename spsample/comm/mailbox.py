@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from spsample.comm.communicator import Communicator
 from spsample.comm.headers import pickled_error
 from spsample.errors import on_rank, raised_by
 
-__all__ = ["EVERYONE", "Letter", "Mailbox", "packed", "unpacked"]
+__all__ = ["EVERYONE", "Letter", "Mailbox"]
 
 MOST_LETTERS, MOST_BYTES = 16, 32 << 20
 """Letters that a rank sends in one round, and their bytes; a longer letter goes alone."""
@@ -30,7 +30,6 @@ _SHORTEST, _LONGEST = 2e-4, 1e-2
 """Seconds between two rounds: the shortest after one that moved a letter, then twice as long each time."""
 
 _FAILED, _ENDED = -1, -2
-_ALIGNMENT = 64
 _NOTHING = np.zeros(0, np.uint8)
 
 
@@ -231,50 +230,6 @@ class Mailbox:
             Letter(source, kind, number, payload[end - nbytes : end])
             for source, (_, kind, number, nbytes), end in zip(sources.tolist(), arrived.tolist(), ends, strict=True)
         ]
-
-
-def packed(value: Any) -> NDArray[np.uint8]:
-    """Any object that can be pickled, as one array of bytes; arrays in it are copied once.
-
-    Examples
-    --------
-    >>> unpacked(packed({"a": np.arange(3)}))
-    {'a': array([0, 1, 2])}
-    """
-    buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    parts = [np.frombuffer(body, np.uint8), *(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)]
-    sizes = np.array([len(parts), *map(len, parts)], np.int64).view(np.uint8)
-    places = _places([len(sizes), *map(len, parts)])
-    whole = np.empty(places[-1], np.uint8)
-    for part, place in zip([sizes, *parts], places[:-1], strict=True):
-        whole[place : place + len(part)] = part
-    return whole
-
-
-def unpacked(whole: NDArray[np.uint8]) -> Any:
-    """The object that `packed` was given; its arrays are views of the bytes."""
-    if whole.ctypes.data % _ALIGNMENT:  # as of a letter within a round: arrays are read in place
-        whole = _aligned(whole)
-    count = int(whole[:8].view(np.int64)[0])
-    sizes = whole[8 : 8 * (count + 1)].view(np.int64).tolist()
-    places = _places([8 * (count + 1), *sizes])[1:-1]
-    body, *buffers = (whole[place : place + size] for place, size in zip(places, sizes, strict=True))
-    return pickle.loads(body.tobytes(), buffers=buffers)
-
-
-def _places(sizes: Sequence[int]) -> list[int]:
-    """Where parts of these sizes begin, each at a multiple of 64 bytes; and where the last one ends."""
-    padded = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
-    places: list[int] = np.cumsum([0, *padded]).tolist()
-    return places
-
-
-def _aligned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    room = np.empty(len(whole) + _ALIGNMENT, np.uint8)
-    first = -room.ctypes.data % _ALIGNMENT
-    room[first : first + len(whole)] = whole
-    return room[first : first + len(whole)]
 
 
 def _reported(letter: Letter) -> Exception:

@@ -16,16 +16,18 @@ from spsample.common.stage_threads import StageThreads, require_stage_threads
 from spsample.common.threads import get_num_threads, kernel_threads
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
-from spsample.features import CacheCounts, score
+from spsample.features import score
 from spsample.features.known_future import forget, looks_ahead
 from spsample.features.scores import usual_score
+from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate
 from spsample.loading.cooperative import deal_of
 from spsample.loading.fetching import FETCHES, Fetch, Telling, Work, features_ahead, known_ahead
+from spsample.loading.handfuls import MOST_BATCHES, Handful, handfuls, one_by_one
 from spsample.loading.local_order import batches_of
 from spsample.loading.lockstep import Lockstep
 from spsample.loading.next_epoch import NextEpoch, Start
-from spsample.loading.order import Delivered, Epochs, as_seeds
+from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.overlap.bounds import QueueBytes
 from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
@@ -33,7 +35,6 @@ from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
 from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
-from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
 from spsample.planning.workload import Workload
 from spsample.sampling.arguments import check_arguments, require_word
@@ -58,7 +59,7 @@ FEATURES_AHEAD = 2
 _CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
 
 
-class BulkLoader(Epochs):
+class BulkLoader(Loader):
     """Iterate over minibatches that are sampled ``bulk_size`` at a time.
 
     Batch ``i`` of an epoch holds the seeds at positions ``i * batch_size`` and following of the epoch's
@@ -244,7 +245,6 @@ class BulkLoader(Epochs):
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
-        self._is_closed = False
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -257,25 +257,9 @@ class BulkLoader(Epochs):
         return self.phases.seconds
 
     @property
-    def features(self) -> FeatureSource | None:
-        """Where features come from."""
-        return self.collate.features
-
-    @property
-    def cache_counts(self) -> CacheCounts | None:
-        """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
-        counts = getattr(self.features, "counts", None)
-        return counts if isinstance(counts, CacheCounts) else None
-
-    @property
     def stage_report(self) -> StageReport | None:
         """How many threads each stage has now, and why; None before the trial is over, or without `stage_threads`."""
         return None if self._tuning is None else self._tuning.report
-
-    @property
-    def labels(self) -> NDArray[Any] | None:
-        """Labels of all vertices."""
-        return self.collate.labels
 
     @property
     def batches_per_step(self) -> int:
@@ -333,10 +317,6 @@ class BulkLoader(Epochs):
         forget(self.features)
         self._is_closed = True
 
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
-
     def batches(self, collate: _CollateFn, *, advance: bool = False) -> Generator[Any, None, None]:
         """One pass, in which ``collate(minibatch, positions, x)`` makes what is delivered.
 
@@ -361,13 +341,13 @@ class BulkLoader(Epochs):
             self._left = pipeline if self._duplicates is not None else None
             stages = new_pass(self._tuning)
             sampled, items = self._prefetchers(pipeline, place, collate, stages)
+            batches = one_by_one(items)
             while True:
                 stages.asks()
                 with self.phases.timed("waiting"):
-                    item = next(items, None)
+                    item = next(batches, None)
                 if item is None:
                     return
-                items.release()
                 if item.begins_bulk:
                     sampled.release()
                 stages.delivered(item.begins_bulk)
@@ -375,7 +355,7 @@ class BulkLoader(Epochs):
 
     def _prefetchers(
         self, pipeline: Pipeline, place: _Place, collate: _CollateFn, stages: StagePass
-    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Delivered]]:
+    ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Handful]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
         waiting = [partial(self.phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
@@ -393,7 +373,10 @@ class BulkLoader(Epochs):
         bulks_to_come = self.phases.over(waiting_for("input", "features"), stages.read(sampled))
         made = self._collated(bulks_to_come, place, collate, features, gathering)
         fetched = stages.fetched(made if gathering is None else gathering.over(made))
-        items = pipeline.prefetch(self._transform.over(fetched), of_items, "features")
+        is_bounded = self._duplicates is not None or self._queues.batches.nbytes is not None
+        in_hand = 1 if is_bounded else MOST_BATCHES  # ranks in step make as many of them
+        by_handfuls = handfuls(self._transform.over(fetched), lambda: stages.ahead(in_hand))
+        items = pipeline.prefetch(by_handfuls, of_items, "features")
         stages.runs(list(zip((sampled, items), most, strict=True)))
         return sampled, items
 
@@ -415,7 +398,8 @@ class BulkLoader(Epochs):
                 with self.phases.timed("features", minibatch.batch_id), self.phases.part("collate"):
                     batch = collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
-                yield Delivered(min(next_batch, self.num_batches), begins, batch, 0 if x is None else int(x.nbytes))
+                nbytes, ends = 0 if x is None else int(x.nbytes), next_batch >= one.first + one.batches
+                yield Delivered(min(next_batch, self.num_batches), begins, batch, nbytes, ends)
                 del batch, minibatch, x
             del one
         _synchronize(lockstep)
@@ -470,20 +454,7 @@ class BulkLoader(Epochs):
         graph = self.graph if lockstep is None or self._duplicates is None else self._duplicates.graph
         for begin, end in self._deal.bulk_ranges(first, self.num_batches, self.bulk_size, warm_up):
             _synchronize(lockstep)
-            seeds = self.seeds[positions[self._cut.places(begin, end)]]
-            bulks = sample_within(
-                self.plan,
-                graph,
-                seeds,
-                self.sampler,
-                batch_size=self.batch_size,
-                random_seed=self.random_seed,
-                epoch=epoch,
-                first_batch=begin,
-                edge_ids=self.edge_ids,
-                backend=self.backend,
-                batch_ptr=self._cut.bounds(begin, end),
-            )
+            bulks = self._sampled_bulks(graph, positions, epoch, begin, end)
             while True:
                 with self.phases.timed("sampling", begin):
                     sampled = next(bulks, None)
@@ -578,6 +549,7 @@ class BulkLoader(Epochs):
             feature_batches=0 if self.features is None else FEATURE_BATCHES + self._transform.batches,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
+            share=None if self._deal.gives_whole_batches else partial(self._deal.of_rank, comm=self.comm),
         )
 
     def _of_rank(self, sampled: BulkSample, comm: Communicator) -> Any:

@@ -66,12 +66,15 @@ class Delivered(NamedTuple):
         What is delivered.
     nbytes
         Bytes of its features.
+    ends_bulk
+        Whether it is the last one of a bulk.
     """
 
     next_batch: int
     begins_bulk: bool
     batch: Any
     nbytes: int = 0
+    ends_bulk: bool = False
 
 
 class Epochs:

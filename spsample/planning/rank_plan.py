@@ -12,7 +12,7 @@ from spsample.planning.bulk_counts import BulkCounts
 from spsample.planning.device_scratch import CALL_BYTES, device_scratch
 from spsample.planning.features_ahead import NOTHING_AHEAD, FeaturesAhead
 from spsample.planning.memory_check import default_budget
-from spsample.planning.workload import Workload
+from spsample.planning.workload import SharedBulk, Workload
 from spsample.sampling import BulkSample
 
 PILOTS_PER_RANK = 2
@@ -25,7 +25,8 @@ class RankPlan(BudgetedPlan):
     """What bulks take on the rank that has least memory, predicted from a bulk of pilot batches.
 
     It is simpler than `spsample.planning.BulkPlan`: arrays of the largest pilot batch, with a margin, once for each
-    bulk that exists at a time and twice more while one is made. Nothing is capped while it is sampled.
+    bulk that exists at a time and twice more while one is made. Where ranks share each batch, these are the arrays
+    that a rank has of it, and those of the batches that it samples come on top. Nothing is capped while it is sampled.
 
     Attributes
     ----------
@@ -34,7 +35,8 @@ class RankPlan(BudgetedPlan):
     batch_size : int
         Seeds of a batch.
     bytes_per_batch : int
-        Bytes of the arrays of the largest pilot batch of all ranks, margin included.
+        Bytes of the arrays of the largest pilot batch of all ranks, margin included; of p batches where ranks share
+        them, of each what a rank has.
     copies : int
         How many times these exist at a time.
     fixed_bytes : int
@@ -42,9 +44,11 @@ class RankPlan(BudgetedPlan):
     ranks : int
         p.
     sources : int
-        Vertices whose features the largest pilot batch of all ranks needs, margin included.
+        Vertices whose features the largest pilot batch of all ranks needs, margin included; of p shared batches.
     ahead : FeaturesAhead
         Features beside those of batches.
+    sampled_bytes : int
+        Bytes of the arrays of the largest pilot batch before ranks share it out, margin included; 0 where they do not.
     """
 
     bytes_per_batch: int
@@ -53,6 +57,7 @@ class RankPlan(BudgetedPlan):
     ranks: int
     sources: int = 0
     ahead: FeaturesAhead = NOTHING_AHEAD
+    sampled_bytes: int = 0
 
     @property
     def bulk_size(self) -> int:
@@ -62,7 +67,8 @@ class RankPlan(BudgetedPlan):
     def peak(self, bulk_size: int) -> int:
         """Bytes of a rank at the peak with bulks of `bulk_size` batches over all ranks."""
         features = self.known_bytes(bulk_size) + self.fetched_bytes(bulk_size)
-        return self.fixed_bytes + features + self.copies * self.bytes_per_batch * -(-bulk_size // self.ranks)
+        batches = -(-bulk_size // self.ranks)
+        return self.fixed_bytes + features + (self.copies * self.bytes_per_batch + self.sampled_bytes) * batches
 
     def known_bytes(self, bulk_size: int) -> int:
         """Bytes of a rank for what is known of the next calls of `gather`; 0 where nothing is announced."""
@@ -95,22 +101,27 @@ def plan_ranks(work: Workload, memory_budget: int | None) -> RankPlan:
     host = work.graph.host
     device = host.on_device() if work.backend == "cuda" and host is not None else None
     budget = default_budget(device) if memory_budget is None else memory_budget
-    largest, sources = _largest(bulk)
+    sampled, sources = _largest(bulk)
     copies = 1 + max(work.prefetch or 0, 1) + work.ahead.known_bulks + WORKING_COPIES
     if device is not None and len(bulk):
         scratch = device_scratch(device, BulkCounts.of(bulk)) - CALL_BYTES
-        largest += scratch // (copies * len(bulk))  # it is there once
-    own = np.array([-budget, largest, sources * work.feature_bytes, sources], np.int64)
-    least, largest, features, sources = comm.all_reduce(own, "max", phase="set-up").tolist()
+        sampled += scratch // (copies * len(bulk))  # it is there once
+    kept, per_step, before = sampled, sources, 0
+    if work.share is not None:
+        kept, sources = _shared(work.share(bulk), comm.size)
+        per_step, before = comm.size * sources, sampled
+    own = np.array([-budget, kept, before, sources * work.feature_bytes, per_step], np.int64)
+    least, kept, before, features, per_step = comm.all_reduce(own, "max", phase="set-up").tolist()
     return RankPlan(
         memory_budget=-least,
         batch_size=work.batch_size,
-        bytes_per_batch=int(MARGIN * largest),
+        bytes_per_batch=int(MARGIN * kept),
         copies=copies,
         fixed_bytes=int(MARGIN * work.feature_batches * features),
         ranks=comm.size,
-        sources=int(MARGIN * sources),
+        sources=int(MARGIN * per_step),
         ahead=work.ahead,
+        sampled_bytes=int(MARGIN * before),
     )
 
 
@@ -119,6 +130,11 @@ def _largest(bulk: BulkSample) -> tuple[int, int]:
     id_bytes = bulk.layers[0].src.itemsize
     sizes = [(counts.result_bytes(id_bytes), counts.layers[0].sources) for counts in BulkCounts.of_each(bulk)]
     return max((arrays for arrays, _ in sizes), default=0), max((sources for _, sources in sizes), default=0)
+
+
+def _shared(bulk: SharedBulk, ranks: int) -> tuple[int, int]:
+    """Bytes of what a rank has of p batches that ranks share, and the most vertices of one whose features it needs."""
+    return -(-bulk.nbytes * ranks // max(len(bulk), 1)), max((len(batch.src_nodes) for batch in bulk), default=0)
 
 
 __all__ = ["RankPlan", "plan_ranks"]

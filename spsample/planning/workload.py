@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,25 @@ from spsample.sampling.call import sample_batches
 from spsample.sampling.sampler import Sampler
 from spsample.sparse import keys
 from spsample.store.base_graph import BaseGraph
+
+
+class SharedBulk(Protocol):
+    """What a rank has of minibatches that ranks share: an iterable of these.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of their arrays.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +61,8 @@ class Workload:
         Where batches of several sizes begin among the seeds, and the last ends. Pilots are then the first of them.
     ahead : FeaturesAhead
         Features beside those of batches, and how many more bulks are sampled for them.
+    share : function or None
+        What a rank has of a bulk once ranks have shared out its batches, collective; None where each keeps its own.
     """
 
     graph: BaseGraph
@@ -55,6 +77,7 @@ class Workload:
     feature_bytes: int = 0
     batch_ptr: NDArray[np.int64] | None = None
     ahead: FeaturesAhead = NOTHING_AHEAD
+    share: Callable[[BulkSample], SharedBulk] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", min(self.batch_size, max(len(self.seeds), 1)))
@@ -110,4 +133,4 @@ class Workload:
         return sample_batches(self.graph, self.seeds, self.sampler, limit=limit, batch_ptr=self.batch_ptr, **options)
 
 
-__all__ = ["Workload"]
+__all__ = ["SharedBulk", "Workload"]

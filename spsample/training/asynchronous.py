@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import Letter, Mailbox, packed, unpacked
+from spsample.comm.mailbox import Letter, Mailbox
+from spsample.common.packing import pack, unframed
 from spsample.training.gradients import StepLoss
 from spsample.training.staleness import Apply, StalenessBound
 
@@ -68,7 +69,7 @@ class Updates:
     def push(self, model: nn.Module, loss: Tensor, num_seeds: int) -> None:
         """Send the gradients that the parameters of a model have, of the weights that it got; they have none then."""
         gradients = [None if p.grad is None else p.grad.detach().cpu().numpy() for p in model.parameters()]
-        self._mailbox.post(0, _GRADIENT, 0, packed((gradients, loss.item(), num_seeds)))
+        self._mailbox.post(0, _GRADIENT, 0, pack((gradients, loss.item(), num_seeds)).framed())
         model.zero_grad(set_to_none=True)
 
     def fail(self, error: Exception) -> None:
@@ -88,11 +89,11 @@ class Updates:
 
     def _deliver(self, letter: Letter) -> None:
         if letter.kind == _WEIGHTS:
-            self._granted.put(unpacked(letter.payload))
+            self._granted.put(unframed(letter.payload))
         elif letter.kind == _WANT:
             self._make_happen(self._rule.want(letter.source))
         else:
-            self._gradients[letter.source] = unpacked(letter.payload)
+            self._gradients[letter.source] = unframed(letter.payload)
             self._make_happen(self._rule.came(letter.source))
 
     def _make_happen(self, events: list[Any]) -> None:
@@ -101,7 +102,7 @@ class Updates:
                 self._apply(*self._gradients.pop(event.rank))
             else:
                 weights = [parameter.detach().cpu().numpy() for parameter in self._model.parameters()]
-                self._mailbox.post(event.rank, _WEIGHTS, event.version, packed(weights))
+                self._mailbox.post(event.rank, _WEIGHTS, event.version, pack(weights).framed())
 
     def _apply(self, gradients: list[Any], loss: float, num_seeds: int) -> None:
         if num_seeds == 0:

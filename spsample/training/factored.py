@@ -75,12 +75,11 @@ class FactoredGradients(CommunicatorGradients):
         ids = np.array(sorted(self._kept), np.int64)
         length = sum(parameter.numel() for parameter in self._parameters) + 2
         share = -(-length // size)
-        rows = np.zeros((size, len(ids), share), np.float32)
-        for i, batch_id in enumerate(ids.tolist()):
-            padded = np.zeros(size * share, np.float32)
-            padded[:length] = self._kept[batch_id]
-            rows[:, i] = padded.reshape(size, share)
+        kept = np.zeros((len(ids), size * share), np.float32)
+        for row, batch_id in zip(kept, ids.tolist(), strict=True):
+            row[:length] = self._kept[batch_id]
         self._kept.clear()
+        rows = kept.reshape(len(ids), size, share).swapaxes(0, 1)
         counts = np.full(size, len(ids))
         sends = [Sent(np.tile(ids, size), counts), Sent(rows.reshape(-1, share), counts)]
         all_ids, all_rows = (received.rows for received in Channel(self.comm).exchange(sends, phase="gradients"))

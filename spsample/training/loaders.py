@@ -8,6 +8,8 @@ from spsample.loading import BulkLoader
 from spsample.loading.factored import FactoredLoader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
 
     from spsample.data import Dataset
@@ -31,7 +33,7 @@ def loader_for(
     graph: BaseGraph,
     sampler: Sampler,
     config: TrainConfig,
-    features: FeatureSource,
+    features: FeatureSource | Callable[[bool], FeatureSource],
     parts: ArrayLike | None,
     timeline: Timeline | None = None,
 ) -> BulkLoader | FactoredLoader:
@@ -44,8 +46,8 @@ def loader_for(
         That batches are sampled from.
     sampler : Sampler
     config : TrainConfig
-    features : FeatureSource
-        That they get their rows from.
+    features : FeatureSource or function
+        That they get their rows from; of a factored pipeline by the role of the rank, as of `FactoredLoader`.
     parts : array-like (vertices,), optional
     timeline : Timeline, optional
         As of `BulkLoader`.

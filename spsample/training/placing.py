@@ -9,11 +9,14 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.common.checks import require_choice
+from spsample.common.units import format_bytes, require_bytes
 from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike, NDArray
 
     from spsample.data import Dataset
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from spsample.settings.training import TrainConfig
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["placed_features"]
+__all__ = ["placed_by_role", "placed_features", "standby_budget", "standby_remark"]
 
 
 def placed_features(
@@ -31,6 +34,8 @@ def placed_features(
     sampler: Sampler,
     config: TrainConfig,
     parts: ArrayLike | None = None,
+    *,
+    budget: int | str | None = None,
 ) -> FeatureSource:
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
 
@@ -51,12 +56,15 @@ def placed_features(
     config : TrainConfig
     parts : array-like (vertices,), optional
         Of local seeds, as of `BulkLoader`.
+    budget : int or str, optional
+        Another one for the cache than the settings have.
 
     Raises
     ------
     InputError, CapacityError
         As of `CachedFeatures`.
     """
+    budget = config.cache_budget if budget is None else budget
     workload: dict[str, Any] = {
         "graph": graph.host if graph.is_on_device else graph,
         "seeds": dataset.train_idx,
@@ -66,10 +74,10 @@ def placed_features(
     options = _score_options(config)
     x: Any = dataset.x
     if config.backend == "cuda" and graph.host is not None and not isinstance(x, FeatureSource):
-        name = usual_score(graph, sampler) if config.cache_budget is None else config.cache_score
+        name = usual_score(graph, sampler) if budget is None else config.cache_score
         ranking = partial(score, name, **{**workload, "graph": graph.host}, **options)
-        return DeviceFeatures(x, _hot(config.cache_budget), ranking)
-    if config.cache_budget is None:
+        return DeviceFeatures(x, _hot(budget), ranking)
+    if budget is None:
         return features  # the batches of a partitioned graph pass through the host
     scores: Any = config.cache_score
     if config.batches == "local" and graph.comm.size > 1:
@@ -78,10 +86,80 @@ def placed_features(
             scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
     known = {**workload, **options} if isinstance(scores, str) else {}
     if config.backend == "cuda" and config.cache_replacement == "static":
-        return DeviceFeatures(features, _hot(config.cache_budget), scores, **known)
-    if config.cache_budget == "auto":
+        return DeviceFeatures(features, _hot(budget), scores, **known)
+    if budget == "auto":
         known |= workload
-    return CachedFeatures(features, config.cache_budget, scores, replacement=config.cache_replacement, **known)
+    return CachedFeatures(features, budget, scores, replacement=config.cache_replacement, **known)
+
+
+def placed_by_role(
+    features: FeatureSource, dataset: Dataset, graph: BaseGraph, sampler: Sampler, config: TrainConfig
+) -> Callable[[bool], FeatureSource]:
+    """Return where a rank of a factored run gathers from, as a function of whether it samples.
+
+    A rank that samples keeps the graph, too: its cache has what is left of the budget. One that never trains has none.
+    The function is not collective: each rank looks at the graph by itself.
+
+    Parameters
+    ----------
+    features, dataset, graph, sampler, config
+        As of `placed_features`.
+    """
+    local = graph if graph.host is None else graph.host
+
+    def of_role(samples: bool) -> FeatureSource:
+        if not samples:
+            return placed_features(features, dataset, local, sampler, config)
+        budget = standby_budget(config, local)
+        if budget == 0:
+            return features
+        return placed_features(features, dataset, local, sampler, config, budget=budget)
+
+    return of_role
+
+
+def standby_budget(config: TrainConfig, graph: BaseGraph) -> int | str | None:
+    """The budget of the cache of a rank that samples: the graph's bytes less than that of others.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    graph : BaseGraph
+        That batches are sampled from.
+
+    Returns
+    -------
+    int, str or None
+        Bytes, 0 where the graph leaves none; or what the settings have where that is no number: it is measured beside
+        the graph then.
+    """
+    if not config.switches:
+        return 0
+    return config.cache_budget if config.cache_budget in (None, "auto") else _beside(config, graph)
+
+
+def standby_remark(config: TrainConfig, graph: BaseGraph) -> str:
+    """What a rank that samples has for its cache, in a sentence; nothing where that is not a number.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    graph : BaseGraph
+        That batches are sampled from.
+    """
+    if config.cache_budget in (None, "auto") or not config.switches:
+        return ""
+    left, taken = format_bytes(_beside(config, graph)), format_bytes(_graph_bytes(graph))
+    return f"a rank that samples has {left} for its cache: the graph takes {taken} of the budget"
+
+
+def _beside(config: TrainConfig, graph: BaseGraph) -> int:
+    """Bytes that the graph leaves of the budget of a cache."""
+    return max(require_bytes("cache_budget", config.cache_budget) - _graph_bytes(graph), 0)
+
+
+def _graph_bytes(graph: BaseGraph) -> int:
+    return 0 if graph.host is None else graph.host.nbytes
 
 
 def _own_scores(

@@ -17,6 +17,7 @@ from spsample.training.dropout import DropoutKey
 from spsample.training.factored import FactoredGradients
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
+from spsample.training.placing import standby_remark
 from spsample.training.staleness import StalenessBound
 from spsample.training.trial import measured_samplers
 
@@ -187,12 +188,12 @@ class WhoeverIsFree(OwnBatches):
         super().__init__(gradients, follows_run=False)
         self._kept, self._comm = gradients, gradients.comm
         self._loader: Any = None
-        self._roles = ""
+        self._roles = self._cache = ""
 
     @property
     def remarks(self) -> list[str]:
-        """How many ranks sample, and why."""
-        return [self._roles] if self._roles else []
+        """How many ranks sample, and why; and what these cache."""
+        return [remark for remark in (self._roles, self._cache) if remark]
 
     def begin(self, run: Run) -> None:
         """Choose how many ranks sample, by a measured trial, unless that is set."""
@@ -201,6 +202,7 @@ class WhoeverIsFree(OwnBatches):
             count = measured_samplers(run.loader, self.gradients.model, run.backward)
             run.loader.set_sampler_ranks(count.samplers)
             self._roles = count.reason
+        self._cache = standby_remark(run.config, run.loader.graph)
 
     def of_epoch(self, loader: Any) -> Iterator[Any]:
         """For each step the batches that this rank trains."""
@@ -247,6 +249,8 @@ class WhoeverIsFree(OwnBatches):
 class Asynchronously(WhoeverIsFree):
     """Each gradient is applied as it comes, within a bound on the age of its weights; steps are where ranks meet.
 
+    Making one is collective.
+
     Parameters
     ----------
     gradients : FactoredGradients
@@ -258,7 +262,7 @@ class Asynchronously(WhoeverIsFree):
     def __init__(self, gradients: FactoredGradients, bound: int) -> None:
         super().__init__(gradients)
         self._rule = StalenessBound(bound)
-        self._letters: Communicator
+        self._letters = self._comm.duplicate()
         self._run: Run
         self._updates: Updates
 
@@ -277,13 +281,10 @@ class Asynchronously(WhoeverIsFree):
         """As where ranks take each step together; collective."""
         super().begin(run)
         self._run = run
-        if not hasattr(self, "_letters"):
-            self._letters = self._comm.duplicate()
 
     def close(self) -> None:
         """Free the communicator of the letters."""
-        if hasattr(self, "_letters"):
-            self._letters.close()
+        self._letters.close()
 
     def of_epoch(self, loader: Any) -> Iterator[Any]:
         """For each step the batches that this rank trains, each with the newest weights that the bound allows."""

@@ -41,7 +41,7 @@ from spsample.training.loaders import loader_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
-from spsample.training.placing import placed_features
+from spsample.training.placing import placed_by_role, placed_features
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
@@ -133,9 +133,10 @@ class Trainer:
         self.graph = dataset.graph if aggregation_for(sampler) == "mean" else dataset.graph.normalized("row")
         self.blocks = BlockMaker(dataset.graph, sampler)
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
-        self._placed_features = placed_features(self.features, dataset, self.graph, sampler, config, parts)
         self.phases = Phases(("training", "evaluation"), timeline)
-        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed_features, parts, timeline)
+        place = self.features, dataset, self.graph, sampler, config
+        features = placed_by_role(*place) if config.pipeline == "factored" else placed_features(*place, parts)
+        self.loader = loader_for(dataset, self.graph, sampler, config, features, parts, timeline)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
@@ -160,7 +161,7 @@ class Trainer:
     @property
     def stage_report(self) -> dict[str, Any] | None:
         """Threads of each stage and why, of this run's loader; None before they are chosen, or where nobody asked."""
-        report = getattr(self.loader, "stage_report", None)
+        report = self.loader.stage_report
         return None if report is None else report._asdict()
 
     @property
@@ -407,12 +408,13 @@ class Trainer:
             vertices = VerticesHere(graph) if self._rows is None else VerticesOnRanks(graph, self._rows)
             blocks = self.blocks.whole_rows()
             return layer_by_layer(self._model_on_host(), vertices, self.features, blocks, budget).gather(ids)
+        features = self.features if self.loader.features is None else self.loader.features
         return sampled_logits(
             self.model,
             self.graph,
             ids,
             self.test_sampler,
-            self._placed_features,
+            features,
             blocks=self.blocks,
             batch_size=self.config.batch_size,
             random_seed=self.config.random_seed,

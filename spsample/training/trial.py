@@ -42,8 +42,13 @@ def measured_samplers(loader: FactoredLoader, model: torch.nn.Module, backward: 
         mine = np.array(_seconds(loader, backward))
     model.load_state_dict(kept)
     model.zero_grad(set_to_none=True)
+    getattr(loader.features, "reset_counts", _nothing)()
     sampling, training = (comm.all_reduce(mine, phase="set-up") / comm.size).tolist()
     return samplers_for(comm.size, sampling, training)
+
+
+def _nothing() -> None:
+    """There are no counts."""
 
 
 def _seconds(loader: FactoredLoader, backward: Callable[[Any], Any]) -> tuple[float, float]:

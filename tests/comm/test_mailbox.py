@@ -8,12 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from spsample.comm import Communicator, Recorder, run_threads
-from spsample.comm.mailbox import MOST_BYTES, Letter, Mailbox, packed, unpacked
+from spsample.comm.mailbox import MOST_BYTES, Letter, Mailbox
 from spsample.errors import CommunicationError, InputError, RankError
 
 TIMEOUT = 20.0
@@ -190,60 +187,3 @@ def test_a_rank_that_goes_without_finishing():
 def test_a_mailbox_that_never_began_is_not_waited_for():
     comm = run_threads(1, lambda comm: comm)[0]
     Mailbox(comm, print, print).join()
-
-
-# --------------------------------------------------------------------------------------------------------- packing
-
-ARRAYS = arrays.arrays(
-    st.sampled_from([np.uint8, np.int32, np.int64, np.float32, np.bool_]),
-    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9),
-)
-
-
-def same(one, other):
-    if isinstance(one, np.ndarray):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        assert one.tobytes() == other.tobytes()
-        return
-    assert type(one) is type(other)
-    if isinstance(one, (list, tuple)):
-        for mine, theirs in zip(one, other, strict=True):
-            same(mine, theirs)
-        return
-    assert one == other
-
-
-@settings(max_examples=40)
-@given(st.lists(st.one_of(ARRAYS, st.none(), st.text(max_size=9), st.tuples(ARRAYS, st.integers()))))
-def test_what_is_packed_comes_back(value):
-    whole = packed(value)
-    assert whole.dtype == np.uint8
-    assert len(whole) % 64 == 0
-    same(value, unpacked(whole))
-
-
-@settings(max_examples=40)
-@given(st.lists(ARRAYS, min_size=1), st.integers(0, 63))
-def test_arrays_lie_at_multiples_of_their_size_wherever_the_bytes_were(value, shift):
-    whole = packed(value)
-    room = np.zeros(len(whole) + 64, np.uint8)
-    room[shift : shift + len(whole)] = whole
-    back = unpacked(room[shift : shift + len(whole)])
-    same(value, back)
-    for array in back:
-        assert array.flags.aligned
-        assert array.size == 0 or array.ctypes.data % array.itemsize == 0
-
-
-def test_arrays_that_are_not_in_one_piece():
-    grid = np.arange(48).reshape(6, 8)
-    for view in (grid[::2], grid[:, 1::3], grid.T, grid[::-1], np.broadcast_to(grid[0], (3, 8)), grid[:0]):
-        np.testing.assert_array_equal(unpacked(packed([view]))[0], view)
-
-
-def test_arrays_are_views_of_what_came():
-    whole = packed(np.zeros(1000))
-    back = unpacked(whole)
-    if whole.ctypes.data % 64 == 0:
-        assert np.shares_memory(whole, back)
-    assert len(whole) < 8 * 1000 + 1024

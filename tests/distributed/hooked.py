@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections import Counter
 from contextlib import contextmanager
 
 from spsample.comm import Communicator
@@ -87,3 +91,37 @@ class Fault:
         """Raise in an exchange from now on: 1 is the next one."""
         self.phases = []
         self.wanted = number
+
+
+class Calls:
+    """A hook that counts a rank's calls by phase and kills it (SIGKILL) at one of them."""
+
+    def __init__(self, wanted):
+        self.counts = Counter()
+        self.wanted = wanted
+
+    def __call__(self, method, phase):
+        self.counts[phase] += 1
+        if (phase, self.counts[phase]) == self.wanted:
+            os.write(2, f"the end at {time.time()}\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Counted(Hooked):
+    """Knows which communicators were made of it and not closed."""
+
+    def __init__(self, comm, made=None):
+        super().__init__(comm, lambda method, phase: None)
+        self.made = set() if made is None else made
+
+    def split(self, color, key=None):
+        part = Counted(self._comm.split(color, key), self.made)
+        self.made.add(part)
+        return part
+
+    def duplicate(self):
+        return self.split(0)
+
+    def close(self):
+        self.made.discard(self)
+        super().close()

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from test_training_processes import BACKENDS, run
+from jobs import BACKENDS
+from test_training_processes import run
 
 pytestmark = pytest.mark.slow
 

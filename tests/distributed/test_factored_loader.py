@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hooked import Hooked
+from hooked import Counted, Hooked
 
 import spsample as sp
 from spsample.comm import run_threads
@@ -437,26 +437,6 @@ def test_a_rank_that_is_lost(lost):
 # -------------------------------------------------------------------------------------------------------- bad input
 
 
-class Counted(Hooked):
-    """Knows which communicators were made of it and not closed."""
-
-    def __init__(self, comm, made=None):
-        super().__init__(comm, lambda method, phase: None)
-        self.made = set() if made is None else made
-
-    def split(self, color, key=None):
-        part = Counted(self._comm.split(color, key), self.made)
-        self.made.add(part)
-        return part
-
-    def duplicate(self):
-        return self.split(0)
-
-    def close(self):
-        self.made.discard(self)
-        super().close()
-
-
 def test_what_is_closed_leaves_no_communicators():
     def body(comm):
         comm = Counted(comm)
@@ -657,3 +637,58 @@ def test_samplers_that_cannot_be_leave_the_roles(monkeypatch):
         loader.close()
 
     run_threads(3, body, TIMEOUT)
+
+
+def test_features_by_role():
+    """A rank is asked again where its role changes; all batches have the same rows."""
+    expected = {
+        batch.batch_id: batch.x
+        for batch in sp.BulkLoader(
+            DATA.graph, SEEDS, sp.GraphSAGE([3, 2]), batch_size=8, features=DATA.x, random_seed=5
+        )
+    }
+
+    def body(comm):
+        asked = []
+
+        def of_role(samples):
+            asked.append(samples)
+            return sp.FeatureStore(DATA.x)
+
+        loader = loader_of(comm, features=of_role)
+        for samplers in (1, 3, 2):
+            loader.set_sampler_ranks(samplers)
+        loader.set_epoch(0)
+        rows = {batch.batch_id: batch.x for batch in loader}
+        loader.close()
+        return asked, rows
+
+    runs = run_threads(4, body, TIMEOUT)
+    assert [asked for asked, _ in runs] == [[False], [False, True, False], [False, True], [True]]
+    found = {batch: x for _, rows in runs for batch, x in rows.items()}
+    assert found.keys() == expected.keys()
+    for batch, x in expected.items():
+        np.testing.assert_array_equal(found[batch], x)
+
+
+def test_features_by_role_that_cannot_be_had():
+    """On one rank alone: all raise, and roles stay as they were."""
+
+    def body(comm):
+        def of_role(samples):
+            if samples and comm.rank == 1:
+                raise MemoryError("no room")
+            return DATA.x
+
+        loader = loader_of(comm, features=of_role, sampler_ranks=1)
+        with pytest.raises(Exception, match="no room"):
+            loader.set_sampler_ranks(2)
+        found = loader.roles.samplers, sorted(batch.batch_id for batch in loader)
+        loader.close()
+        with pytest.raises(InputError, match="all ranks gather at once"):
+            loader_of(comm, features=lambda samples: PartitionedFeatures.of(DATA.x, ProcessGrid(comm)))
+        return found
+
+    runs = run_threads(3, body, TIMEOUT)
+    assert {samplers for samplers, _ in runs} == {1}
+    assert sorted(batch for _, batches in runs for batch in batches) == list(range(-(-len(SEEDS) // 8)))

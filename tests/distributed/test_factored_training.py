@@ -15,10 +15,12 @@ from training_cases import DATA, Seen  # noqa: E402
 
 import spsample as sp  # noqa: E402
 from spsample.comm import run_threads  # noqa: E402
+from spsample.common.units import format_bytes  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
-from spsample.features import PartitionedFeatures  # noqa: E402
+from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+from spsample.training.steps import Run  # noqa: E402
 
 TIMEOUT = 40.0
 MULTI = dataclasses.replace(
@@ -133,6 +135,52 @@ def test_a_run_goes_on_from_every_step_bit_for_bit():
         for losses, scores, *_ in run_threads(ranks, lambda comm, s=state, m=more: trained(comm, s, **m), TIMEOUT):
             assert losses == expected[0][step:]
             assert scores == expected[1]
+
+
+@pytest.mark.parametrize(("switches", "rows_left"), [(True, 40), (True, 0), (False, 40)])
+def test_a_rank_that_samples_has_a_smaller_cache(switches, rows_left):
+    """What the graph leaves of the budget; none where it never trains. No loss changes."""
+    left = 4 * DATA.x.shape[1] * rows_left
+    budget = DATA.graph.nbytes + left if left else DATA.graph.nbytes // 2
+
+    def rows_within(room):
+        cache = CachedFeatures(sp.FeatureStore(DATA.x), room, DATA.graph.in_degrees()) if room else None
+        return 0 if cache is None else cache.cached_rows
+
+    settings = {"cache_budget": budget, "switches": switches}
+
+    def body(comm):
+        trainer = trainer_of(comm, sampler_ranks=None, **settings)
+        result = trainer.fit()
+        source, counts = trainer.loader.features, trainer.loader.cache_counts
+        kept, samples = getattr(source, "cached_rows", 0), trainer.loader.roles.samples(comm.rank)
+        trainer.close()
+        return samples, kept, counts, result.remarks, [record.loss for record in result.history]
+
+    runs = run_threads(3, body, TIMEOUT)
+    assert 0 < rows_within(left) < rows_within(budget) or not left
+    for samples, kept, _, remarks, _ in runs:
+        if not samples:
+            assert kept == rows_within(budget)
+        else:
+            assert kept == (rows_within(left) if switches else 0)
+        graph_bytes = format_bytes(DATA.graph.nbytes)
+        said = f"a rank that samples has {format_bytes(left)} for its cache: the graph takes {graph_bytes}"
+        assert any(remark.startswith(said) for remark in remarks) == switches
+    assert any(samples for samples, *_ in runs)
+    plain = run_threads(3, lambda comm: trained(comm, sampler_ranks=1), TIMEOUT)[0]
+    assert [one[1] for one in plain[1][0]] == runs[0][4]
+
+
+def test_a_trial_is_not_counted_by_a_cache():
+    def body(comm):
+        trainer = trainer_of(comm, cache_budget=DATA.graph.nbytes + 4096)
+        trainer.steps.begin(Run(trainer.config, trainer.loader, trainer.model, trainer._backward, trainer._optimize))
+        counts = trainer.loader.cache_counts
+        trainer.close()
+        return counts.hits + counts.misses
+
+    assert run_threads(2, body, TIMEOUT) == [0, 0]
 
 
 def test_a_run_of_another_number_of_batches_in_a_step_is_refused():

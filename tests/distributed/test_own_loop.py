@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
-from test_training_processes import BACKENDS
+from jobs import BACKENDS
 
 from spsample.cli.launch import ranks_environment
 from spsample.data import planted

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hooked import Hooked
+from hooked import Counted
 
 import spsample as sp
 from spsample.comm import run_threads
@@ -181,26 +181,6 @@ def test_a_pass_that_all_leave_early_leaves_nobody_waiting(prefetch):
     assert_no_threads()
 
 
-class Counted(Hooked):
-    """Knows which communicators were made of it and not closed."""
-
-    def __init__(self, comm, made=None):
-        super().__init__(comm, lambda method, phase: None)
-        self.made = set() if made is None else made
-
-    def split(self, color, key=None):
-        part = Counted(self._comm.split(color, key), self.made)
-        self.made.add(part)
-        return part
-
-    def duplicate(self):
-        return self.split(0)
-
-    def close(self):
-        self.made.discard(self)
-        super().close()
-
-
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_what_is_closed_leaves_no_communicators(partitioned):
     def body(comm):
@@ -340,6 +320,31 @@ def test_a_budget_on_several_ranks():
             loader_of(comm, bulk_size=8, memory_budget=least)
 
     run_threads(4, refused, TIMEOUT)
+
+
+@pytest.mark.parametrize("sampler", [sp.GraphSAGE([3, 2]), sp.LADIES([64, 64]), sp.FastGCN([64, 64])])
+def test_a_budget_counts_what_ranks_have_of_shared_batches(sampler):
+    """Rank 0 owns nine vertices in ten: it has several times as much of a batch as the ranks that sampled it."""
+
+    def body(comm, parts, budget):
+        options = {"sampler": sampler, "batches": "cooperative", "parts": parts, "batch_size": 32, "prefetch": 0}
+        loader = loader_of(comm, bulk_size="auto", memory_budget=budget, **options)
+        shared = loader._deal.of_rank(sp.bulk_sample(loader.graph, np.arange(256), sampler, batch_size=32), comm)
+        shared_bytes = loader.plan.copies * shared.nbytes * loader.bulk_size // len(shared)
+        return loader.plan, loader.bulk_size, shared_bytes
+
+    even, skewed = np.arange(500) % 4, np.where(np.arange(500) % 10, 0, np.arange(500) // 10 % 3 + 1)
+    told = run_threads(4, lambda comm: body(comm, even, "8MiB"), TIMEOUT)
+    plan, size, _ = told[0]
+    assert size == 12  # the epoch
+    budget = plan.peak(20)
+    others = run_threads(4, lambda comm: body(comm, skewed, budget), TIMEOUT)
+    for same, most in ((told, 8 << 20), (others, budget)):
+        assert len({(plan, size) for plan, size, _ in same}) == 1
+        assert max(bytes_ for _, _, bytes_ in same) < most
+    assert others[0][0].sampled_bytes == plan.sampled_bytes > 0
+    assert others[0][0].bytes_per_batch > 2 * plan.bytes_per_batch
+    assert others[0][1] < size
 
 
 def test_threads_need_a_communicator_that_allows_them():

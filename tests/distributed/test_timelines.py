@@ -16,30 +16,16 @@ import pytest
 
 pytest.importorskip("torch")
 
+from jobs import BACKENDS
+
 import spsample as sp
-from spsample.cli.launch import with_launcher
 from spsample.comm import run_threads
 from spsample.data import planted
-from spsample.errors import MissingDependencyError
 from spsample.timeline import Timeline
 from spsample.training import Callback, ModelConfig, TrainConfig, Trainer
 
 DATA = planted(400)
 SETTINGS = ("planted:400,5", "--batch-size", "32", "--fanouts", "4,3", "--hidden", "16")
-
-
-def why_not(backend):
-    try:
-        with_launcher([], 1, backend)
-    except MissingDependencyError as error:
-        return str(error)
-    return ""
-
-
-BACKENDS = [
-    pytest.param(backend, marks=pytest.mark.skipif(bool(why_not(backend)), reason=why_not(backend) or "is here"))
-    for backend in ("mpi", "gloo")
-]
 
 
 def rows_of(path):

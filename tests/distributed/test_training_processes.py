@@ -17,10 +17,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from spsample.cli.launch import ranks_environment, with_launcher
+from jobs import BACKENDS, EITHER, run_ranks
+
 from spsample.cli.ranks import RanksData
 from spsample.comm import LocalCommunicator
-from spsample.errors import DataError, MissingDependencyError
+from spsample.errors import DataError
 from spsample.settings import RankOptions
 
 HERE = Path(__file__).resolve().parent
@@ -28,31 +29,12 @@ ROOT = HERE.parents[1]
 COMMAND = ("-m", "spsample.cli.main", "train")
 
 
-def why_not(backend):
-    try:
-        with_launcher([], 1, backend)
-    except MissingDependencyError as error:
-        return str(error)
-    return ""
-
-
-BACKENDS = [
-    pytest.param(backend, marks=pytest.mark.skipif(bool(why_not(backend)), reason=why_not(backend) or "is here"))
-    for backend in ("mpi", "gloo")
-]
-# Refusals are the same over both, and test_what_the_command_refuses_is_said_once has both.
-EITHER = [next((backend for backend in BACKENDS if not why_not(backend.values[0])), BACKENDS[0])]
 pytestmark = pytest.mark.slow
 
 
 def run(backend, ranks, *words):
     """What a job of Python programs printed, and its exit status."""
-    line = with_launcher([sys.executable, *map(str, words)], ranks, backend)
-    variables = ranks_environment(ranks) | {"OMP_NUM_THREADS": "1"}
-    for _ in range(3):
-        done = subprocess.run(line, env=variables, timeout=300, capture_output=True, text=True)
-        if "listener thread failed to start" not in done.stdout + done.stderr:  # of mpirun, before any rank runs
-            break
+    done = run_ranks(backend, ranks, *words)
     return done.returncode, done.stdout, done.stderr
 
 

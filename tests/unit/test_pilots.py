@@ -51,11 +51,11 @@ def test_counts_of_each_batch_are_those_of_the_bulk():
     assert whole.result_bytes(4) == sum(one.result_bytes(4) for one in each)
 
 
-@given(st.integers(0, 1 << 40), st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 9))
-def test_the_largest_bulk_of_ranks_is_whole_steps(budget, one, fixed, ranks):
-    plan = RankPlan(budget, 32, bytes_per_batch=one, copies=3, fixed_bytes=fixed, ranks=ranks)
+@given(st.integers(0, 1 << 40), st.integers(1, 10_000), st.integers(0, 10_000), st.integers(0, 9999), st.integers(1, 9))
+def test_the_largest_bulk_of_ranks_is_whole_steps(budget, one, fixed, sampled, ranks):
+    plan = RankPlan(budget, 32, bytes_per_batch=one, copies=3, fixed_bytes=fixed, ranks=ranks, sampled_bytes=sampled)
     k = plan.bulk_size
-    assert k == ranks * max((budget - fixed) // (3 * one), 0)
+    assert k == ranks * max((budget - fixed) // (3 * one + sampled), 0)
     assert k == 0 or plan.fits(k)
     assert not plan.fits(k + 1)
 

@@ -170,7 +170,8 @@ def test_a_loader_notes_what_its_threads_do(prefetch, tmp_path):
     assert bulks[-1] in (len(batches), *range(len(batches)))
     waits = {name for name in measured if " waiting for " in name}
     if prefetch:
-        assert waits == {"sampling waiting for room", "features waiting for input", "features waiting for room"}
+        always = {"sampling waiting for room", "features waiting for input"}
+        assert waits in (always, always | {"features waiting for room"})  # an epoch may be three handfuls
     else:
         assert not waits
         assert "waiting" not in measured

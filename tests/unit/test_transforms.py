@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.comm import run_threads
 from spsample.data import planted
 from spsample.distributed import ReplicatedGraph
 from spsample.errors import BackendError, DTypeError, InputError
-from spsample.loading.transforms.packing import pack, unpack
 from tests.unit import transforms
 
 DATA = planted(600, degree=6, random_seed=1)
@@ -218,27 +215,6 @@ def test_tensors_and_pyg_travel() -> None:
         assert torch.equal(made.edge_index, data.edge_index)
         assert torch.equal(made.x, data.x)
     loader.close()
-
-
-arrays = st.builds(
-    lambda shape, kind, is_turned: np.arange(np.prod(shape)).reshape(shape).astype(kind).T[:: 1 + is_turned],
-    st.lists(st.integers(0, 5), min_size=1, max_size=3),
-    st.sampled_from(["f4", "i8", "u1", "?", "S3", "c16"]),
-    st.booleans(),
-)
-
-
-@given(
-    st.recursive(arrays | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
-)
-@settings(deadline=None)
-def test_what_is_packed_comes_out(value: Any) -> None:
-    packed = pack(value)
-    target = memoryview(bytearray(packed.nbytes))
-    packed.write(target)
-    found = unpack(packed.head, target, packed.spans)
-    target[:] = bytes(len(target))  # nothing that was read may change
-    np.testing.assert_equal(found, value)
 
 
 CTRL_C = """

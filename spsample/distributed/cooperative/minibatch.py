@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.common.arrays import distinct_bytes
 from spsample.sampling.bulk import Adjacency
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["CooperativeBulk", "CooperativeLayer", "CooperativeMiniBatch", "Routes"]
 
@@ -118,12 +121,15 @@ class CooperativeBulk:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays of all minibatches, each array once."""
-        layers = [layer for minibatch in self._minibatches for layer in minibatch.layers]
-        return distinct_bytes(
-            array
-            for one in layers
-            for array in (one.adj.indptr, one.adj.indices, one.adj.data, one.dst_nodes, one.src_nodes, one.edge_ids)
-        )
+        return distinct_bytes(array for minibatch in self._minibatches for array in _arrays(minibatch))
 
     def __repr__(self) -> str:
         return f"CooperativeBulk({len(self)} minibatches)"
+
+
+def _arrays(minibatch: CooperativeMiniBatch) -> Iterator[NDArray[Any] | None]:
+    yield from (minibatch.seeds, minibatch.seed_places, minibatch.src_nodes)
+    for layer in minibatch.layers:
+        adj, routes = layer.adj, layer.routes
+        yield from (adj.indptr, adj.indices, adj.data, layer.dst_nodes, layer.src_nodes, layer.edge_ids)
+        yield from (routes.own, routes.send, routes.send_counts, routes.recv_counts)

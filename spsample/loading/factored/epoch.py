@@ -10,7 +10,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from spsample.comm import Communicator
-from spsample.comm.mailbox import EVERYONE, Letter, Mailbox, packed, unpacked
+from spsample.comm.mailbox import EVERYONE, Letter, Mailbox
+from spsample.common.packing import pack, unframed
 from spsample.errors import BackendError, CommunicationError, RankError, SpSampleError, on_rank
 from spsample.loading.factored.queue import BatchQueue
 from spsample.loading.factored.roles import Roles
@@ -204,7 +205,7 @@ class FactoredEpoch:
             if sampler != self._rank:
                 continue
             for minibatch in self._work.sampled(begin, end):
-                batch = packed(minibatch)
+                batch = pack(minibatch).framed()
                 with self._work.phases.timed(waiting_for("room", "sampling")):
                     is_open = self.queue.put(minibatch.batch_id, batch)
                 if not is_open:
@@ -223,7 +224,7 @@ class FactoredEpoch:
             if isinstance(item, int):
                 if packed_batch is None:
                     return
-                item = self._work.collated(unpacked(packed_batch))
+                item = self._work.collated(unframed(packed_batch))
             self._ready.put(item)
             if isinstance(item, Sealed) and item.step + 1 == self._plan.num_steps:
                 return

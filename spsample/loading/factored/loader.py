@@ -13,14 +13,14 @@ from spsample.comm.objects import all_gather_object, comm_of, require_same
 from spsample.common.checks import require_bulk_size, require_int
 from spsample.common.units import format_bytes, require_bytes
 from spsample.errors import BackendError, CapacityError, InputError, SpSampleError
-from spsample.features import CacheCounts
+from spsample.features import FeatureSource
+from spsample.loading.base import Loader
 from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
-from spsample.loading.order import Delivered, Epochs, as_seeds
+from spsample.loading.order import Delivered, as_seeds
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
-from spsample.planning.bulk_sampling import sample_within
 from spsample.planning.loader_plan import plan_epochs
 from spsample.planning.memory_check import default_budget
 from spsample.planning.workload import Workload
@@ -32,7 +32,6 @@ from spsample.timeline import Phases, Timeline
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from spsample.features import FeatureSource
     from spsample.sampling import MiniBatch, Sampler
 
 __all__ = ["FactoredLoader"]
@@ -42,7 +41,7 @@ PACKING_BYTES, PACKING_BYTES_OF_LAYER = 2048, 1024
 """What a packed minibatch has beside its arrays, at most: their types, and up to 63 bytes before each."""
 
 
-class FactoredLoader(Epochs):
+class FactoredLoader(Loader):
     """Iterate over minibatches that other ranks sample: the last ranks sample, the others train.
 
     Samplers need the graph, trainers features and labels, and so do samplers that may train (``switches``). A sampler
@@ -61,7 +60,8 @@ class FactoredLoader(Epochs):
         A trainer that never becomes a sampler reads no edge of it: the graph of a store stays on the disk there.
     seeds, sampler, batch_size, features, labels, shuffle, drop_last, random_seed, edge_ids, backend
         As of `BulkLoader`. Features that ranks gather together (`PartitionedFeatures`) do not work: each trainer is in
-        a batch of its own.
+        a batch of its own. ``features`` may also be a function, called with whether this rank samples, and again where
+        that changes: so the cache of a standby trainer, which keeps the graph too, can be a smaller one.
     sampler_ranks
         Ranks that sample, at most p - 1; `samplers_for` chooses by measured times.
     step_batches
@@ -157,8 +157,9 @@ class FactoredLoader(Epochs):
             self.phases = Phases(("sampling", "features", "waiting"), timeline)
             self.backend = None if backend is None else get_backend(backend).name
             self._local_graph = local.to_device(self.backend)
-            self.collate = Collate(features, labels, local)
-            _require_own(self.features)
+            self._features_of = features if _is_function(features) else None
+            self.collate = Collate(None if self._features_of else features, labels, local)
+            self._place_features()
             self._most_batches = require_bulk_size("bulk_size", bulk_size)
             self.memory_budget = None if memory_budget is None else require_bytes("memory_budget", memory_budget)
         require_same(self.comm, seeds=self.seeds_sha256, batch_size=batch_size, bulk_size=bulk_size, edge_ids=edge_ids)
@@ -172,7 +173,6 @@ class FactoredLoader(Epochs):
         self._require_same_data()
         self._letters = _for_letters(self.comm)
         self._under_way: FactoredEpoch | None = None
-        self._is_closed = False
         self.trained = self.queue_peak = 0
 
     @property
@@ -182,22 +182,6 @@ class FactoredLoader(Epochs):
         On samplers also ``"sampling waiting for room"`` in the queue.
         """
         return self.phases.seconds
-
-    @property
-    def features(self) -> FeatureSource | None:
-        """Where features come from."""
-        return self.collate.features
-
-    @property
-    def labels(self) -> NDArray[Any] | None:
-        """Labels of all vertices."""
-        return self.collate.labels
-
-    @property
-    def cache_counts(self) -> CacheCounts | None:
-        """Hits and misses of the features so far, beside `seconds`; None where they are not cached."""
-        counts = getattr(self.features, "counts", None)
-        return counts if isinstance(counts, CacheCounts) else None
 
     @property
     def batches_per_step(self) -> int:
@@ -219,8 +203,7 @@ class FactoredLoader(Epochs):
         All of them are taken, in order, before the next step. `state_dict` between two steps is exact; within a step it
         is that of the step's beginning.
         """
-        if self._is_closed:
-            raise InputError(argument="loader", given="one that was closed", expected="one that is open: make another")
+        self._require_open()
         yield from self._one_pass(self._delivered, advance=False)
 
     def fail(self, error: Exception) -> None:
@@ -234,10 +217,14 @@ class FactoredLoader(Epochs):
         with collective(self.comm, call="another number of samplers"):
             self.roles = require_roles(self.comm.size, sampler_ranks)
         try:
+            with collective(self.comm, call="features of another role"):
+                if before.samples(self.comm.rank) != self.roles.samples(self.comm.rank):
+                    self._place_features()
             self._plan_bulks()
             self._require_same_data()
         except SpSampleError:  # on all ranks
             self.roles = before
+            self._place_features()
             raise
 
     def trial_bulk(self) -> list[MiniBatch]:
@@ -286,9 +273,7 @@ class FactoredLoader(Epochs):
         try:
             for number, step in enumerate(under_way.steps(), plan.first_step):
                 begin = number * self.step_batches
-                yield Delivered(begin, begins_bulk=False, batch=self._counted(step, this_pass))
-                if self._pass == this_pass:
-                    self._next_batch = min(begin + self.step_batches, self.num_batches)
+                yield Delivered(begin, begins_bulk=False, batch=self._counted(step, begin, this_pass))
         finally:
             self.queue_peak = max(self.queue_peak, under_way.queue.peak)
             if self._under_way is under_way:
@@ -300,15 +285,22 @@ class FactoredLoader(Epochs):
             self._under_way.leave()
             self._under_way = None
 
-    def _counted(self, batches: Iterator[Batch], this_pass: int) -> Iterator[Batch]:
-        """The batches; once none is left, a state goes on with the next step."""
-        first = self._next_batch
+    def _counted(self, batches: Iterator[Batch], begin: int, this_pass: int) -> Iterator[Batch]:
+        """The batches of a step; once none is left, a state goes on with the next one."""
         for batch in batches:
             self.trained += 1
             yield batch
             del batch
         if self._pass == this_pass:
-            self._next_batch = min(first + self.step_batches, self.num_batches)
+            self._next_batch = min(begin + self.step_batches, self.num_batches)
+
+    def _place_features(self) -> None:
+        """Gather from where the role of this rank says."""
+        if self._features_of is not None:
+            self.collate = Collate(None, self.labels, self._local_graph)  # one cache at a time
+            features = self._features_of(self.roles.samples(self.comm.rank))
+            self.collate = Collate(features, self.labels, self._local_graph)
+        _require_own(self.features)
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which see the graph; collective."""
@@ -382,19 +374,7 @@ class _Work:
     def sampled(self, first: int, end: int) -> Iterator[MiniBatch]:
         """Sample a bulk."""
         loader = self._loader
-        bulks = sample_within(
-            loader.plan,
-            loader._local_graph,
-            loader.seeds[self._positions[loader._cut.places(first, end)]],
-            loader.sampler,
-            batch_size=loader.batch_size,
-            random_seed=loader.random_seed,
-            epoch=self._epoch,
-            first_batch=first,
-            edge_ids=loader.edge_ids,
-            backend=loader.backend,
-            batch_ptr=loader._cut.bounds(first, end),
-        )
+        bulks = loader._sampled_bulks(loader._local_graph, self._positions, self._epoch, first, end)
         while True:
             with self.phases.timed("sampling", first):
                 bulk = next(bulks, None)
@@ -424,6 +404,10 @@ def _local(graph: BaseGraph) -> Any:
             hint="Of a partitioned graph choose another pipeline.",
         )
     return local
+
+
+def _is_function(features: Any) -> bool:
+    return callable(features) and not isinstance(features, FeatureSource)
 
 
 def _require_own(features: Any) -> None:

@@ -9,8 +9,8 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from spsample.common.packing import Packed, Span, pack, unpack
 from spsample.loading.transforms.blocks import OthersBlock
-from spsample.loading.transforms.packing import Packed, Span, pack, unpack
 from spsample.sparse import set_num_threads
 
 __all__ = ["Done", "Failed", "NeedsRoom", "Room", "Task", "run_process"]

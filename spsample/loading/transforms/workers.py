@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.common.checks import short
+from spsample.common.packing import pack, unpack
 from spsample.errors import BackendError, InputError
 from spsample.loading.transforms.blocks import Block
-from spsample.loading.transforms.packing import pack, unpack
 from spsample.loading.transforms.process import Done, Failed, NeedsRoom, Room, Task, run_process
 
 if TYPE_CHECKING:

@@ -6,11 +6,14 @@ import io
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Packed", "Span", "pack", "unpack"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Packed", "Span", "pack", "unframed", "unpack"]
 
 ALIGNMENT = 64
 
@@ -47,6 +50,17 @@ class Packed(NamedTuple):
         for buffer, span in zip(self.buffers, self.spans, strict=True):
             _copy(buffer, target[span.begin : span.begin + span.nbytes])
 
+    def framed(self) -> NDArray[np.uint8]:
+        """The whole in one array of bytes, as it travels; see `unframed`."""
+        sizes = np.array([len(self.spans), len(self.head), *(span.nbytes for span in self.spans)], np.int64)
+        head = _ceiled(sizes.nbytes)
+        buffers = head + _ceiled(len(self.head))
+        whole = np.empty(buffers + self.nbytes, np.uint8)
+        whole[: sizes.nbytes] = sizes.view(np.uint8)
+        whole[head : head + len(self.head)] = np.frombuffer(self.head, np.uint8)
+        self.write(whole[buffers:].data)
+        return whole
+
 
 def pack(value: Any) -> Packed:
     """Take an object apart.
@@ -68,11 +82,7 @@ def pack(value: Any) -> Packed:
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=found.append).dump(value)
     buffers = [one.raw() for one in found]
-    spans, end = [], 0
-    for buffer in buffers:
-        spans.append(Span(end, buffer.nbytes))
-        end += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
-    return Packed(file.getvalue(), buffers, spans, end)
+    return Packed(file.getvalue(), buffers, *_placed([buffer.nbytes for buffer in buffers]))
 
 
 def unpack(head: bytes, source: memoryview, spans: Sequence[Span]) -> Any:
@@ -81,6 +91,44 @@ def unpack(head: bytes, source: memoryview, spans: Sequence[Span]) -> Any:
     for buffer, (begin, nbytes) in zip(buffers, spans, strict=True):
         _copy(source[begin : begin + nbytes], buffer.data)
     return pickle.loads(head, buffers=buffers)
+
+
+def unframed(whole: NDArray[np.uint8]) -> Any:
+    """The object that `Packed.framed` was of; its arrays are views of the bytes.
+
+    Examples
+    --------
+    >>> unframed(pack({"x": np.arange(3.0)}).framed())
+    {'x': array([0., 1., 2.])}
+    """
+    if whole.ctypes.data % ALIGNMENT:  # as of a letter within others: arrays are read in place
+        whole = _aligned(whole)
+    count, length = whole[:16].view(np.int64).tolist()
+    head = _ceiled(8 * (count + 2))
+    spans, _ = _placed(whole[16 : 8 * (count + 2)].view(np.int64).tolist())
+    buffers = whole[head + _ceiled(length) :]
+    views = [buffers[begin : begin + nbytes] for begin, nbytes in spans]
+    return pickle.loads(whole[head : head + length].tobytes(), buffers=views)
+
+
+def _placed(sizes: Sequence[int]) -> tuple[list[Span], int]:
+    """Where buffers of these sizes are, each from a multiple of 64 bytes on; and the bytes of all."""
+    spans, end = [], 0
+    for size in sizes:
+        spans.append(Span(end, size))
+        end += _ceiled(size)
+    return spans, end
+
+
+def _ceiled(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _aligned(whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    room = np.empty(len(whole) + ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % ALIGNMENT
+    room[first : first + len(whole)] = whole
+    return room[first : first + len(whole)]
 
 
 def _copy(source: memoryview, target: memoryview) -> None:

@@ -1,0 +1,87 @@
+"""Small batches are handed over several at a time: to wake a thread takes as long as to gather their features."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from spsample.loading.order import Delivered
+    from spsample.loading.prefetch import ClosableIterator, Prefetcher
+
+__all__ = ["MOST_BATCHES", "Handful", "handfuls", "one_by_one"]
+
+MOST_BATCHES = 8
+"""Batches that are handed over at once, at most."""
+
+MOST_BYTES, MOST_SECONDS = 1 << 20, 2e-3
+"""Another batch joins only while one as large as the last still fits, and while they took less time than that."""
+
+
+class Handful(NamedTuple):
+    """Batches that are handed over together.
+
+    Attributes
+    ----------
+    batches : deque of Delivered
+    nbytes : int
+        Bytes of their features.
+    """
+
+    batches: deque[Delivered]
+    nbytes: int
+
+
+def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Generator[Handful, None, None]:
+    """The batches in handfuls: first one, then two, four and so on; none waits for another bulk, nor for long.
+
+    What `items` raises comes after the batches before it.
+
+    Parameters
+    ----------
+    items
+        Closed at the end.
+    most : function
+        How many batches there may be in the next handful.
+
+    Examples
+    --------
+    >>> from spsample.loading.order import Delivered
+    >>> batches = (Delivered(i, False, i) for i in range(12))
+    >>> [len(one.batches) for one in handfuls(batches, lambda: 4)]
+    [1, 2, 4, 4, 1]
+    """
+    size = 1
+    try:
+        while True:
+            batches: deque[Delivered] = deque()
+            nbytes, begin = 0, time.perf_counter()
+            try:
+                while len(batches) < max(min(size, most()), 1):
+                    item = next(items)
+                    batches.append(item)
+                    nbytes += item.nbytes
+                    took = time.perf_counter() - begin
+                    if item.ends_bulk or nbytes + item.nbytes > MOST_BYTES or took > MOST_SECONDS:
+                        break
+            except BaseException as error:
+                if batches:
+                    yield Handful(batches, nbytes)
+                if isinstance(error, StopIteration):
+                    return
+                raise
+            yield Handful(batches, nbytes)
+            size = min(2 * size, MOST_BATCHES)
+            del batches
+    finally:
+        items.close()
+
+
+def one_by_one(items: Prefetcher[Any]) -> Iterator[Delivered]:
+    """The batches of the handfuls that a thread makes, which may make another one meanwhile."""
+    for handful in items:
+        items.release()
+        while handful.batches:
+            yield handful.batches.popleft()

@@ -1,0 +1,93 @@
+"""Batches that are handed over together: all of them, in order, with what ends them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spsample as sp
+from spsample.data import planted
+from spsample.loading import handfuls as module
+from spsample.loading.handfuls import MOST_BATCHES, MOST_BYTES, handfuls
+from spsample.loading.order import Delivered
+
+DATA = planted(2000, degree=6, random_seed=1)
+
+
+def batches_of(sizes: list[int], ends: Any = ()) -> Iterator[Delivered]:
+    for number, size in enumerate(sizes):
+        yield Delivered(number + 1, begins_bulk=False, batch=number, nbytes=size, ends_bulk=number in ends)
+
+
+@given(st.lists(st.integers(0, MOST_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
+def test_every_batch_comes_once_in_order_and_handfuls_keep_their_bounds(sizes: Any, ends: Any, most: int) -> None:
+    found = list(handfuls(batches_of(sizes, ends), lambda: most))
+    assert [item.batch for one in found for item in one.batches] == list(range(len(sizes)))
+    for one in found:
+        assert 1 <= len(one.batches) <= min(most, MOST_BATCHES)
+        assert one.nbytes == sum(item.nbytes for item in one.batches)
+        assert one.nbytes - one.batches[-1].nbytes <= MOST_BYTES
+        assert not any(item.ends_bulk for item in list(one.batches)[:-1])
+
+
+def test_they_grow_and_follow_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SECONDS", 60)
+    sizes = [len(one.batches) for one in handfuls(batches_of([1] * 25), lambda: 99)]
+    assert sizes == [1, 2, 4, 8, 8, 2]
+    assert [len(one.batches) for one in handfuls(batches_of([1] * 4), lambda: 0)] == [1] * 4
+
+
+def test_what_takes_long_goes_alone() -> None:
+    def slow() -> Iterator[Delivered]:
+        for item in batches_of([1] * 6):
+            time.sleep(0.003)
+            yield item
+
+    assert [len(one.batches) for one in handfuls(slow(), lambda: 8)] == [1] * 6
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_what_fails_comes_after_the_batches_before_it(after: int) -> None:
+    closed = []
+
+    def failing() -> Iterator[Delivered]:
+        try:
+            yield from batches_of([1] * after)
+            raise ValueError("the next one")
+        finally:
+            closed.append(after)
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="the next one"):
+        found.extend(item.batch for one in handfuls(failing(), lambda: 8) for item in one.batches)
+    assert found == list(range(after))
+    assert closed == [after]
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_a_loader_stands_after_each_batch_of_a_handful(batch_size: int) -> None:
+    """What was made and not yet delivered is no part of a state."""
+    options: Any = {"batch_size": batch_size, "bulk_size": 16, "features": DATA.x, "random_seed": 4}
+    seeds = np.arange(150)
+    loader = sp.BulkLoader(DATA.graph, seeds, sp.GraphSAGE([3, 2]), **options)
+    whole = [(batch.batch_id, batch.x) for batch in sp.BulkLoader(DATA.graph, seeds, loader.sampler, **options)]
+    for stop in range(0, len(whole), 5):
+        loader.set_epoch(0)
+        for batch in loader:
+            if batch.batch_id == stop:
+                break
+        state = loader.state_dict()
+        assert state["next_batch"] == stop + 1
+        other = sp.BulkLoader(DATA.graph, seeds, loader.sampler, **options)
+        other.load_state_dict(state)
+        rest = [(batch.batch_id, batch.x) for batch in other]
+        if stop + 1 < len(whole):
+            assert [number for number, _ in rest] == [number for number, _ in whole[stop + 1 :]]
+            for (_, mine), (_, theirs) in zip(rest, whole[stop + 1 :], strict=True):
+                np.testing.assert_array_equal(mine, theirs)
