@@ -96,6 +96,7 @@ NB_MODULE(_core, m) {
     spsample::bind_values_sources(m);
     spsample::bind_stacking(m);
     spsample::bind_cooperative(m);
+    spsample::bind_ascending(m);
     spsample::bind_routing(m);
     spsample::bind_routing_gather(m);
     spsample::bind_spgemm(m);
