@@ -332,7 +332,7 @@ class BulkLoader(Loader):
         drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
         start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
-        if self.prefetch == 0:
+        if not self._works_ahead:
             yield from self._collated(self._all_bulks(place, 1), place, collate, self.features)
             return
         if self._left is not None:
@@ -506,6 +506,14 @@ class BulkLoader(Loader):
             )
             require_processes(count, [name for name, is_so in whose if is_so])
         return transform_of(transform, count)
+
+    @property
+    def _works_ahead(self) -> bool:
+        """Whether the next pass has threads: not where stages have been found to be faster in turn on this rank."""
+        if self.comm.size > 1 or self._transform.batches > 0:  # ranks and processes keep what they have begun with
+            return self.prefetch > 0
+        in_turn = self._tuning is not None and self._tuning.is_in_turn_on(get_num_threads())
+        return self.prefetch > 0 and not in_turn
 
     @property
     def _most_threads(self) -> int:

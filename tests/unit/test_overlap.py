@@ -337,6 +337,20 @@ def test_the_stages_of_the_trial_work_in_turn() -> None:
         assert batch.x is not None
 
 
+@pytest.mark.parametrize(("more", "names"), [(0, []), (1, ["spsample features", "spsample sampling"])])
+def test_a_pass_in_turn_has_no_threads_unless_stages_need_other_numbers_of_them(more: int, names: list[str]) -> None:
+    loader = make(stage_threads="auto")
+    threads = get_num_threads() + more
+    assert loader._tuning is not None
+    loader._tuning.choice = Choice(threads, threads, in_turn=True)
+    assert rows_of(loader) == _epochs(1)[0]
+    loader.set_epoch(0)
+    batches = iter(loader)
+    next(batches)
+    assert sorted(one.name for one in threading.enumerate() if one.name.startswith("spsample ")) == names
+    batches.close()
+
+
 def test_memory_is_planned_for_the_most_threads_that_sampling_can_have() -> None:
     budget = {"memory_budget": "64MiB", "bulk_size": 2}
     with kernel_threads(1):

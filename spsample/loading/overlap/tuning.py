@@ -90,6 +90,11 @@ class StageTuning:
         """What was chosen, and why; None before."""
         return self._report
 
+    def is_in_turn_on(self, threads: int) -> bool:
+        """Whether stages work in turn, each with that number of threads."""
+        choice = self.choice
+        return choice is not None and choice.in_turn and choice.sampling == choice.features == threads
+
     def trial_is_over(self, sampling: Curve, features: Curve, training: float) -> None:
         """Choose."""
         loads = Loads(sampling, features, training, self.training_threads(), self.cores)
