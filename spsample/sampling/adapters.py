@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spsample.backends import backend_for
+from spsample.common.threads import compiled_core
 from spsample.errors import require_module
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def to_torch_csr(batch: MiniBatch) -> list[Any]:
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return [
             torch.sparse_csr_tensor(
-                *(one.to(device) for one in map(torch.from_numpy, _merged(layer.adj.on_host()))),
+                *(torch.from_numpy(one).to(device) for one in _ascending(layer.adj.on_host(), merge=True)),
                 size=layer.adj.shape,
                 check_invariants=False,
             )
@@ -125,11 +126,11 @@ def _devices(torch: Any, batch: MiniBatch) -> list[Any]:
 
 
 def _sparse_tensor(torch: Any, sparse: Any, A: Adjacency, device: Any) -> Any:
-    (source, _), order = _by_row_and_column(A)
+    indptr, source, values = _ascending(A, merge=False)
     return sparse.SparseTensor(
-        rowptr=torch.from_numpy(A.indptr).to(device),
+        rowptr=torch.from_numpy(indptr).to(device),
         col=torch.from_numpy(source).to(device),
-        value=None if A.data is None else torch.from_numpy(A.data[order]).to(device),
+        value=None if values is None else torch.from_numpy(values).to(device),
         sparse_sizes=A.shape,
         is_sorted=True,
         trust_data=True,
@@ -180,11 +181,20 @@ def as_tensor(torch: Any, array: Any) -> Any:
         return torch.from_dlpack(backend.to_device(array))
 
 
-def _by_row_and_column(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(2, E) local (source, target) sorted by target, then source, and the place of each entry before; stable."""
-    edges = _edge_index(A)
-    order = np.lexsort(edges)
-    return np.ascontiguousarray(edges[:, order]), order
+def _ascending(A: Adjacency, merge: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
+    """CSR with ascending columns (int64) in each row; repeats are summed where they are merged, and count 1.0 each."""
+    core = compiled_core()
+    if core is None or (A.data is not None and A.data.dtype not in (np.float32, np.float64)):
+        return _merged(A) if merge else _sorted(A)
+    data = None if A.data is None else np.ascontiguousarray(A.data)
+    indptr, columns, values = core.ascending_rows(A.indptr, np.ascontiguousarray(A.indices), data, merge)
+    return indptr, columns, values
+
+
+def _sorted(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
+    """CSR with ascending columns in each row; repeats stay apart, in their order."""
+    edges, order = _by_row_and_column(A)
+    return A.indptr, edges[0], None if A.data is None else A.data[order]
 
 
 def _merged(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -197,6 +207,13 @@ def _merged(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray
     sums = np.bincount(np.cumsum(is_first) - 1, data, len(source)).astype(data.dtype)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=A.shape[0]))]).astype(np.int64)
     return indptr, source, sums
+
+
+def _by_row_and_column(A: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(2, E) local (source, target) sorted by target, then source, and the place of each entry before; stable."""
+    edges = _edge_index(A)
+    order = np.lexsort(edges)
+    return np.ascontiguousarray(edges[:, order]), order
 
 
 def _require(module: str, used_by: str, extra: str | None) -> Any:

@@ -8,9 +8,13 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import spsample as sp
 from spsample.errors import InputError, MissingDependencyError
+from spsample.sampling import adapters
+from spsample.sampling.bulk import Adjacency
 
 torch = pytest.importorskip("torch")
 
@@ -166,6 +170,33 @@ def test_torch_csr_multiplies_as_the_rows_say():
     for tensor, matrix in zip(minibatch.to_torch_csr(), minibatch.to_scipy(), strict=True):
         x = np.random.default_rng(0).normal(size=(matrix.shape[1], 3))
         np.testing.assert_allclose((tensor @ torch.from_numpy(x)).numpy(), matrix @ x)
+
+
+@pytest.mark.skipif("cpu" not in sp.available_backends(), reason="the compiled core is missing")
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 80), max_size=12),
+    num_columns=st.integers(1, 60),
+    random_seed=st.integers(0, 2**32 - 1),
+    index=st.sampled_from([np.int32, np.int64]),
+    real=st.sampled_from([None, np.float32, np.float64]),
+    stride=st.sampled_from([1, 2]),
+)
+def test_ascending_rows_of_the_compiled_core_are_those_of_numpy(lengths, num_columns, random_seed, index, real, stride):
+    random = np.random.default_rng(random_seed)
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    indices = random.integers(0, num_columns, stride * indptr[-1]).astype(index)[::stride]
+    data = None if real is None else random.standard_normal(stride * indptr[-1]).astype(real)[::stride]
+    A = Adjacency(indptr, indices, data, (len(lengths), num_columns))
+    for found, expected in [
+        (adapters._ascending(A, merge=True), adapters._merged(A)),
+        (adapters._ascending(A, merge=False), adapters._sorted(A)),
+    ]:
+        for one, other in zip(found, expected, strict=True):
+            assert (one is None) == (other is None)
+            if other is not None:
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
 
 
 def test_to_torch_csr_does_not_pass_on_the_beta_warning():
