@@ -1,5 +1,6 @@
 // ascending_rows: the entries of CSR rows with their columns in ascending order, repeated ones apart or summed.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "bindings.h"
@@ -26,7 +27,7 @@ struct Key<int32_t> {
     int32_t column;
     uint32_t place;
     bool operator<(const Key& other) const { return both() < other.both(); }
-    uint64_t both() const { return uint64_t(uint32_t(column)) << 32 | place; }  // columns are not negative
+    uint64_t both() const { return uint64_t(uint32_t(column) ^ 0x80000000u) << 32 | place; }
 };
 
 template <class Item>
@@ -39,20 +40,20 @@ void sort_by_insertion(Item* items, int64_t count) {
     }
 }
 
-template <class Index>
-void sort_row(Key<Index>* keys, int64_t count) {
+template <class Item>
+void sort_row(Item* keys, int64_t count) {
     if (count <= kFewEntries) sort_by_insertion(keys, count);
     else std::sort(keys, keys + count);
 }
 
 // Without repeats: values are those of the entries, if any. Returns how many distinct columns each row has, in distinct[row + 1].
-template <class Index, class Real>
-void sort_rows(const int64_t* indptr, const Index* indices, const Real* data, int64_t begin, int64_t end, std::vector<Key<Index>>& scratch,
+template <class Item, class Index, class Real>
+void sort_rows(const int64_t* indptr, const Index* indices, const Real* data, int64_t begin, int64_t end, std::vector<Item>& scratch,
                int64_t* columns, Real* values, int64_t* distinct) {
-    using Place = decltype(Key<Index>::place);
+    using Place = decltype(Item::place);
     for (int64_t row = begin; row < end; ++row) {
         const int64_t first = indptr[row], count = indptr[row + 1] - first;
-        Key<Index>* const keys = grown(scratch, count);
+        Item* const keys = grown(scratch, count);
         for (int64_t i = 0; i < count; ++i) keys[i] = {indices[first + i], static_cast<Place>(i)};
         sort_row(keys, count);
         int64_t repeats = 0;
@@ -79,7 +80,7 @@ void merge_row(const int64_t* columns, const Real* values, int64_t first, int64_
     }
 }
 
-template <class Index, class Real>
+template <class Item, class Index, class Real>
 nb::tuple ascending(const In<int64_t>& indptr, const In<Index>& indices, const Real* data, bool merge) {
     const int64_t entries = static_cast<int64_t>(indices.size()), num_rows = static_cast<int64_t>(indptr.size()) - 1;
     Buffer<int64_t> ptr(num_rows + 1), columns(entries);
@@ -87,9 +88,9 @@ nb::tuple ascending(const In<int64_t>& indptr, const In<Index>& indices, const R
     {
         nb::gil_scoped_release release;
         const ThreadsFor threads(checked_product(kEntryWork, entries));
-        const auto no_scratch = [] { return std::vector<Key<Index>>(); };
+        const auto no_scratch = [] { return std::vector<Item>(); };
         ptr[0] = 0;
-        parallel_chunks(num_rows, kRowsAtOnce, no_scratch, [&](std::vector<Key<Index>>& scratch, int64_t begin, int64_t end) {
+        parallel_chunks(num_rows, kRowsAtOnce, no_scratch, [&](std::vector<Item>& scratch, int64_t begin, int64_t end) {
             sort_rows(indptr.data(), indices.data(), data, begin, end, scratch, columns.data(), values.data(), ptr.data());
         });
         for (int64_t row = 0; row < num_rows; ++row) ptr[row + 1] += ptr[row];
@@ -113,14 +114,21 @@ nb::tuple ascending(const In<int64_t>& indptr, const In<Index>& indices, const R
     return nb::make_tuple(to_numpy(std::move(ptr)), to_numpy(std::move(columns)), as_values);
 }
 
+// Keys of 32-bit columns hold a place of 32 bits, too.
+template <class Index, class Real>
+nb::tuple ascending_by_keys(const In<int64_t>& indptr, const In<Index>& indices, const Real* data, bool merge) {
+    if (indices.size() > std::numeric_limits<uint32_t>::max()) return ascending<Key<int64_t>>(indptr, indices, data, merge);
+    return ascending<Key<Index>>(indptr, indices, data, merge);
+}
+
 template <class Index>
 nb::tuple ascending_rows(const In<int64_t>& indptr, const In<Index>& indices, const std::optional<AnyIn>& data, bool merge) {
     const int64_t entries = static_cast<int64_t>(indices.size());
     require_pointers(indptr, entries, "indptr");
     require(!data || static_cast<int64_t>(data->size()) == entries, "data", "needs one element per entry");
-    if (data && data->template is<double>()) return ascending(indptr, indices, static_cast<const double*>(data->data()), merge);
+    if (data && data->template is<double>()) return ascending_by_keys(indptr, indices, static_cast<const double*>(data->data()), merge);
     require(!data || data->template is<float>(), "data", "needs float32 or float64");
-    return ascending(indptr, indices, data ? static_cast<const float*>(data->data()) : nullptr, merge);
+    return ascending_by_keys(indptr, indices, data ? static_cast<const float*>(data->data()) : nullptr, merge);
 }
 
 template <class Index>

@@ -53,7 +53,7 @@ class EpochProgress(Display, Callback):
         self._counts = trainer.cache_counts or self._counts
         self.bars.update(self._task, completed=progress.epoch)
         if not self._quiet:
-            for remark in trainer.steps.remarks:
+            for remark in trainer.remarks:
                 print_progress(remark)
         if progress.step == 0 or self._quiet:
             return

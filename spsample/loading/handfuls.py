@@ -17,7 +17,8 @@ MOST_BATCHES = 8
 """Batches that are handed over at once, at most."""
 
 MOST_BYTES, MOST_SECONDS = 1 << 20, 2e-3
-"""Another batch joins only while one as large as the last still fits, and while they took less time than that."""
+"""Another batch joins only while one as large as the last still fits, and while they took less time than that. A batch
+of unknown size goes alone."""
 
 
 class Handful(NamedTuple):
@@ -49,22 +50,24 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
     Examples
     --------
     >>> from spsample.loading.order import Delivered
-    >>> batches = (Delivered(i, False, i) for i in range(12))
+    >>> batches = (Delivered(i, False, i, size=0) for i in range(12))
     >>> [len(one.batches) for one in handfuls(batches, lambda: 4)]
     [1, 2, 4, 4, 1]
     """
-    size = 1
+    most_now = 1
     try:
         while True:
             batches: deque[Delivered] = deque()
-            nbytes, begin = 0, time.perf_counter()
+            nbytes, held, begin = 0, 0, time.perf_counter()
             try:
-                while len(batches) < max(min(size, most()), 1):
+                while len(batches) < max(min(most_now, most()), 1):
                     item = next(items)
                     batches.append(item)
                     nbytes += item.nbytes
+                    size = MOST_BYTES if item.size is None else item.size
+                    held += size
                     took = time.perf_counter() - begin
-                    if item.ends_bulk or nbytes + item.nbytes > MOST_BYTES or took > MOST_SECONDS:
+                    if item.ends_bulk or held + size > MOST_BYTES or took > MOST_SECONDS:
                         break
             except BaseException as error:
                 if batches:
@@ -73,7 +76,7 @@ def handfuls(items: ClosableIterator[Delivered], most: Callable[[], int]) -> Gen
                     return
                 raise
             yield Handful(batches, nbytes)
-            size = min(2 * size, MOST_BATCHES)
+            most_now = min(2 * most_now, MOST_BATCHES)
             del batches
     finally:
         items.close()

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 __all__ = ["BulkLoader"]
 
 FEATURES_AHEAD = 2
-"""Batches whose features may be gathered before they are asked for."""
+"""Batches, or handfuls of small ones, whose features may be gathered before they are asked for."""
 
 _CollateFn = Callable[["MiniBatch", "NDArray[np.int64]", "NDArray[np.float32] | None"], Any]
+_SizeOf = Callable[[Any], int | None]
 
 
 class BulkLoader(Loader):
@@ -272,7 +273,7 @@ class BulkLoader(Loader):
 
     def __iter__(self) -> Iterator[Batch]:
         """Sample the current epoch; see the class for what follows a complete pass."""
-        return self.batches(self.collate)
+        return self.batches(self.collate, size_of=_bytes_of)
 
     def pyg(self) -> PygLoader:
         """Batches as PyG's NeighborLoader gives them, of ``GraphSAGE(..., layout="subgraph")``.
@@ -317,30 +318,34 @@ class BulkLoader(Loader):
         forget(self.features)
         self._is_closed = True
 
-    def batches(self, collate: _CollateFn, *, advance: bool = False) -> Generator[Any, None, None]:
+    def batches(
+        self, collate: _CollateFn, *, advance: bool = False, size_of: _SizeOf | None = None
+    ) -> Generator[Any, None, None]:
         """One pass, in which ``collate(minibatch, positions, x)`` makes what is delivered.
 
         ``positions`` (int64) are those of the batch's seeds among all seeds, ``x`` the features of its sources.
         `__iter__` and `pyg` are made of it. With prefetch, ``collate`` runs in another thread. After a pass that was
-        left, this one is of the next epoch where ``advance`` says so.
+        left, this one is of the next epoch where ``advance`` says so. ``size_of`` gives the bytes that are held for
+        what is made: small ones are handed over several at a time.
         """
         self._require_open()
-        yield from self._one_pass(partial(self._delivered, self._transform.after(collate)), advance)
+        made = _Made(self._transform.after(collate), size_of if self._transform.keeps_size and size_of else _unknown)
+        yield from self._one_pass(partial(self._delivered, made), advance)
 
-    def _delivered(self, collate: _CollateFn, epoch: int, first: int) -> Generator[Delivered, None, None]:
+    def _delivered(self, made: _Made, epoch: int, first: int) -> Generator[Delivered, None, None]:
         """Batches from ``first`` on, made here or by threads. At most ``prefetch`` bulks and the one in use exist."""
         drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
         start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
         if not self._works_ahead:
-            yield from self._collated(self._all_bulks(place, 1), place, collate, self.features)
+            yield from self._collated(self._all_bulks(place, 1), place, made, self.features)
             return
         if self._left is not None:
             self._left.join()
         with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
             stages = new_pass(self._tuning)
-            sampled, items = self._prefetchers(pipeline, place, collate, stages)
+            sampled, items = self._prefetchers(pipeline, place, made, stages)
             batches = one_by_one(items)
             while True:
                 stages.asks()
@@ -354,7 +359,7 @@ class BulkLoader(Loader):
                 yield item
 
     def _prefetchers(
-        self, pipeline: Pipeline, place: _Place, collate: _CollateFn, stages: StagePass
+        self, pipeline: Pipeline, place: _Place, made: _Made, stages: StagePass
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Handful]]:
         """The threads that sample bulks and gather features; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
@@ -371,8 +376,8 @@ class BulkLoader(Loader):
         in_step = stages.sampled(bulks if sampling is None else sampling.over(bulks), is_kept)
         sampled = pipeline.prefetch(in_step, of_bulks, "sampling")
         bulks_to_come = self.phases.over(waiting_for("input", "features"), stages.read(sampled))
-        made = self._collated(bulks_to_come, place, collate, features, gathering)
-        fetched = stages.fetched(made if gathering is None else gathering.over(made))
+        collated = self._collated(bulks_to_come, place, made, features, gathering)
+        fetched = stages.fetched(collated if gathering is None else gathering.over(collated))
         is_bounded = self._duplicates is not None or self._queues.batches.nbytes is not None
         in_hand = 1 if is_bounded else MOST_BATCHES  # ranks in step make as many of them
         by_handfuls = handfuls(self._transform.over(fetched), lambda: stages.ahead(in_hand))
@@ -384,7 +389,7 @@ class BulkLoader(Loader):
         self,
         bulks: Iterator[_RankBulk],
         place: _Place,
-        collate: _CollateFn,
+        made: _Made,
         features: FeatureSource | None,
         lockstep: Lockstep[Any] | None = None,
     ) -> Generator[Delivered, None, None]:
@@ -396,10 +401,12 @@ class BulkLoader(Loader):
             for minibatch, x in fetch.rows(features, self._minibatches(one), work):
                 places = self._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
                 with self.phases.timed("features", minibatch.batch_id), self.phases.part("collate"):
-                    batch = collate(minibatch, place.positions[places], x)
+                    batch = made.collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
                 nbytes, ends = 0 if x is None else int(x.nbytes), next_batch >= one.first + one.batches
-                yield Delivered(min(next_batch, self.num_batches), begins, batch, nbytes, ends)
+                yield Delivered(
+                    min(next_batch, self.num_batches), begins, batch, nbytes, ends_bulk=ends, size=made.size_of(batch)
+                )
                 del batch, minibatch, x
             del one
         _synchronize(lockstep)
@@ -584,6 +591,22 @@ class _Place(NamedTuple):
     first: int
     positions: NDArray[np.int64]
     start: Start
+
+
+class _Made(NamedTuple):
+    """How batches are made, and how many bytes are held for one."""
+
+    collate: _CollateFn
+    size_of: _SizeOf
+
+
+def _bytes_of(batch: Batch) -> int:
+    """Bytes of the features; all else belongs to the bulk."""
+    return 0 if batch.x is None else int(batch.x.nbytes)
+
+
+def _unknown(batch: Any) -> None:
+    """Nobody knows."""
 
 
 def _synchronize(lockstep: Lockstep[Any] | None) -> None:

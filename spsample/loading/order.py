@@ -68,6 +68,8 @@ class Delivered(NamedTuple):
         Bytes of its features.
     ends_bulk
         Whether it is the last one of a bulk.
+    size
+        Bytes that are held for what is delivered; None where nobody knows.
     """
 
     next_batch: int
@@ -75,6 +77,7 @@ class Delivered(NamedTuple):
     batch: Any
     nbytes: int = 0
     ends_bulk: bool = False
+    size: int | None = None
 
 
 class Epochs:

@@ -48,7 +48,7 @@ class PygLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """One pass, as the loader's own."""
-        return self.loader.batches(self._data)
+        return self.loader.batches(self._data, size_of=_bytes_of)
 
     def set_epoch(self, epoch: int) -> None:
         """`BulkLoader.set_epoch`."""
@@ -71,3 +71,8 @@ class PygLoader:
             data.y = as_tensor(self._torch, y)
         data.input_id = self._torch.from_numpy(first_positions(minibatch, positions).copy())
         return data
+
+
+def _bytes_of(data: Any) -> int:
+    """Bytes of the tensors of a batch."""
+    return sum(int(value.nbytes) for value in data.stores[0].values() if hasattr(value, "nbytes"))

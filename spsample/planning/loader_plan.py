@@ -22,7 +22,8 @@ PILOT_SHARE, FEWEST_PILOTS, MOST_PILOTS = 1 / 16, 2, 32  # of the batches of an 
 MOST_AHEAD = 64  # bulks that a loader samples ahead: each is kept in memory
 
 FEATURE_BATCHES = 4
-"""Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place."""
+"""Batches of a loader that hold features: two gathered ahead, the one in use, and the next while it takes its place.
+Or as many handfuls of small ones."""
 
 BULKS_PER_EPOCH = 8
 """At least, where the bulk size is chosen here and bulks are made ahead: sampling and the loop can then overlap."""

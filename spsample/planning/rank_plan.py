@@ -35,8 +35,8 @@ class RankPlan(BudgetedPlan):
     batch_size : int
         Seeds of a batch.
     bytes_per_batch : int
-        Bytes of the arrays of the largest pilot batch of all ranks, margin included; of p batches where ranks share
-        them, of each what a rank has.
+        Bytes of the arrays of the largest pilot batch of all ranks, margin included. Where ranks share batches: what
+        the rank that has most has of p mean ones.
     copies : int
         How many times these exist at a time.
     fixed_bytes : int

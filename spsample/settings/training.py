@@ -311,7 +311,8 @@ class TrainConfig:
     cache_budget: Annotated[
         int | str | None,
         Option(
-            "Memory of each rank (cuda: of its GPU) for the features needed most often; changes no sample.",
+            "Memory of each rank (cuda: of its GPU) for the features needed most often; changes no sample. "
+            "Of a factored rank that samples, its graph is taken off.",
             _SAMPLING,
             values="bytes, as in `2GiB`, or `auto`",
             unset="none are cached",

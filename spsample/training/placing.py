@@ -9,13 +9,12 @@ import numpy as np
 
 from spsample.comm import collective
 from spsample.common.checks import require_choice
-from spsample.common.units import format_bytes, require_bytes
 from spsample.features import CachedFeatures, DeviceFeatures, FeatureSource, PartitionedFeatures, score
 from spsample.features.scores import score_names, usual_score
 from spsample.loading.local_order import local_batches_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from spsample.settings.training import TrainConfig
     from spsample.store.base_graph import BaseGraph
 
-__all__ = ["placed_by_role", "placed_features", "standby_budget", "standby_remark"]
+__all__ = ["in_front", "placed_features", "score_options"]
 
 
 def placed_features(
@@ -34,8 +33,6 @@ def placed_features(
     sampler: Sampler,
     config: TrainConfig,
     parts: ArrayLike | None = None,
-    *,
-    budget: int | str | None = None,
 ) -> FeatureSource:
     """Return the source that a loader gathers from; collective where graph or features lie on several ranks.
 
@@ -56,22 +53,20 @@ def placed_features(
     config : TrainConfig
     parts : array-like (vertices,), optional
         Of local seeds, as of `BulkLoader`.
-    budget : int or str, optional
-        Another one for the cache than the settings have.
 
     Raises
     ------
     InputError, CapacityError
         As of `CachedFeatures`.
     """
-    budget = config.cache_budget if budget is None else budget
+    budget = config.cache_budget
     workload: dict[str, Any] = {
         "graph": graph.host if graph.is_on_device else graph,
         "seeds": dataset.train_idx,
         "sampler": sampler,
         "batch_size": config.batch_size,
     }
-    options = _score_options(config)
+    options = score_options(config)
     x: Any = dataset.x
     if config.backend == "cuda" and graph.host is not None and not isinstance(x, FeatureSource):
         name = usual_score(graph, sampler) if budget is None else config.cache_score
@@ -85,81 +80,39 @@ def placed_features(
         if isinstance(features, PartitionedFeatures):
             scores[features.block_vertices()] = 0.0  # they are in this rank's memory as it is
     known = {**workload, **options} if isinstance(scores, str) else {}
-    if config.backend == "cuda" and config.cache_replacement == "static":
-        return DeviceFeatures(features, _hot(budget), scores, **known)
-    if budget == "auto":
+    if budget == "auto" and not _is_kept_on_device(config):
         known |= workload
+    return in_front(features, budget, scores, config, known)
+
+
+def in_front(
+    features: FeatureSource, budget: int | str, scores: Any, config: TrainConfig, known: Mapping[str, Any]
+) -> FeatureSource:
+    """Return the source that keeps rows of another one on the device, or in the memory of the host.
+
+    Parameters
+    ----------
+    features : FeatureSource
+    budget : int or str
+        For the rows, as in the settings.
+    scores : str or array (vertices,)
+        By which they are chosen.
+    config : TrainConfig
+    known : dict
+        What scores with a name are computed from.
+
+    Raises
+    ------
+    InputError, CapacityError
+        As of `CachedFeatures` and `DeviceFeatures`.
+    """
+    if _is_kept_on_device(config):
+        return DeviceFeatures(features, _hot(budget), scores, **known)
     return CachedFeatures(features, budget, scores, replacement=config.cache_replacement, **known)
 
 
-def placed_by_role(
-    features: FeatureSource, dataset: Dataset, graph: BaseGraph, sampler: Sampler, config: TrainConfig
-) -> Callable[[bool], FeatureSource]:
-    """Return where a rank of a factored run gathers from, as a function of whether it samples.
-
-    A rank that samples keeps the graph, too: its cache has what is left of the budget. One that never trains has none.
-    The function is not collective: each rank looks at the graph by itself.
-
-    Parameters
-    ----------
-    features, dataset, graph, sampler, config
-        As of `placed_features`.
-    """
-    local = graph if graph.host is None else graph.host
-
-    def of_role(samples: bool) -> FeatureSource:
-        if not samples:
-            return placed_features(features, dataset, local, sampler, config)
-        budget = standby_budget(config, local)
-        if budget == 0:
-            return features
-        return placed_features(features, dataset, local, sampler, config, budget=budget)
-
-    return of_role
-
-
-def standby_budget(config: TrainConfig, graph: BaseGraph) -> int | str | None:
-    """The budget of the cache of a rank that samples: the graph's bytes less than that of others.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    graph : BaseGraph
-        That batches are sampled from.
-
-    Returns
-    -------
-    int, str or None
-        Bytes, 0 where the graph leaves none; or what the settings have where that is no number: it is measured beside
-        the graph then.
-    """
-    if not config.switches:
-        return 0
-    return config.cache_budget if config.cache_budget in (None, "auto") else _beside(config, graph)
-
-
-def standby_remark(config: TrainConfig, graph: BaseGraph) -> str:
-    """What a rank that samples has for its cache, in a sentence; nothing where that is not a number.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    graph : BaseGraph
-        That batches are sampled from.
-    """
-    if config.cache_budget in (None, "auto") or not config.switches:
-        return ""
-    left, taken = format_bytes(_beside(config, graph)), format_bytes(_graph_bytes(graph))
-    return f"a rank that samples has {left} for its cache: the graph takes {taken} of the budget"
-
-
-def _beside(config: TrainConfig, graph: BaseGraph) -> int:
-    """Bytes that the graph leaves of the budget of a cache."""
-    return max(require_bytes("cache_budget", config.cache_budget) - _graph_bytes(graph), 0)
-
-
-def _graph_bytes(graph: BaseGraph) -> int:
-    return 0 if graph.host is None else graph.host.nbytes
+def _is_kept_on_device(config: TrainConfig) -> bool:
+    return config.backend == "cuda" and config.cache_replacement == "static"
 
 
 def _own_scores(
@@ -178,8 +131,13 @@ def _own_scores(
     return own
 
 
-def _score_options(config: TrainConfig) -> dict[str, Any]:
-    """What a score is told of the epochs to come; a trial has random numbers of its own."""
+def score_options(config: TrainConfig) -> dict[str, Any]:
+    """Return what a score is told of the epochs to come; a trial has random numbers of its own.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    """
     if config.cache_score != "replay":
         return {}
     return {"epochs": range(config.epochs), "random_seed": config.random_seed}

@@ -17,7 +17,6 @@ from spsample.training.dropout import DropoutKey
 from spsample.training.factored import FactoredGradients
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
-from spsample.training.placing import standby_remark
 from spsample.training.staleness import StalenessBound
 from spsample.training.trial import measured_samplers
 
@@ -188,12 +187,12 @@ class WhoeverIsFree(OwnBatches):
         super().__init__(gradients, follows_run=False)
         self._kept, self._comm = gradients, gradients.comm
         self._loader: Any = None
-        self._roles = self._cache = ""
+        self._roles = ""
 
     @property
     def remarks(self) -> list[str]:
-        """How many ranks sample, and why; and what these cache."""
-        return [remark for remark in (self._roles, self._cache) if remark]
+        """How many ranks sample, and why."""
+        return [self._roles] if self._roles else []
 
     def begin(self, run: Run) -> None:
         """Choose how many ranks sample, by a measured trial, unless that is set."""
@@ -202,7 +201,6 @@ class WhoeverIsFree(OwnBatches):
             count = measured_samplers(run.loader, self.gradients.model, run.backward)
             run.loader.set_sampler_ranks(count.samplers)
             self._roles = count.reason
-        self._cache = standby_remark(run.config, run.loader.graph)
 
     def of_epoch(self, loader: Any) -> Iterator[Any]:
         """For each step the batches that this rank trains."""

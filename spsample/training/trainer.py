@@ -41,7 +41,8 @@ from spsample.training.loaders import loader_for
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
-from spsample.training.placing import placed_by_role, placed_features
+from spsample.training.placing import placed_features
+from spsample.training.placing_by_role import PlacedByRole, placed_by_role
 from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
@@ -135,8 +136,8 @@ class Trainer:
         self.test_sampler = _test_sampler(sampler, config.test_sizes)
         self.phases = Phases(("training", "evaluation"), timeline)
         place = self.features, dataset, self.graph, sampler, config
-        features = placed_by_role(*place) if config.pipeline == "factored" else placed_features(*place, parts)
-        self.loader = loader_for(dataset, self.graph, sampler, config, features, parts, timeline)
+        self._placed = placed_by_role(*place) if config.pipeline == "factored" else placed_features(*place, parts)
+        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed, parts, timeline)
         self.device = device_of(config.backend)
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
@@ -157,6 +158,12 @@ class Trainer:
         """Time per phase so far, with that of the run it was resumed from."""
         now = {**self.loader.seconds, **self.phases.seconds}
         return {phase: self._seconds.get(phase, 0.0) + now.get(phase, 0.0) for phase in {**now, **self._seconds}}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was chosen for this run, and why, in sentences."""
+        placed = self._placed.remark if isinstance(self._placed, PlacedByRole) else ""
+        return [*self.steps.remarks, *([placed] if placed else [])]
 
     @property
     def stage_report(self) -> dict[str, Any] | None:
@@ -440,7 +447,7 @@ class Trainer:
             **self.evaluate(),
             seconds=self.seconds,
             cache=None if self.cache_counts is None else self.cache_counts.as_dict(),
-            remarks=self.steps.remarks,
+            remarks=self.remarks,
             threads=self.stage_report,
         )
 

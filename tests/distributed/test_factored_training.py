@@ -19,10 +19,12 @@ from spsample.common.units import format_bytes  # noqa: E402
 from spsample.distributed import PartitionedGraph, ProcessGrid  # noqa: E402
 from spsample.errors import InputError, SpSampleError  # noqa: E402
 from spsample.features import CachedFeatures, PartitionedFeatures  # noqa: E402
-from spsample.training import Callback, ModelConfig, TrainConfig, Trainer  # noqa: E402
+from spsample.features.caching import auto_budget  # noqa: E402
+from spsample.training import Callback, ModelConfig, TrainConfig, Trainer, placing_by_role  # noqa: E402
 from spsample.training.steps import Run  # noqa: E402
 
 TIMEOUT = 40.0
+ROW = 4 * DATA.x.shape[1]
 MULTI = dataclasses.replace(
     DATA, y=np.stack([DATA.y % 2, DATA.y // 2, DATA.y == 1], axis=1).astype(np.int64), metric="f1_micro"
 )
@@ -137,39 +139,81 @@ def test_a_run_goes_on_from_every_step_bit_for_bit():
             assert scores == expected[1]
 
 
-@pytest.mark.parametrize(("switches", "rows_left"), [(True, 40), (True, 0), (False, 40)])
-def test_a_rank_that_samples_has_a_smaller_cache(switches, rows_left):
-    """What the graph leaves of the budget; none where it never trains. No loss changes."""
-    left = 4 * DATA.x.shape[1] * rows_left
-    budget = DATA.graph.nbytes + left if left else DATA.graph.nbytes // 2
+@pytest.mark.parametrize(
+    ("switches", "left"), [(True, 40 * ROW), (True, 0), (True, 1), (True, -999), (False, 40 * ROW)]
+)
+def test_a_rank_that_samples_has_a_smaller_cache(switches, left):
+    """What the graph leaves of the budget; none where that is no row, or it never trains. No loss changes."""
+    budget = DATA.graph.nbytes + left
 
     def rows_within(room):
-        cache = CachedFeatures(sp.FeatureStore(DATA.x), room, DATA.graph.in_degrees()) if room else None
-        return 0 if cache is None else cache.cached_rows
+        return CachedFeatures(sp.FeatureStore(DATA.x), room, DATA.graph.in_degrees()).cached_rows
 
     settings = {"cache_budget": budget, "switches": switches}
 
     def body(comm):
         trainer = trainer_of(comm, sampler_ranks=None, **settings)
         result = trainer.fit()
-        source, counts = trainer.loader.features, trainer.loader.cache_counts
-        kept, samples = getattr(source, "cached_rows", 0), trainer.loader.roles.samples(comm.rank)
+        kept, samples = (
+            getattr(trainer.loader.features, "cached_rows", 0),
+            trainer.loader.roles.samples(comm.rank),
+        )
         trainer.close()
-        return samples, kept, counts, result.remarks, [record.loss for record in result.history]
+        return samples, kept, result.remarks, [record.loss for record in result.history]
 
     runs = run_threads(3, body, TIMEOUT)
-    assert 0 < rows_within(left) < rows_within(budget) or not left
-    for samples, kept, _, remarks, _ in runs:
-        if not samples:
-            assert kept == rows_within(budget)
-        else:
-            assert kept == (rows_within(left) if switches else 0)
-        graph_bytes = format_bytes(DATA.graph.nbytes)
-        said = f"a rank that samples has {format_bytes(left)} for its cache: the graph takes {graph_bytes}"
+    smaller = rows_within(left) if left >= 40 * ROW else 0
+    assert smaller < rows_within(budget)
+    for samples, kept, remarks, _ in runs:
+        assert kept == (rows_within(budget) if not samples else smaller if switches else 0)
+        has = f"{format_bytes(left)} for its cache" if smaller else "no cache"
+        said = f"a rank that samples has {has}: the graph takes {format_bytes(DATA.graph.nbytes)} of"
         assert any(remark.startswith(said) for remark in remarks) == switches
     assert any(samples for samples, *_ in runs)
     plain = run_threads(3, lambda comm: trained(comm, sampler_ranks=1), TIMEOUT)[0]
-    assert [one[1] for one in plain[1][0]] == runs[0][4]
+    assert [one[1] for one in plain[1][0]] == runs[0][3]
+
+
+def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypatch):
+    """Those that sample leave room for their queue."""
+    there, wide = 512 << 10, dataclasses.replace(DATA, x=np.tile(DATA.x, (1, 64)))
+    monkeypatch.setattr(auto_budget, "available_memory", lambda: there)
+    monkeypatch.setattr(auto_budget, "BATCHES", 0)
+    monkeypatch.setattr(auto_budget, "FEATURE_BATCHES", 0)
+    queue = 32 << 10
+
+    def body(comm):
+        trainer = trainer_of(comm, data=wide, sampler_ranks=1, cache_budget="auto", queue_memory=queue)
+        kept = trainer.loader.features.nbytes
+        remarks = trainer.remarks
+        trainer.close()
+        return kept, remarks
+
+    runs = run_threads(3, body, TIMEOUT)
+    nbytes = [kept for kept, _ in runs]
+    assert nbytes[0] == nbytes[1] > nbytes[2] >= nbytes[0] - queue - 64 * ROW
+    assert there // 2 < sum(nbytes) <= there
+    assert any("the queue takes 32" in remark for remark in runs[0][1])
+
+
+def test_ranks_share_the_work_of_scores(monkeypatch):
+    """Epochs are sampled once in all, not once on each rank."""
+    graphs = []
+    found = placing_by_role.score
+
+    def noted(name, graph, **workload):
+        graphs.append(graph.comm.size)
+        return found(name, graph=graph, **workload)
+
+    monkeypatch.setattr(placing_by_role, "score", noted)
+
+    def body(comm):
+        trainer = trainer_of(comm, sampler_ranks=1, cache_budget=DATA.graph.nbytes + 40 * ROW)
+        trainer.loader.set_sampler_ranks(2)
+        trainer.close()
+
+    run_threads(3, body, TIMEOUT)
+    assert graphs == [3] * 3
 
 
 def test_a_trial_is_not_counted_by_a_cache():

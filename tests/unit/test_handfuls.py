@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +23,7 @@ DATA = planted(2000, degree=6, random_seed=1)
 
 def batches_of(sizes: list[int], ends: Any = ()) -> Iterator[Delivered]:
     for number, size in enumerate(sizes):
-        yield Delivered(number + 1, begins_bulk=False, batch=number, nbytes=size, ends_bulk=number in ends)
+        yield Delivered(number + 1, begins_bulk=False, batch=number, nbytes=size, ends_bulk=number in ends, size=size)
 
 
 @given(st.lists(st.integers(0, MOST_BYTES), max_size=60), st.sets(st.integers(0, 59)), st.integers(1, 20))
@@ -41,6 +42,37 @@ def test_they_grow_and_follow_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -
     sizes = [len(one.batches) for one in handfuls(batches_of([1] * 25), lambda: 99)]
     assert sizes == [1, 2, 4, 8, 8, 2]
     assert [len(one.batches) for one in handfuls(batches_of([1] * 4), lambda: 0)] == [1] * 4
+
+
+def test_what_nobody_knows_the_size_of_goes_alone() -> None:
+    items = (Delivered(i, begins_bulk=False, batch=i) for i in range(4))
+    assert [len(one.batches) for one in handfuls(items, lambda: 8)] == [1] * 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_more_of_what_a_transform_makes_than_two_batches_wait(workers: int) -> None:
+    """It may be far larger than the features that it is made of."""
+    options: Any = {"batch_size": 4, "bulk_size": 16, "features": DATA.x, "stage_threads": (1, 1)}
+    loader = sp.BulkLoader(
+        DATA.graph, np.arange(256), sp.GraphSAGE([2]), transform=Weighed, transform_workers=workers, **options
+    )
+    most = 0
+    for _ in loader:
+        time.sleep(1e-3)
+        most = max(most, len(gc_objects(Weighed)))
+    loader.close()
+    assert most <= 4 + workers * loader._transform.batches
+
+
+class Weighed:
+    """Stands for something large that a batch is made into."""
+
+    def __init__(self, batch: Any) -> None:
+        self.batch_id = batch.batch_id
+
+
+def gc_objects(kind: type) -> list[Any]:
+    return [one for one in gc.get_objects() if type(one) is kind]
 
 
 def test_what_takes_long_goes_alone() -> None:

@@ -151,7 +151,15 @@ def test_stages_in_each_others_way_go_on_in_turn() -> None:
             return Window(1.0, 0.2, 1.0, 0.45) if choice.in_turn else Window(3.0, 1.0, 3.0, 0.1)
 
     adjuster = Adjuster(CALM, choose(CALM))
-    assert run(adjuster, InTheWay(CALM), 1000) == 1
+    world = InTheWay(CALM)
+    settled = []
+    for _ in range(20):
+        adjuster.observe(world.window(adjuster.choice))
+        settled.append((adjuster.choice.in_turn, adjuster.is_settled))
+    assert settled[0] == (False, True)
+    assert settled.count((True, False)) == 2  # it waits to be judged
+    assert settled[-1] == (True, True)
+    assert run(adjuster, world, 1000) == 0
     assert adjuster.choice == Choice(4, 4, in_turn=True)
 
 

@@ -213,18 +213,21 @@ class FactoredLoader(Loader):
 
     def set_sampler_ranks(self, sampler_ranks: int) -> None:
         """Let another number of ranks sample, from the next pass on; collective."""
-        before = self.roles
+        before, rank = self.roles, self.comm.rank
         with collective(self.comm, call="another number of samplers"):
             self.roles = require_roles(self.comm.size, sampler_ranks)
+        has_changed = before.samples(rank) != self.roles.samples(rank)
         try:
-            with collective(self.comm, call="features of another role"):
-                if before.samples(self.comm.rank) != self.roles.samples(self.comm.rank):
-                    self._place_features()
+            self._place_again(has_changed)
             self._plan_bulks()
             self._require_same_data()
         except SpSampleError:  # on all ranks
             self.roles = before
-            self._place_features()
+            try:
+                self._place_again(has_changed)
+            except SpSampleError:  # there are no features now
+                self.close()
+                raise
             raise
 
     def trial_bulk(self) -> list[MiniBatch]:
@@ -301,6 +304,12 @@ class FactoredLoader(Loader):
             features = self._features_of(self.roles.samples(self.comm.rank))
             self.collate = Collate(features, self.labels, self._local_graph)
         _require_own(self.features)
+
+    def _place_again(self, has_changed: bool) -> None:
+        """Gather from elsewhere where the role of this rank has changed; collective."""
+        with collective(self.comm, call="features of another role"):
+            if has_changed:
+                self._place_features()
 
     def _plan_bulks(self) -> None:
         """Plan the bulks of samplers, which see the graph; collective."""

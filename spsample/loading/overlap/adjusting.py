@@ -88,6 +88,11 @@ class Adjuster:
         self._proposed: Choice | None = None
         self._tried: _Tried | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no change waits to be judged."""
+        return self._tried is None
+
     def observe(self, window: Window) -> str:
         """Look at a window; return why the choice has changed, or "" where it has not."""
         self._loads = self._scaled(window)

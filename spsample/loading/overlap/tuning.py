@@ -91,9 +91,10 @@ class StageTuning:
         return self._report
 
     def is_in_turn_on(self, threads: int) -> bool:
-        """Whether stages work in turn, each with that number of threads."""
+        """Whether stages work in turn for good, each with that number of threads."""
         choice = self.choice
-        return choice is not None and choice.in_turn and choice.sampling == choice.features == threads
+        is_settled = self._adjuster is None or self._adjuster.is_settled
+        return choice is not None and choice.in_turn and is_settled and choice.sampling == choice.features == threads
 
     def trial_is_over(self, sampling: Curve, features: Curve, training: float) -> None:
         """Choose."""

@@ -29,9 +29,12 @@ class Transform(Protocol):
     ----------
     batches : int
         Batches that exist for it, beside those of a loader without one.
+    keeps_size : bool
+        Whether batches are as large as without it.
     """
 
     batches: int
+    keeps_size: bool
 
     def after(self, collate: _Collate) -> _Collate:
         """What makes a batch, and calls the function where it is called in the same thread."""
@@ -50,6 +53,7 @@ class NoTransform:
     """Batches as they are."""
 
     batches = 0
+    keeps_size = True
 
     def after(self, collate: _Collate) -> _Collate:
         """What makes a batch."""
@@ -66,6 +70,8 @@ class NoTransform:
 class InThread(NoTransform):
     """A function that is called where batches are made."""
 
+    keeps_size = False
+
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
@@ -76,6 +82,8 @@ class InThread(NoTransform):
 
 class InProcesses(NoTransform):
     """A function that processes call."""
+
+    keeps_size = False
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         self._workers = TransformWorkers(function, count)
