@@ -69,7 +69,12 @@ def placed_by_role(
     if config.cache_budget is None or config.backend == "cuda":
         placed = placed_features(features, dataset, graph, sampler, config)
         return PlacedByRole(lambda: placed, lambda: placed)
-    workload = {"graph": graph, "seeds": dataset.train_idx, "sampler": sampler, "batch_size": config.batch_size}
+    workload: dict[str, Any] = {
+        "graph": graph,
+        "seeds": dataset.train_idx,
+        "sampler": sampler,
+        "batch_size": config.batch_size,
+    }
     budget, taken, by_what = _budget(features, workload, config)
     left = max(budget - taken, 0) if config.switches else 0
     map_bytes = replacement_named(config.cache_replacement).map_bytes(features.num_rows)
