@@ -163,10 +163,30 @@ def test_stages_in_each_others_way_go_on_in_turn() -> None:
     assert adjuster.choice == Choice(4, 4, in_turn=True)
 
 
+@pytest.mark.parametrize(("waiting", "is_kept"), [(0.3, True), (0.6, False)])
+def test_where_threads_outnumber_cores_in_turn_is_tried_once(waiting: float, is_kept: bool) -> None:
+    class Full(World):
+        def window(self, choice: Choice) -> Window:
+            return Window(0.3, 0.2, 1.0, waiting if choice.in_turn else 0.5)
+
+    full = Loads(Curve(0.0, 1.2), Curve(0.2, 0.0), training=1.0, training_threads=4, cores=4)
+    adjuster = Adjuster(full, Choice(1, 1))
+    world = Full(full)
+    choices = []
+    for _ in range(40):
+        choices.append(adjuster.choice)
+        adjuster.observe(world.window(adjuster.choice))
+    tried = [i for i, one in enumerate(choices) if one.in_turn]
+    assert tried[0] == 3
+    assert len(tried) == (37 if is_kept else 2)
+    assert adjuster.choice.in_turn == is_kept
+    assert adjuster.is_settled
+
+
 def test_a_change_that_does_not_pay_is_undone_and_seldom_tried_again() -> None:
     class Stubborn(World):
         def window(self, choice: Choice) -> Window:
-            return Window(2.0, 0.2, 1.0, 1.0)  # whatever is done
+            return Window(2.0, 0.2, 1.0, 1.1 if choice.in_turn else 1.0)  # whatever else is done
 
     first = choose(CALM)
     adjuster = Adjuster(CALM, first)

@@ -16,6 +16,8 @@ GAIN = 0.90
 """A change has to be predicted to take at most this share of the time."""
 KEPT = 0.95
 """A change is kept where the time that is measured then is at most this share of the time before."""
+KEPT_IN_TURN = 1.0
+"""Of a change to working in turn, which passes after this one do without threads, and so faster."""
 SLOWER = 1.05
 """Times the time of working in turn, above which the stages are in each other's way."""
 _NOTHING = 1e-9  # seconds
@@ -63,9 +65,9 @@ class Adjuster:
     2. Where the loop waits for less than a tenth of its time no stage is too slow, and nothing changes.
     3. Else the choice is made anew. It is taken where it is predicted to save a tenth, by two windows in a row.
     4. Where batches come more slowly than in turn, by a twentieth, in two windows in a row, stages work in turn from
-       then on, each on all cores.
+       then on, each on all cores. Where threads of all stages outnumber cores this is tried once in any case.
     5. The first window after a change is not looked at. Where the second is not a twentieth faster than before the
-       change, it is undone.
+       change, it is undone; one to working in turn where it is slower.
     6. After a change there is none for 2 windows, then for 4, 8, ...: in n windows there are fewer than 2 log2(n) + 2.
 
     Parameters
@@ -87,6 +89,7 @@ class Adjuster:
         self._next_rest = FIRST_REST
         self._proposed: Choice | None = None
         self._tried: _Tried | None = None
+        self._in_turn_is_untried = choice.sampling + choice.features + loads.training_threads > loads.cores
 
     @property
     def is_settled(self) -> bool:
@@ -115,7 +118,7 @@ class Adjuster:
             tried.is_settled = True
             return ""
         self._tried = None
-        if window.period <= KEPT * tried.period:
+        if window.period <= (KEPT_IN_TURN if self.choice.in_turn else KEPT) * tried.period:
             return ""
         self._change(tried.before)
         return f"back again: {_ms(window.period)} a batch, and {_ms(tried.period)} before the last change"
@@ -124,11 +127,11 @@ class Adjuster:
         """A choice that should be better, and why."""
         if self.choice.in_turn:
             return None, ""
+        if self._in_turn_is_untried:
+            return self._choice_in_turn, f"in turn, since threads outnumber cores: {_ms(window.period)} a batch before"
         if window.period > SLOWER * self._alone:
-            cores = self._loads.cores
-            sampling, features = (cores if one is None else one for one in self._given[:2])
             reason = f"in turn: {_ms(window.period)} a batch side by side, and {_ms(self._alone)} in turn"
-            return Choice(sampling, features, in_turn=True), reason
+            return self._choice_in_turn, reason
         if window.waiting <= STARVES * window.period:
             return None, ""
         best, now = choose(self._loads, self._given), self._loads.of(self.choice)
@@ -137,7 +140,14 @@ class Adjuster:
         share = window.waiting / window.period
         return best, f"the loop waited for {share:.0%} of its time: {_ms(self._loads.of(best))} a batch, not {_ms(now)}"
 
+    @property
+    def _choice_in_turn(self) -> Choice:
+        """All cores for each stage whose number is not given."""
+        sampling, features = (self._loads.cores if one is None else one for one in self._given[:2])
+        return Choice(sampling, features, in_turn=True)
+
     def _change(self, choice: Choice) -> None:
+        self._in_turn_is_untried = self._in_turn_is_untried and not choice.in_turn
         self.choice, self._proposed = choice, None
         self._rest, self._next_rest = self._next_rest, 2 * self._next_rest
 
