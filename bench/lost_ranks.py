@@ -32,7 +32,7 @@ ROLES = {"factored": {3: "sampler", 1: "trainer"}, "asynchronous": {3: "sampler"
 RANKS = 4
 MOST_SECONDS = 60.0
 LOST = (
-    r"rank {rank} with PID [^.]*? exited on (signal 9)",  # mpirun
+    r"rank {rank} with PID [^.]*? exited on\s+(signal 9)",  # mpirun
     r"rank\s*: {rank} \(local_rank: \d+\)\s*(exitcode\s*: -9)",  # torchrun
     r"(nothing was heard of rank {rank})",
 )
@@ -115,7 +115,9 @@ def kill_at(backend: str, job: str, place: Place, wanted: str) -> Outcome:
             trained = TRAINED.search(output)
             same = again == 0 and trained is not None and trained.group(1) == wanted
             goes_on = "bit for bit" if same else "NOT the same"
-    return Outcome(status, seconds, said.group(1) if said else "", tuple(waited), goes_on)
+    return Outcome(
+        status, seconds, " ".join(said.group(1).split()).replace(" :", ":") if said else "", tuple(waited), goes_on
+    )
 
 
 def main(

@@ -20,7 +20,7 @@ JOB = (
     *("rmat:15,24", "--fanouts", "15,10,5", "--batch-size", "256", "--bulk-size", "8"),
     *("--hidden", "16", "--epochs", "1", "--evaluation", "sampled"),
 )
-STEPS = 16, 27
+STEPS = 4, 15
 
 
 def traced(pipeline: str, job: Sequence[str], folder: Path) -> Path:
