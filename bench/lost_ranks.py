@@ -36,9 +36,7 @@ LOST = (
     r"rank\s*: {rank} \(local_rank: \d+\)\s*(exitcode\s*: -9)",  # torchrun
     r"(nothing was heard of rank {rank})",
 )
-WAITED = re.compile(
-    r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*)(\S+ in phase '[^']*')"
-)
+WAITED = re.compile(r"rank (\d) of (?:a group of )?\d: (?:ended by SIGTERM in (?!no exchange)|.*in phase ')")
 TRAINED = re.compile(r"^(?:\[.*?\]:? ?)?trained: (.*)$", re.MULTILINE)
 
 
@@ -107,7 +105,7 @@ def kill_at(backend: str, job: str, place: Place, wanted: str) -> Outcome:
             return kill_at(backend, job, place._replace(number=place.number // 2), wanted)
         killed = re.search(r"the end at ([0-9.]+)", output)
         seconds = end - float(killed.group(1)) if killed and "has done all" not in output else -1.0
-        waited = sorted({int(rank) for rank, _ in WAITED.findall(output)})
+        waited = sorted({int(rank) for rank in WAITED.findall(output)})
         said = next(filter(None, (re.search(one.format(rank=place.rank), output) for one in LOST)), None)
         goes_on = ""
         if wanted:
