@@ -236,7 +236,9 @@ class BulkLoader(Loader):
         )
         self._looks_ahead = self._any_rank(looks_ahead(self.features))
         self._tuning = (
-            None if self.stage_threads is None else StageTuning(self.stage_threads, self.comm, self._steps_of)
+            None
+            if self.stage_threads is None
+            else StageTuning(self.stage_threads, self.comm, self._steps_of, self._is_alone)
         )
         with kernel_threads(self._most_threads):  # each has scratch
             self.plan, self.bulk_size = plan_loader(
@@ -517,10 +519,13 @@ class BulkLoader(Loader):
     @property
     def _works_ahead(self) -> bool:
         """Whether the next pass has threads: not where stages have been found to be faster in turn on this rank."""
-        if self.comm.size > 1 or self._transform.batches > 0:  # ranks and processes keep what they have begun with
-            return self.prefetch > 0
-        in_turn = self._tuning is not None and self._tuning.is_in_turn_on(get_num_threads())
+        in_turn = self._is_alone and self._tuning is not None and self._tuning.is_in_turn_on(get_num_threads())
         return self.prefetch > 0 and not in_turn
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other ranks and no processes go on beside a pass: these keep what they have begun with."""
+        return self.comm.size == 1 and self._transform.batches == 0
 
     @property
     def _most_threads(self) -> int:
@@ -601,8 +606,8 @@ class _Made(NamedTuple):
 
 
 def _bytes_of(batch: Batch) -> int:
-    """Bytes of the features; all else belongs to the bulk."""
-    return 0 if batch.x is None else int(batch.x.nbytes)
+    """Bytes of features and labels; all else belongs to the bulk."""
+    return sum(0 if one is None else int(one.nbytes) for one in (batch.x, batch.y))
 
 
 def _unknown(batch: Any) -> None:

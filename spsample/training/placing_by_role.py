@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spsample.common.memory import available_memory
 from spsample.common.units import format_bytes, require_bytes
 from spsample.features import score
 from spsample.features.cache_choice import rows_beside
@@ -84,14 +85,19 @@ def placed_by_role(
     if graph.comm.all_reduce(is_chosen.astype(np.int64), "max", phase="set-up")[0]:
         scores = score(config.cache_score, **workload, **score_options(config))
 
-    def cache_of(size: int) -> FeatureSource:
+    is_measured = config.cache_budget == "auto"
+
+    def cache_of(size: int, is_asked_for: bool) -> FeatureSource:
+        size = min(size, available_memory()) if is_measured else size  # less may be left by now
+        if not is_asked_for and rows_beside(features, size, map_bytes) == 0:
+            return features
         return in_front(features, size, scores, config, {})
 
     remark = ""
     if config.switches:
         has = f"{format_bytes(left)} for its cache" if kept else "no cache"
         remark = f"a rank that samples has {has}: {by_what} takes {format_bytes(taken)} of {format_bytes(budget)}"
-    return PlacedByRole(lambda: cache_of(budget), lambda: cache_of(left) if kept else features, remark)
+    return PlacedByRole(lambda: cache_of(budget, not is_measured), lambda: cache_of(left, False), remark)
 
 
 def _budget(features: FeatureSource, workload: dict[str, Any], config: TrainConfig) -> tuple[int, int, str]:

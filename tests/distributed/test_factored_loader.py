@@ -639,6 +639,24 @@ def test_samplers_that_cannot_be_leave_the_roles(monkeypatch):
     run_threads(3, body, TIMEOUT)
 
 
+@pytest.mark.parametrize("given", [(2, 7, 2), (1, 2, 2)])
+def test_other_numbers_of_samplers_on_other_ranks_are_refused(given):
+    """By all, whose roles stay as they were."""
+
+    def body(comm):
+        loader = loader_of(comm, sampler_ranks=1)
+        with pytest.raises(InputError, match="sampler_ranks"):
+            loader.set_sampler_ranks(given[comm.rank])
+        found = loader.roles.samplers, loader.bulk_size, sorted(batch.batch_id for batch in loader)
+        loader.close()
+        return found
+
+    runs = run_threads(3, body, TIMEOUT)
+    assert {found[:2] for found in runs} == {runs[0][:2]}
+    assert runs[0][0] == 1
+    assert sorted(batch for *_, batches in runs for batch in batches) == list(range(-(-len(SEEDS) // 8)))
+
+
 def test_features_by_role():
     """A rank is asked again where its role changes; all batches have the same rows."""
     expected = {

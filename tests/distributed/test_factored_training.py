@@ -196,6 +196,35 @@ def test_ranks_with_an_automatic_budget_share_the_memory_of_their_host(monkeypat
     assert any("the queue takes 32" in remark for remark in runs[0][1])
 
 
+def test_an_automatic_budget_of_less_than_a_row_is_none(monkeypatch):
+    monkeypatch.setattr(auto_budget, "available_memory", lambda: 60)
+    monkeypatch.setattr(auto_budget, "BATCHES", 0)
+    monkeypatch.setattr(auto_budget, "FEATURE_BATCHES", 0)
+
+    def body(comm):
+        trainer = trainer_of(comm, sampler_ranks=1, cache_budget="auto")
+        kept = getattr(trainer.loader.features, "cached_rows", 0)
+        trainer.close()
+        return kept
+
+    assert run_threads(3, body, TIMEOUT) == [0, 0, 0]
+
+
+def test_a_trial_batch_that_one_rank_cannot_read_is_the_same_error_on_all():
+    def body(comm):
+        class Torn(sp.FeatureStore):
+            def gather(self, *arguments, **named):
+                if comm.rank == 1:
+                    raise OSError("disk gone")
+                return super().gather(*arguments, **named)
+
+        with pytest.raises(Exception, match="disk gone") as caught:
+            trainer_of(comm, data=dataclasses.replace(DATA, x=Torn(DATA.x)), cache_budget="auto")
+        return str(caught.value)
+
+    assert len(set(run_threads(3, body, TIMEOUT))) == 1
+
+
 def test_ranks_share_the_work_of_scores(monkeypatch):
     """Epochs are sampled once in all, not once on each rank."""
     graphs = []

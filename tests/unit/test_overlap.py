@@ -157,7 +157,7 @@ def test_stages_in_each_others_way_go_on_in_turn() -> None:
         adjuster.observe(world.window(adjuster.choice))
         settled.append((adjuster.choice.in_turn, adjuster.is_settled))
     assert settled[0] == (False, True)
-    assert settled.count((True, False)) == 2  # it waits to be judged
+    assert settled.count((True, False)) == 3  # it waits to be judged
     assert settled[-1] == (True, True)
     assert run(adjuster, world, 1000) == 0
     assert adjuster.choice == Choice(4, 4, in_turn=True)
@@ -170,7 +170,7 @@ def test_where_threads_outnumber_cores_in_turn_is_tried_once(waiting: float, is_
             return Window(0.3, 0.2, 1.0, waiting if choice.in_turn else 0.5)
 
     full = Loads(Curve(0.0, 1.2), Curve(0.2, 0.0), training=1.0, training_threads=4, cores=4)
-    adjuster = Adjuster(full, Choice(1, 1))
+    adjuster = Adjuster(full, Choice(1, 1), saves_threads=True)
     world = Full(full)
     choices = []
     for _ in range(40):
@@ -181,6 +181,22 @@ def test_where_threads_outnumber_cores_in_turn_is_tried_once(waiting: float, is_
     assert len(tried) == (37 if is_kept else 2)
     assert adjuster.choice.in_turn == is_kept
     assert adjuster.is_settled
+
+
+def test_a_slow_window_alone_does_not_lead_to_working_in_turn() -> None:
+    """Were it kept, nothing would be looked at any more."""
+
+    class Full(World):
+        def window(self, choice: Choice) -> Window:
+            self.number = getattr(self, "number", 0) + 1
+            slow = 3.0 if self.number == at else 0.0
+            return Window(0.3, 0.2, 1.0, slow + (0.9 if choice.in_turn else 0.5))
+
+    full = Loads(Curve(0.0, 1.2), Curve(0.2, 0.0), training=1.0, training_threads=4, cores=4)
+    for at in range(1, 40):
+        adjuster = Adjuster(full, Choice(1, 1), saves_threads=True)
+        run(adjuster, Full(full), 300)
+        assert not adjuster.choice.in_turn, at
 
 
 def test_a_change_that_does_not_pay_is_undone_and_seldom_tried_again() -> None:

@@ -72,8 +72,9 @@ def left_beside_batches(source: FeatureSource, workload: Mapping[str, Any], rank
         ids, size = check_arguments(**workload)
     bulk = _trial(workload["graph"], ids, workload["sampler"], size)
     ids = np.concatenate([minibatch.src_nodes for minibatch in bulk.to_host()] or [np.zeros(0, np.int64)])
-    rows = source.gather(ids)
-    available = available_memory()
+    with collective(ranks, call="the features of a trial batch"):
+        rows = source.gather(ids)
+        available = available_memory()
     sizes: list[Any] = all_gather_object(ranks, (socket.gethostname(), _bytes_of(bulk), int(rows.nbytes)))
     here = [one for host, *one in sizes if host == socket.gethostname()]
     batch, features = (int(max(one)) for one in zip(*here, strict=True))

@@ -213,16 +213,18 @@ class FactoredLoader(Loader):
 
     def set_sampler_ranks(self, sampler_ranks: int) -> None:
         """Let another number of ranks sample, from the next pass on; collective."""
-        before, rank = self.roles, self.comm.rank
+        before, bulk_size, rank = self.roles, self.bulk_size, self.comm.rank
         with collective(self.comm, call="another number of samplers"):
-            self.roles = require_roles(self.comm.size, sampler_ranks)
+            roles = require_roles(self.comm.size, sampler_ranks)
+        require_same(self.comm, sampler_ranks=sampler_ranks)
+        self.roles = roles
         has_changed = before.samples(rank) != self.roles.samples(rank)
         try:
             self._place_again(has_changed)
             self._plan_bulks()
             self._require_same_data()
         except SpSampleError:  # on all ranks
-            self.roles = before
+            self.roles, self.bulk_size = before, bulk_size
             try:
                 self._place_again(has_changed)
             except SpSampleError:  # there are no features now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,9 +18,11 @@ GAIN = 0.90
 KEPT = 0.95
 """A change is kept where the time that is measured then is at most this share of the time before."""
 KEPT_IN_TURN = 1.0
-"""Of a change to working in turn, which passes after this one do without threads, and so faster."""
+"""Of the first change to working in turn where passes after this one then do without threads, and so are faster."""
 SLOWER = 1.05
 """Times the time of working in turn, above which the stages are in each other's way."""
+LOOKS_IN_TURN = 3
+"""Windows after a change to working in turn before it is kept for good; of the first one nothing is asked."""
 _NOTHING = 1e-9  # seconds
 FIRST_REST = 2
 """Windows without a change after the first change; twice as many after each further one."""
@@ -51,11 +54,12 @@ class Window(NamedTuple):
 
 @dataclass
 class _Tried:
-    """A change that is not yet known to be for the better; whether a window has passed since."""
+    """A change that is not yet known to be for the better; the windows that have passed since."""
 
     before: Choice
     period: float
-    is_settled: bool = False
+    share: float  # of that time, at most, for the change to be kept
+    windows: int = 0
 
 
 class Adjuster:
@@ -67,7 +71,8 @@ class Adjuster:
     4. Where batches come more slowly than in turn, by a twentieth, in two windows in a row, stages work in turn from
        then on, each on all cores. Where threads of all stages outnumber cores this is tried once in any case.
     5. The first window after a change is not looked at. Where the second is not a twentieth faster than before the
-       change, it is undone; one to working in turn where it is slower.
+       change, it is undone. Of a change to working in turn the third is looked at, too; the first time such a change
+       is kept where it is as fast, if it saves threads.
     6. After a change there is none for 2 windows, then for 4, 8, ...: in n windows there are fewer than 2 log2(n) + 2.
 
     Parameters
@@ -78,9 +83,17 @@ class Adjuster:
         The first one.
     given : StageThreads
         Numbers that are not to be changed.
+    saves_threads : bool
+        Whether a pass whose stages work in turn does without threads.
     """
 
-    def __init__(self, loads: Loads, choice: Choice, given: StageThreads = StageThreads()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        loads: Loads,
+        choice: Choice,
+        given: StageThreads = StageThreads(),  # noqa: B008
+        saves_threads: bool = False,
+    ) -> None:
         self.choice = choice
         self._loads = loads
         self._alone = loads.in_turn
@@ -89,7 +102,9 @@ class Adjuster:
         self._next_rest = FIRST_REST
         self._proposed: Choice | None = None
         self._tried: _Tried | None = None
-        self._in_turn_is_untried = choice.sampling + choice.features + loads.training_threads > loads.cores
+        outnumber = choice.sampling + choice.features + loads.training_threads > loads.cores
+        self._in_turn_is_untried = saves_threads and outnumber
+        self._period = math.inf  # of the window before
 
     @property
     def is_settled(self) -> bool:
@@ -99,6 +114,7 @@ class Adjuster:
     def observe(self, window: Window) -> str:
         """Look at a window; return why the choice has changed, or "" where it has not."""
         self._loads = self._scaled(window)
+        before, self._period = self._period, window.period
         if self._tried is not None:
             return self._judged(self._tried, window)
         if self._rest > 0:
@@ -108,18 +124,21 @@ class Adjuster:
         if better is None or better != self._proposed:
             self._proposed = better
             return ""
-        self._tried = _Tried(self.choice, window.period)
+        is_first = better.in_turn and self._in_turn_is_untried
+        self._tried = _Tried(self.choice, min(before, window.period), KEPT_IN_TURN if is_first else KEPT)
         self._change(better)
         return reason
 
     def _judged(self, tried: _Tried, window: Window) -> str:
         """Undo a change that has not paid."""
-        if not tried.is_settled:
-            tried.is_settled = True
+        tried.windows += 1
+        if tried.windows == 1:
+            return ""
+        if window.period <= tried.share * tried.period:
+            if not self.choice.in_turn or tried.windows == LOOKS_IN_TURN:
+                self._tried = None
             return ""
         self._tried = None
-        if window.period <= (KEPT_IN_TURN if self.choice.in_turn else KEPT) * tried.period:
-            return ""
         self._change(tried.before)
         return f"back again: {_ms(window.period)} a batch, and {_ms(tried.period)} before the last change"
 

@@ -19,6 +19,8 @@ __all__ = ["PassAsStarted", "StagePass", "TunedPass", "new_pass"]
 
 WINDOW = 32
 """Batches of a window, at least."""
+PAUSE = 4
+"""Times the median of the loop's times for a batch, above which it did something else."""
 LONGEST_WINDOW = 256
 """Batches of a window in which no bulk was sampled, at most."""
 
@@ -213,7 +215,7 @@ class TunedPass:
 
     def _window(self) -> Window:
         sampling, features = (_mean(_taken(self._took[stage])) for stage in ("sampling", "features"))
-        window = Window(sampling, features, statistics.fmean(self._training), statistics.fmean(self._waiting))
+        window = Window(sampling, features, _without_pauses(self._training), statistics.fmean(self._waiting))
         self._forget()
         return window
 
@@ -253,6 +255,12 @@ def new_pass(tuning: StageTuning | None) -> StagePass:
 def _taken(took: deque[Took]) -> list[Took]:
     """Take all that a thread has put there so far."""
     return [took.popleft() for _ in range(len(took))]
+
+
+def _without_pauses(seconds: list[float]) -> float:
+    """Mean of what the loop took, but for a checkpoint, an evaluation and the like."""
+    most = PAUSE * statistics.median(seconds)
+    return statistics.fmean([one for one in seconds if one <= most])
 
 
 def _mean(some: list[Took]) -> float | None:

@@ -61,6 +61,8 @@ class StageTuning:
         The ranks; those on one machine share its cores.
     steps_of : function
         How many batches of this rank a bulk has.
+    is_alone : bool
+        Whether a pass whose stages work in turn needs no threads: no ranks or processes go on beside it.
 
     Attributes
     ----------
@@ -68,12 +70,15 @@ class StageTuning:
         None until the trial is over.
     """
 
-    def __init__(self, given: StageThreads, comm: Communicator, steps_of: Callable[[Any], int]) -> None:
+    def __init__(
+        self, given: StageThreads, comm: Communicator, steps_of: Callable[[Any], int], is_alone: bool = False
+    ) -> None:
         self.given = given
         self.cores = cores_of_rank(comm)
         self.steps_of = steps_of
         self.choice: Choice | None = None
         self.trial = Trial()
+        self._saves_threads = is_alone and given.sampling is None and given.features is None
         self._adjuster: Adjuster | None = None
         self._report: StageReport | None = None
         if given.sampling is not None and given.features is not None:
@@ -100,7 +105,7 @@ class StageTuning:
         """Choose."""
         loads = Loads(sampling, features, training, self.training_threads(), self.cores)
         self.choice = choose(loads, self.given)
-        self._adjuster = Adjuster(loads, self.choice, self.given)
+        self._adjuster = Adjuster(loads, self.choice, self.given, self._saves_threads)
         alone = ", ".join(
             f"{name} {1000 * seconds:.2f} ms"
             for name, seconds in (
