@@ -23,7 +23,6 @@ from spsample.comm.communicator import Array, Communicator
 from spsample.comm.headers import PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError
 
-
 MOST_TOGETHER = 1 << 20
 """Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
 
@@ -182,6 +181,11 @@ class Channel:
         return int(
             exchange_headers(self.scope, np.full((self.scope.size, 1), value, np.int64), "reduce_max")[:, 0].max()
         )
+
+    def any_reduce(self, *here: bool) -> list[bool]:
+        """Whether each of up to seven is true on any rank of the scope."""
+        mine = np.tile(np.array(here, np.int64), (self.scope.size, 1))
+        return [bool(flags.any()) for flags in exchange_headers(self.scope, mine, "any_reduce").T]
 
     def settle(self, call: str) -> None:
         """The last header of a call: learn of ranks that failed after the last exchange."""
