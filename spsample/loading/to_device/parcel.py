@@ -83,7 +83,7 @@ class Parcel:
             address, nbytes, values, dtype, shape = sources[number]
             if address >= high or (address - low) % dtype.itemsize:
                 low, high, begin = address, address, -(-self.nbytes // ALIGNMENT) * ALIGNMENT
-            place = begin + address - low
+            place = begin + address - low if nbytes else 0
             self._pieces[number] = _Piece(place, nbytes, dtype, shape)
             if address + nbytes > high:
                 high, self.nbytes = address + nbytes, place + nbytes

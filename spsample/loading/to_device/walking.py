@@ -44,7 +44,7 @@ def map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
         return _of_sequence(value, function)
     if isinstance(value, dict):
         return {key: map_arrays(one, function) for key, one in value.items()}
-    if isinstance(value, _PLAIN) or hasattr(value, "__cuda_array_interface__"):
+    if isinstance(value, _PLAIN) or hasattr(value, "__dlpack__"):
         return value
     if _is_of_pyg(value):
         return copy.copy(value).apply(lambda one: map_arrays(one, function) if is_tensor(one) else one)
