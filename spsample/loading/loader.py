@@ -33,7 +33,7 @@ from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
-from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to
+from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -230,7 +230,7 @@ class BulkLoader(Loader):
                 require_bytes("memory_budget", memory_budget)
             self.stage_threads = self._checked_stage_threads(stage_threads)
             self._queues = QueueBytes.of(prefetch_budget, memory_budget, self.prefetch)
-            self._copies = copies_to(device, from_host=not self.graph.is_on_device)
+            self._copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
             stages = ("sampling", "features") if device is None else ("sampling", "features", COPIES)
             self.phases = Phases((*stages, "waiting"), timeline)
             self._check_ranks()

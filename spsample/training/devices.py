@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from spsample.errors import InputError
-from spsample.loading.to_device.stage import require_device
+from spsample.loading.to_device.stage import require_device, samples_on_device
 from spsample.training.tensors import device_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Devices(NamedTuple):
 
 
 def device_for(config: TrainConfig, graph: BaseGraph) -> Devices:
-    """Return the device of the settings, and whether batches have to be copied there: not where a GPU makes them.
+    """Return the device of the settings, and whether batches have to be copied there: not where they are made there.
 
     Parameters
     ----------
@@ -64,10 +64,9 @@ def device_for(config: TrainConfig, graph: BaseGraph) -> Devices:
     if graph.comm.name == "nccl" and device.type == "cuda" and device.index != torch.cuda.current_device():
         given = f"{config.device!r} on a rank of NCCL, whose GPU is cuda:{torch.cuda.current_device()}"
         raise InputError(argument="device", given=given, expected="'cuda': of each rank its own")
-    if config.backend != "cuda":
-        return Devices(device, device)
-    made_on = device_of("cuda")
+    made_on = device_of("cuda") if config.backend == "cuda" else device
     if device != made_on:
         given = f"{config.device!r} with backend='cuda', which samples on {made_on}"
         raise InputError(argument="device", given=given, expected=f"'{made_on}', or none")
-    return Devices(device, None)
+    is_there = config.pipeline != "factored" and samples_on_device(graph, config.backend)
+    return Devices(device, None if is_there else device)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import torch
 
     from spsample.loading.order import Delivered
+    from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
-__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device"]
+__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device", "samples_on_device"]
 
 COPIES = "copies"
 """The name of the stage, of its thread and of its phase."""
@@ -183,6 +184,18 @@ def copies_to(device: Any, *, from_host: bool = True) -> Copies:
             hint="With backend='cpu' or none the host samples, and batches are copied.",
         )
     return ToDevice(require_device("device", device))
+
+
+def samples_on_device(graph: BaseGraph, backend: str | None) -> bool:
+    """Whether bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> samples_on_device(spsample.Graph([0, 0], []), None)
+    False
+    """
+    return graph.is_on_device or (backend == "cuda" and graph.host is not None)
 
 
 def require_device(argument: str, device: Any) -> torch.device:

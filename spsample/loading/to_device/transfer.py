@@ -86,7 +86,8 @@ class CudaCalls:
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Page-locked memory of the host, which a GPU reads while the host goes on."""
-        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
+            return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
 
     def empty(self, nbytes: int) -> torch.Tensor:
         """Memory of the GPU, that belongs to the current stream."""
