@@ -138,7 +138,8 @@ class Trainer:
         self.phases = Phases(("training", "evaluation"), timeline)
         place = self.features, dataset, self.graph, sampler, config
         self._placed = placed_by_role(*place) if config.pipeline == "factored" else placed_features(*place, parts)
-        self.device, self._copied_to = device_for(config, self.graph)
+        with collective(self.comm, call="the choice of a device"):
+            self.device, self._copied_to = device_for(config, self.graph)
         self.loader = loader_for(
             dataset, self.graph, sampler, config, self._placed, parts, timeline, device=self._copied_to
         )

@@ -449,6 +449,26 @@ def test_ranks_copy_each_their_own(batches: str, prefetch: int) -> None:
             assert batch.num_seeds == other.num_seeds
 
 
+@pytest.mark.parametrize("prefetch", [1, 2])
+def test_all_ranks_end_where_one_cannot_copy(prefetch: int) -> None:
+    def body(comm: Any) -> Any:
+        loader = make(graph=ReplicatedGraph(DATA.graph, comm), prefetch=prefetch, device="cpu")
+        original = loader._copies.sent
+        if comm.rank == 1:
+            loader._copies.sent = lambda batch: original(batch if batch.batch_id < 5 else object())
+        try:
+            list(loader)
+        except Exception as error:
+            return str(error)
+        finally:
+            loader.close()
+        return "no error"
+
+    first, second = run_threads(2, body)
+    assert "to be copied to a device" in second
+    assert "rank 1" in first
+
+
 def test_factored_trainers_copy() -> None:
     def body(comm: Any) -> Any:
         graph = ReplicatedGraph(DATA.graph, comm)

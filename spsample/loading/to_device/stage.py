@@ -30,7 +30,7 @@ COPIED_BATCHES = 4
 """Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the
 device is the host itself: two that were copied ahead, the one in use, and the next."""
 
-_NAMES = re.compile(r"cpu|meta|cuda(:\d+)?")
+_NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
 _EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
 
 
