@@ -562,19 +562,28 @@ def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_which_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of the rank, or the one that is named."""
-    for name, value in (("is_available", True), ("device_count", 2), ("is_initialized", False)):
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    chosen: list[int] = []
+    state = {
+        "is_available": lambda: True,
+        "device_count": lambda: 2,
+        "is_initialized": lambda: bool(chosen),
+        "current_device": lambda: (chosen or [0])[-1],
+        "set_device": chosen.append,
+    }
+    for name, function in state.items():
+        monkeypatch.setattr(torch.cuda, name, function)
     for name in cupy_device.LOCAL_RANKS:
         monkeypatch.delenv(name, raising=False)
-    assert require_device("device", "cuda") == torch.device("cuda", 0)
+    assert require_device("device", "cuda:1") == torch.device("cuda", 1)
+    assert not chosen
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert require_device("device", "cuda") == require_device("device", torch.device("cuda")) == torch.device("cuda", 1)
+    for name in ("cuda", torch.device("cuda"), "cuda"):  # the rank's: torch has it from then on
+        assert require_device("device", name) == torch.device("cuda", 1)
     assert require_device("device", "cuda:0") == torch.device("cuda", 0)
+    chosen.append(0)
+    assert require_device("device", "cuda") == torch.device("cuda", 0)
     with pytest.raises(InputError, match=r"device: got 'cuda:2'; expected a GPU of this machine: 'cuda:0' to 'cuda:1'"):
         require_device("device", "cuda:2")
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    assert require_device("device", "cuda") == torch.device("cuda", 0)
 
 
 def test_batches_that_are_made_on_a_device() -> None:

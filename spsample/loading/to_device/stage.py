@@ -232,7 +232,9 @@ def _gpu(argument: str, name: str, torch: Any) -> torch.device:
             f"{argument}={name!r} needs a GPU, and torch finds none (`spsample doctor` says what is there)."
         )
     count = torch.cuda.device_count()
-    number = int(name.partition(":")[2] or gpu_number(count))
+    if name == "cuda":
+        torch.cuda.set_device(gpu_number(count))  # where torch has not chosen yet; else it is this one already
+    number = int(name.partition(":")[2] or torch.cuda.current_device())
     if number >= count:
         last = f"'cuda:0' to 'cuda:{count - 1}'" if count > 1 else "'cuda:0', the only one"
         raise InputError(argument=argument, given=repr(name), expected=f"a GPU of this machine: {last}")

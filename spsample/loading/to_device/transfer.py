@@ -86,8 +86,11 @@ class CudaCalls:
 
     def pinned(self, nbytes: int) -> torch.Tensor:
         """Page-locked memory of the host, which a GPU reads while the host goes on."""
-        with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
-            return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        try:
+            with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
+                return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError as error:
+            raise MemoryError(f"{nbytes} bytes of page-locked memory: {error}") from error
 
     def empty(self, nbytes: int) -> torch.Tensor:
         """Memory of the GPU, that belongs to the current stream."""
