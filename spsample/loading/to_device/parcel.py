@@ -69,8 +69,8 @@ class Parcel:
     >>> parcel = Parcel([numbers, numbers[:2], np.float32([0.5])])
     >>> memory = np.empty(parcel.nbytes, np.uint8)
     >>> parcel.write(memory)
-    >>> parcel.nbytes, parcel.tensors(torch.from_numpy(memory))[1:]
-    (68, [tensor([0, 1]), tensor([0.5000])])
+    >>> parcel.tensors(torch.from_numpy(memory))[1:]
+    [tensor([0, 1]), tensor([0.5000])]
     """
 
     def __init__(self, arrays: Iterable[Any]) -> None:
