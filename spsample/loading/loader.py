@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -231,8 +232,7 @@ class BulkLoader(Loader):
             self.stage_threads = self._checked_stage_threads(stage_threads)
             self._queues = QueueBytes.of(prefetch_budget, memory_budget, self.prefetch)
             self._copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
-            stages = ("sampling", "features") if device is None else ("sampling", "features", COPIES)
-            self.phases = Phases((*stages, "waiting"), timeline)
+            self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
             self._transform = self._checked_transform(transform, transform_workers)
@@ -274,11 +274,6 @@ class BulkLoader(Loader):
     def stage_report(self) -> StageReport | None:
         """How many threads each stage has now, and why; None before the trial is over, or without `stage_threads`."""
         return None if self._tuning is None else self._tuning.report
-
-    @property
-    def device(self) -> Any:
-        """Where batches are copied, a ``torch.device``; None where they stay."""
-        return self._copies.device
 
     @property
     def batches_per_step(self) -> int:
@@ -357,15 +352,18 @@ class BulkLoader(Loader):
         place = _Place(epoch, first, self._positions(epoch), start)
         if not self._works_ahead:
             collated = self._collated(self._all_bulks(place, 1), place, made, self.features)
-            yield from map(self._copies.received, self._copies.over(collated, self.phases))
+            with closing(self._copies.over(collated, self.phases)) as items:
+                while (one := next(items, None)) is not None:
+                    yield self._copies.received(one)
+                    del one
             return
         if self._left is not None:
             self._left.join()
         with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
             stages = new_pass(self._tuning)
-            sampled, items = self._prefetchers(pipeline, place, made, stages)
-            batches = one_by_one(items)
+            sampled, last = self._prefetchers(pipeline, place, made, stages)
+            batches = one_by_one(last)
             while True:
                 stages.asks()
                 with self.phases.timed("waiting"):

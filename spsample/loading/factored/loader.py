@@ -158,8 +158,7 @@ class FactoredLoader(Loader):
             self.switches = require_bool("switches", switches)
             self.edge_ids = require_bool("edge_ids", edge_ids)
             self._copies = copies_to(device)
-            stages = ("sampling", "features") if device is None else ("sampling", "features", COPIES)
-            self.phases = Phases((*stages, "waiting"), timeline)
+            self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
             self.backend = None if backend is None else get_backend(backend).name
             self._local_graph = local.to_device(self.backend)
             self._features_of = features if _is_function(features) else None
@@ -187,11 +186,6 @@ class FactoredLoader(Loader):
         On samplers also ``"sampling waiting for room"`` in the queue; with `device` also ``copies``.
         """
         return self.phases.seconds
-
-    @property
-    def device(self) -> Any:
-        """Where batches are copied, a ``torch.device``; None where they stay."""
-        return self._copies.device
 
     @property
     def batches_per_step(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from spsample.loading.order import Delivered
+    from spsample.loading.prefetch import ClosableIterator
     from spsample.store.base_graph import BaseGraph
     from spsample.timeline import Phases
 
@@ -43,10 +45,13 @@ class Copies(Protocol):
         Where they are delivered; None: where they are made.
     batches : int
         Batches that the host has for it, beside those of a loader without it.
+    phases : tuple of str
+        In which it spends its time.
     """
 
     device: Any
     batches: int
+    phases: tuple[str, ...]
 
     def sent(self, batch: Any) -> Any:
         """Begin to copy a batch, or what a transform has made of one."""
@@ -56,8 +61,8 @@ class Copies(Protocol):
         """Make a batch that was sent ready for use on the current stream of the thread that calls this."""
         ...
 
-    def over(self, items: Iterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
-        """The items, with batches that were sent."""
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
+        """The items, with batches that were sent; closed with what is returned."""
         ...
 
     def received(self, item: Delivered) -> Delivered:
@@ -69,6 +74,7 @@ class NoCopies:
     """Batches stay where they are."""
 
     device, batches = None, 0
+    phases: tuple[str, ...] = ()
 
     def sent(self, batch: Any) -> Any:
         """The batch."""
@@ -78,9 +84,9 @@ class NoCopies:
         """The batch."""
         return batch
 
-    def over(self, items: Iterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
         """The items."""
-        yield from items
+        return items
 
     def received(self, item: Delivered) -> Delivered:
         """The item."""
@@ -105,6 +111,7 @@ class ToDevice:
     """
 
     batches = COPIED_BATCHES
+    phases: tuple[str, ...] = (COPIES,)
 
     def __init__(self, device: torch.device, transfer: Any = None) -> None:
         from spsample.loading.to_device.transfer import transfer_to
@@ -131,18 +138,23 @@ class ToDevice:
         self._transfer.receive(batch.landed)
         return batch.batch
 
-    def over(self, items: Iterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
         """The items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
-        for item in items:
-            with phases.timed(COPIES, item.batch_id):
-                sent = item._replace(batch=self.sent(item.batch))
-            del item
-            yield sent
-            del sent
+        return _each_sent(self, items, phases)
 
     def received(self, item: Delivered) -> Delivered:
         """The item, with its batch."""
         return item._replace(batch=self.arrived(item.batch))
+
+
+def _each_sent(copies: Copies, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
+    with closing(items):
+        while (item := next(items, None)) is not None:
+            with phases.timed(COPIES, item.batch_id):
+                sent = item._replace(batch=copies.sent(item.batch))
+            del item
+            yield sent
+            del sent
 
 
 def _noted(found: list[Any], array: Any) -> Any:
