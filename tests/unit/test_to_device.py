@@ -538,6 +538,32 @@ def test_losses_of_ranks_are_the_same_to_the_bit(pipeline: str) -> None:
         assert host == copied
 
 
+def test_the_command_says_what_copying_took(tmp_path: Any) -> None:
+    pytest.importorskip("torch_geometric")
+    import json
+
+    from typer.testing import CliRunner
+
+    from spsample.cli.main import app
+
+    options = ["planted:400,5", "--epochs", "2", "--fanouts", "5", "--hidden", "8", "--batch-size", "64"]
+    found = []
+    for device in ([], ["--device", "cpu"], ["--device", "auto"]):
+        out = tmp_path / str(len(found))
+        result = CliRunner().invoke(app, ["train", *options, *device, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert ("copies" in result.output) == ("cpu" in device)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        found.append([line["loss"] for line in lines if "loss" in line])
+    assert found[0] == found[1]
+    resumed = ["train", "--resume", str(tmp_path / "1"), "--epochs", "3", "--device", "auto"]
+    assert CliRunner().invoke(app, resumed).exit_code == 0
+    for device, message in (("gpu", "--device: got 'gpu'"), ("cuda:77", "cuda:77")):
+        refused = CliRunner().invoke(app, ["train", *options, "--device", device])
+        assert refused.exit_code != 0
+        assert message in " ".join(refused.output.split())
+
+
 # ---- what is refused
 
 
