@@ -252,6 +252,10 @@ class Backend(Protocol):
         """The array as NumPy's: itself, or a copy; waits for a device."""
         ...
 
+    def copied(self, array: Any) -> Any:
+        """A copy of the array, where it is."""
+        ...
+
     # --- random ------------------------------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""

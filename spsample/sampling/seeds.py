@@ -48,7 +48,7 @@ class SeedBatches:
     def copy_batch(self, i: int) -> SeedBatches:
         """Return the seeds of batch i only, in arrays of their own."""
         Q = self.selector
-        vertices = backend_for(Q.vertices).to_device(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
+        vertices = backend_for(Q.vertices).copied(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]])
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)

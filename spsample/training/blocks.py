@@ -112,9 +112,13 @@ class Block:
         return self.degrees
 
     def to(self, device: torch.device) -> Block:
-        """A copy on a device; itself, if it is there."""
-        degrees = None if self.degrees is None else self.degrees.to(device)
-        indptr, indices, values = self.indptr.to(device), self.indices.to(device), self.values.to(device)
+        """A copy on a device; of tensors that are there, these."""
+        return self.map_arrays(lambda tensor: tensor.to(device))
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> Block:
+        """Return this block with what a function makes of each tensor, in a fixed order."""
+        degrees = None if self.degrees is None else function(self.degrees)
+        indptr, indices, values = (function(one) for one in (self.indptr, self.indices, self.values))
         return replace(self, indptr=indptr, indices=indices, values=values, degrees=degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
@@ -141,8 +145,9 @@ def mean_block(adj: Any) -> Block:
 
     For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
-    if not isinstance(adj.indices, np.ndarray):
+    if not _is_on_host(adj.indices):
         return _block(adj, _means_on_device(adj))
+    adj = adj.on_host()
     counts = np.diff(adj.indptr)
     if adj.data is None:
         values = np.repeat(_inverse(counts), counts)
@@ -157,6 +162,10 @@ def value_block(adj: Any) -> Block:
     if adj.data is None:
         return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
     return _block(adj, adj.data)
+
+
+def _is_on_host(array: Any) -> bool:
+    return isinstance(array, np.ndarray) or (isinstance(array, torch.Tensor) and array.is_cpu)
 
 
 def _means_on_device(adj: Any) -> torch.Tensor:
@@ -221,7 +230,7 @@ class BlockMaker:
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
         if self._degrees_on_device is None:
-            self._degrees_on_device = torch.from_numpy(self._degrees).to(block.indices.device)
+            self._degrees_on_device = as_tensor(self._degrees).to(block.indices.device)
         return replace(block, degrees=self._degrees_on_device[as_tensor(layer.src_nodes).long()])
 
     def inputs(

@@ -45,7 +45,7 @@ class DropoutKey:
         >>> bool((key.words(np.array([5, 3]), 1, 6)[1] == key.words(np.array([3]), 1, 6)[0]).all())
         True
         """
-        ids = np.asarray(vertices, np.int64)
+        ids = np.asarray(vertices.cpu() if isinstance(vertices, Tensor) else vertices, np.int64)
         blocks = -(-columns // _WORDS)
         counters = np.empty((len(ids), blocks, _WORDS), np.uint32)
         counters[..., 0] = (ids & 0xFFFFFFFF)[:, None]

@@ -44,6 +44,7 @@ def train_config(make, p=0.3):
             test_sizes=lambda: make.choice([None, (2,), [2], (2, 2), (0,), "2"]),
             evaluation_memory=lambda: make.choice(["1GiB", 1 << 20]),
             random_seed=lambda: make.choice([0, 2**64 - 1]),
+            device=lambda: make.choice([None, None, "cpu", "auto", "cuda:7", "gpu", 0]),
             backend=lambda: make.choice([None, "cpu", "reference"]),
         )
     )
