@@ -1,4 +1,8 @@
-"""Time of a bulk by algorithm and replication, taking turns: `mpirun -n 4 python bench/rank_times.py FOLDER RESULT`."""
+"""Time of a bulk by algorithm and replication, taking turns: `mpirun -n 4 python bench/rank_times.py FOLDER RESULT`.
+
+Over a slow network: on each of four hosts, or network namespaces whose links are shaped (tbf), with RANK, WORLD_SIZE,
+MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME set. FOLDER may be RMAT, as in rmat:18,26, which each rank makes.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +20,45 @@ from machine_facts import machine_facts
 from spsample.distributed.published.variants import ComparedGraph
 from traffic_cells import SAMPLERS, load, seeds_of
 
-ALGORITHMS = ("column", "stages", "stages-split", "oblivious")
+ALGORITHMS = ("column", "stages", "oblivious", "auto")
+TRIAL = 6
+"""Bulks of the trial of "auto"; they are not timed."""
 
 
 def main(
-    folder: Annotated[Path, typer.Argument(help="Of indptr.npy and indices.npy.")],
-    result: Annotated[Path, typer.Argument(help="JSON lines, written by rank 0.")],
+    folder: Annotated[str, typer.Argument(help="Of indptr.npy and indices.npy, or rmat:SCALE,EDGE_FACTOR.")],
+    result: Annotated[Path, typer.Argument(help="JSON lines, to which rank 0 adds.")],
     k: Annotated[int, typer.Option(help="Batches of a bulk.")] = 16,
     sampler: Annotated[list[str] | None, typer.Option(help="Names of `traffic`.")] = None,
     replication: Annotated[list[int] | None, typer.Option(help="c")] = None,
+    algorithm: Annotated[list[str] | None, typer.Option(help="Some of them.")] = None,
+    link: Annotated[str, typer.Option(help="What connects the ranks, for the record.")] = "shared memory",
     rounds: Annotated[int, typer.Option(help="Rounds after the warm-up.")] = 3,
 ) -> None:
     """Median over rounds of the slowest rank's time, and of its ratio to the time of "column" in the same round."""
     comm = sp.init()
-    graph = load(folder)
+    graph = sp.load_dataset(folder).graph if folder.startswith("rmat:") else load(Path(folder))
+    facts = {"machine": machine_facts(1), "ranks": comm.size, "over": comm.name, "link": link}
     lines: list[dict[str, Any]] = []
     for name in sampler or ("GraphSAGE", "LADIES norm"):
         seeds = seeds_of(graph, k * SAMPLERS[name][1])
         turns: dict[tuple[int, str], list[float]] = {}
-        sides = [(c, algorithm) for c in replication or (1, 2) for algorithm in ALGORITHMS]
+        sides = [(c, one) for c in replication or (1, 2) for one in algorithm or ALGORITHMS]
         parts = {side: partitioned(graph, comm, *side) for side in sides}
         for round_ in range(rounds + 1):
             for side in sides:
-                seconds = timed(parts[side], comm, seeds, SAMPLERS[name])
+                for _ in range(1 if round_ or side[1] != "auto" else TRIAL + 1):
+                    seconds = timed(parts[side], comm, seeds, SAMPLERS[name])
                 if round_:
                     turns.setdefault(side, []).append(seconds)
-        lines += [line(name, k, side, turns) for side in sides]
+        found = [line(name, k, side, turns, parts[side]) for side in sides]
+        lines += [{**one, **facts} for one in found]
     if comm.rank == 0:
-        records = [{"kind": "machine", "ranks": comm.size, **machine_facts(1)}, *lines]
-        result.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+        result.parent.mkdir(parents=True, exist_ok=True)
+        with result.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(one) + "\n" for one in lines)
+        for one in lines:
+            typer.echo(f"{one['sampler']:15} k={k} c={one['replication']} {one['words']}")
     comm.close()
 
 
@@ -61,12 +75,17 @@ def timed(parts: sp.PartitionedGraph, comm: Any, seeds: Any, how: tuple[sp.Sampl
     return float(comm.all_gather(np.array([time.perf_counter() - start])).max())
 
 
-def line(name: str, k: int, side: tuple[int, str], turns: dict[tuple[int, str], list[float]]) -> dict[str, Any]:
-    """Of one side."""
+def line(
+    name: str, k: int, side: tuple[int, str], turns: dict[tuple[int, str], list[float]], parts: sp.PartitionedGraph
+) -> dict[str, Any]:
+    """Of one side; ratios to "column" and to the fastest other algorithm, by medians."""
     own, column = turns[side], turns[side[0], "column"]
-    over = [a / b for a, b in zip(own, column, strict=True)]
-    facts = {"seconds": statistics.median(own), "least": min(own), "most": max(own)}
-    facts["over_column"] = statistics.median(over)
+    over = statistics.median(a / b for a, b in zip(own, column, strict=True))
+    others = [statistics.median(times) for (c, one), times in turns.items() if c == side[0] and one != "auto"]
+    facts: dict[str, Any] = {"seconds": statistics.median(own), "least": min(own), "most": max(own)}
+    facts |= {"over_column": over, "over_best": facts["seconds"] / min(others)}
+    facts["chosen"] = [one.algorithm for one in parts.chosen_algorithms]
+    facts["words"] = f"{side[1]:9} {1e3 * facts['seconds']:8.1f} ms, {over:.2f} of column {' '.join(facts['chosen'])}"
     return {"kind": "time", "sampler": name, "batches": k, "replication": side[0], "algorithm": side[1], **facts}
 
 

@@ -56,7 +56,7 @@ class ClusterOptions:
         None
     )
     threads_per_rank: Annotated[int, Option("Threads of a rank, each with scratch of its own.", PANEL)] = 8
-    algorithm: Annotated[str, replace(ALGORITHM, choices=(*ALGORITHM.choices, "oblivious"))] = "column"
+    algorithm: Annotated[str, replace(ALGORITHM, choices=("column", "stages", "oblivious"))] = "column"
     replicate_hubs: ReplicateHubs = None
     model_size: Annotated[
         str | None, Option("Bytes of the gradients, as in 4MB; by default none are averaged.", PANEL, common=True)

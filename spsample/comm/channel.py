@@ -17,11 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from spsample.backends.protocol import Int64Array
-from spsample.comm.buffers import contiguous
+from spsample.comm.buffers import as_bytes, contiguous, on_device, row_bytes
 from spsample.comm.checks import check_exchange
 from spsample.comm.communicator import Array, Communicator
 from spsample.comm.headers import PeerFailedError, exchange_headers, finish_call, is_raised_everywhere
 from spsample.errors import CommunicationError
+
+MOST_TOGETHER = 1 << 20
+"""Bytes: where no rank sends more, the arrays of an exchange travel as one message for each rank."""
+
+_APART = 1 << 62  # in the first count of a header: the sender has more, or arrays of a device
 
 
 class Sent(NamedTuple):
@@ -68,21 +73,59 @@ class Channel:
         self._members = np.arange(scope.size) if members is None else np.asarray(members)
 
     def exchange(self, sends: Sequence[Sent], *, phase: str) -> list[Received]:
-        """Send rows of up to seven arrays to each rank of the group, and return those that came from each."""
+        """Send rows of up to seven arrays to each rank of the group, and return those that came from each.
+
+        They travel together, as one message for each rank, where no rank of the group has more than `MOST_TOGETHER`
+        bytes to send; else each array by itself, which spares copies.
+        """
+        rows = [contiguous(sent.rows) for sent in sends]
         counts = (
             np.stack([sent.counts for sent in sends], axis=1) if sends else np.zeros((self.group.size, 0), np.int64)
         )
         for sent in sends:
             check_exchange(self.group, sent.rows, sent.counts, sent.counts)
-        rows = [contiguous(sent.rows) for sent in sends]
         call = f"exchange in phase {phase!r}"
-        expected = self._header(counts, call)
-        received = []
+        expected, apart = self._agreed_counts(counts, rows, call)
+        move = self._moved_apart if apart else self._moved_together
         with self._no_way_back(call):
-            for i, sent in enumerate(sends):
-                recv_counts = expected[:, i].copy()
-                moved = self.group.all_to_all_v(rows[i], sent.counts, recv_counts, phase=phase)
-                received.append(Received(moved, recv_counts))
+            return move(rows, counts, expected, phase)
+
+    def _agreed_counts(self, counts: Int64Array, rows: Sequence[Array], call: str) -> tuple[Int64Array, bool]:
+        """Counts that the ranks have for this one, and whether any of them wants its arrays to travel by themselves."""
+        if len(rows) < 2:
+            return self._header(counts, call), True
+        apart = any(map(on_device, rows)) or sum(array.nbytes for array in rows) > MOST_TOGETHER
+        told = counts.astype(np.int64, copy=True)
+        told[:, 0] |= _APART * apart
+        expected = self._header(told, call)
+        wants = bool((expected[:, 0] & _APART).any())
+        expected[:, 0] &= ~_APART
+        return expected, wants
+
+    def _moved_apart(
+        self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
+    ) -> list[Received]:
+        """What came of each array, sent by itself."""
+        received = []
+        for i, array in enumerate(rows):
+            recv_counts = expected[:, i].copy()
+            moved = self.group.all_to_all_v(array, counts[:, i].copy(), recv_counts, phase=phase)
+            received.append(Received(moved, recv_counts))
+        return received
+
+    def _moved_together(
+        self, rows: Sequence[Array], counts: Int64Array, expected: Int64Array, phase: str
+    ) -> list[Received]:
+        """What came of each array, from messages that hold the rows of all arrays, one array after the other."""
+        widths = np.array([row_bytes(array) for array in rows], np.int64)
+        sizes, recv_sizes = counts * widths, expected * widths
+        send = np.concatenate(_cut([as_bytes(array) for array in rows], sizes))
+        moved = self.group.all_to_all_v(send, sizes.sum(axis=1), recv_sizes.sum(axis=1), phase=phase)
+        pieces = np.split(moved, np.cumsum(recv_sizes.ravel())[:-1].tolist())
+        received = []
+        for i, array in enumerate(rows):
+            came = np.concatenate(pieces[i :: len(rows)]).view(array.dtype)
+            received.append(Received(came.reshape(-1, *array.shape[1:]), expected[:, i].copy()))
         return received
 
     @contextmanager
@@ -139,6 +182,11 @@ class Channel:
             exchange_headers(self.scope, np.full((self.scope.size, 1), value, np.int64), "reduce_max")[:, 0].max()
         )
 
+    def any_reduce(self, *here: bool) -> list[bool]:
+        """Whether each of up to seven is true on any rank of the scope."""
+        mine = np.tile(np.array(here, np.int64), (self.scope.size, 1))
+        return [bool(flags.any()) for flags in exchange_headers(self.scope, mine, "any_reduce").T]
+
     def settle(self, call: str) -> None:
         """The last header of a call: learn of ranks that failed after the last exchange."""
         exchange_headers(self.scope, np.zeros((self.scope.size, 0), np.int64), call)
@@ -154,6 +202,17 @@ class Channel:
         everyone = np.zeros((self.scope.size, counts.shape[1]), np.int64)
         everyone[self._members] = counts
         return exchange_headers(self.scope, everyone, call)[self._members]
+
+
+def _cut(arrays: Sequence[Array], sizes: Int64Array) -> list[Array]:
+    """The pieces of bytes for each rank, one array after the other: `sizes` is (ranks, arrays)."""
+    ends = np.cumsum(sizes, axis=0)
+    begins = (ends - sizes).tolist()
+    return [
+        array[begin:end]
+        for row, row_ends in zip(begins, ends.tolist(), strict=True)
+        for array, begin, end in zip(arrays, row, row_ends, strict=True)
+    ]
 
 
 def collective(

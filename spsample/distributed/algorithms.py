@@ -13,4 +13,7 @@ ALGORITHMS: dict[str, type[PartitionedOperand]] = {
 }
 """By name; called with the grid and this rank's parts of A."""
 
-__all__ = ["ALGORITHMS"]
+AUTO, DEFAULT = "auto", "column"
+"""What stands for the one that is chosen for each kind of bulk, and what is taken where nothing is known of bulks."""
+
+__all__ = ["ALGORITHMS", "AUTO", "DEFAULT"]

@@ -88,9 +88,9 @@ class ColumnRanges:
         own = np.flatnonzero(np.diff(self._ends)).astype(np.int64) + self._first
         return self._channel.gather([own], phase=PHASE)[0].rows
 
-    def any_reduce(self, here: bool) -> bool:
-        """Whether it is true on any rank of the column group."""
-        return bool(self._channel.reduce_max(int(here)))
+    def any_reduce(self, *here: bool) -> list[bool]:
+        """Whether each is true on any rank of the column group."""
+        return self._channel.any_reduce(*here)
 
     def find(self, units: Int64Array) -> Found:
         """The columns that hold these units; each question goes to the rank of its range."""
@@ -150,8 +150,8 @@ class _RangeDraws(BatchDistributions):
         # Where excluded intervals begin once those before them are gone, and the running sum of their lengths, from 0:
         self._excluded = [nothing for _ in batch_ids]
 
-    def any_reduce(self, here: bool) -> bool:
-        return self._ranges.any_reduce(here)
+    def any_reduce(self, *here: bool) -> list[bool]:
+        return self._ranges.any_reduce(*here)
 
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
         """Units are counted without the excluded intervals."""

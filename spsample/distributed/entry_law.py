@@ -42,8 +42,8 @@ class _FrontierEntries(BatchDistributions):
         self._excluded: ColumnSample | None = None
         self.totals = np.array([rows.sum(dtype=np.uint64) for rows in self._rows], np.uint64)
 
-    def any_reduce(self, here: bool) -> bool:
-        return self.F.A.any_reduce(here)
+    def any_reduce(self, *here: bool) -> list[bool]:
+        return self.F.A.any_reduce(*here)
 
     def small_supports(self, size: int) -> list[Counts]:
         """Every column of the batches that have at most `size` entries; nothing of the others."""
@@ -51,7 +51,7 @@ class _FrontierEntries(BatchDistributions):
         batch = np.repeat(np.arange(len(Q.batch_ids)), np.diff(Q.batch_ptr))
         small = np.bincount(batch, counts, len(Q.batch_ids)) <= size
         chosen: list[Counts] = [{} for _ in Q.batch_ids]
-        if not self.any_reduce(bool(small.any())):
+        if not any(self.any_reduce(bool(small.any()))):
             return chosen
         taken = np.where(small[batch], counts, 0)
         rows = np.repeat(np.arange(len(taken)), taken)
@@ -73,8 +73,6 @@ class _FrontierEntries(BatchDistributions):
 
     def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
         """Ask for the rows' entry counts again, without these columns."""
-        if not self.any_reduce(bool(batches)):
-            return
         k, here = len(chosen), set(batches)
         columns = [columns if i in here else {} for i, columns in enumerate(chosen)]  # the others are done
         none = np.zeros(k, np.bool_)

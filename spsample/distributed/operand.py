@@ -78,8 +78,8 @@ class PartitionedOperand(GraphOperand):
         """Squared column norms of the whole A, in ranges of columns over the column group."""
         return ColumnRanges(self.channel, self.held.block, self.num_edges)
 
-    def any_reduce(self, here: bool) -> bool:
-        return bool(self.channel.reduce_max(int(here)))
+    def any_reduce(self, *here: bool) -> list[bool]:
+        return self.channel.any_reduce(*here)
 
 
 __all__ = ["HeldRows", "PartitionedOperand"]

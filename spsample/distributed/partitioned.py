@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,8 +20,9 @@ from spsample.comm import Channel, collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice
 from spsample.common.units import require_bytes
-from spsample.distributed.algorithms import ALGORITHMS
+from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT
 from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
+from spsample.distributed.choice import AlgorithmChoice, BulkKind, ChosenAlgorithm
 from spsample.distributed.graph import DistributedGraph
 from spsample.distributed.grid import ProcessGrid
 from spsample.distributed.hubs import hub_vertices, with_hubs
@@ -45,7 +48,7 @@ class PartitionedGraph(DistributedGraph):
     comm : Communicator
         All ranks.
     algorithm : str
-        How rows of Q meet rows of A.
+        How rows of Q meet rows of A; "auto" where it is chosen for each kind of bulk.
 
     References
     ----------
@@ -75,6 +78,9 @@ class PartitionedGraph(DistributedGraph):
         self._options = options
         self._held: dict[str, HeldRows] = {}
         self._operands: dict[str, PartitionedOperand] = {}
+        self._choice = AlgorithmChoice() if options.algorithm == AUTO else None
+        self._by_algorithm: dict[str, PartitionedGraph] = {}
+        self._report: Callable[[float], None] | None = None
         with collective(self.comm):
             self._placement = options.place(rows, grid)
 
@@ -84,7 +90,7 @@ class PartitionedGraph(DistributedGraph):
         path: str | os.PathLike[str],
         grid: ProcessGrid,
         *,
-        algorithm: str = "column",
+        algorithm: str = AUTO,
         replicate_hubs: int | str | None = None,
         partition: Any = None,
     ) -> PartitionedGraph:
@@ -95,9 +101,10 @@ class PartitionedGraph(DistributedGraph):
         path : path-like
             The folder of a store, which every rank can read.
         grid : ProcessGrid
-        algorithm : {"column", "stages", "oblivious"}
-            How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; the others are the
-            published algorithm, and its baseline, which broadcasts all of A.
+        algorithm : {"auto", "column", "stages", "oblivious"}
+            How rows of Q meet rows of A; the samples are the same. "column" moves the fewest bytes; "stages" is the
+            published algorithm, and "oblivious" its baseline, which broadcasts all of A. "auto" samples the first bulks
+            of each kind by "column" and by "stages" in turn, and goes on with the faster one: see `chosen_algorithms`.
         replicate_hubs : int or str, optional
             Bytes (or text such as "256MiB") of rows that every rank holds besides its block: those of the vertices that
             are sources of the most edges, which samplers ask for most often. Where they are takes another 4 bytes per
@@ -124,7 +131,7 @@ class PartitionedGraph(DistributedGraph):
         graph: Graph,
         grid: ProcessGrid,
         *,
-        algorithm: str = "column",
+        algorithm: str = AUTO,
         replicate_hubs: int | str | None = None,
         partition: Any = None,
     ) -> PartitionedGraph:
@@ -141,7 +148,7 @@ class PartitionedGraph(DistributedGraph):
     @classmethod
     def _checked(cls, algorithm: Any, replicate_hubs: Any, partition: Any) -> PartitionOptions:
         """What the arguments of `open` ask for."""
-        require_choice("algorithm", algorithm, tuple(cls._algorithms))
+        require_choice("algorithm", algorithm, (AUTO, *cls._algorithms))
         array = None if partition is None else np.asarray(partition)
         hub_bytes = 0 if replicate_hubs is None else require_bytes("replicate_hubs", replicate_hubs)
         return PartitionOptions(algorithm, hub_bytes, array)
@@ -209,7 +216,8 @@ class PartitionedGraph(DistributedGraph):
         other.comm = other.grid.comm
         other._duplicated = other.grid
         other._held = dict(self._held)  # what another thread reads meanwhile some ranks would find, and others not
-        other._operands = {}
+        other._choice = None if self._choice is None else self._choice.duplicate()
+        other._operands, other._by_algorithm = {}, {}
         return other
 
     def normalized(self, kind: str) -> PartitionedGraph:
@@ -232,8 +240,35 @@ class PartitionedGraph(DistributedGraph):
         other._duplicated = None
         other._rows = copy.copy(self._rows)
         other._rows.weighting = "row"
-        other._held, other._operands = {}, {}
+        other._choice = None if self._choice is None else AlgorithmChoice()
+        other._held, other._operands, other._by_algorithm = {}, {}, {}
         return other
+
+    @property
+    def chosen_algorithms(self) -> Sequence[ChosenAlgorithm]:
+        """What ``algorithm="auto"`` has chosen so far, by this graph and those duplicated from it; else nothing."""
+        return [] if self._choice is None else self._choice.chosen
+
+    def for_bulks(self, workload: Hashable, num_batches: int) -> PartitionedGraph:
+        """Return the graph with the algorithm that is chosen for such bulks, or that is tried next.
+
+        All ranks call it, in the same order: it says what their next bulk is.
+        """
+        if self._choice is None:
+            return self
+        kind = BulkKind(workload, num_batches)
+        name = self._choice.next(kind) if self.grid.num_blocks > 1 else DEFAULT
+        graph = copy.copy(self._with(name))
+        graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None
+        return graph
+
+    def _with(self, algorithm: str) -> PartitionedGraph:
+        """The graph with that algorithm, over the same communicators; its operands are kept."""
+        if algorithm not in self._by_algorithm:
+            other = copy.copy(self)
+            other.algorithm, other._choice, other._operands = algorithm, None, {}
+            self._by_algorithm[algorithm] = other
+        return self._by_algorithm[algorithm]
 
     def operand(self, backend: str | None = None) -> GraphOperand:
         """A as the sampling algebra sees it; one operand per backend is kept. Collective when first called.
@@ -241,6 +276,8 @@ class PartitionedGraph(DistributedGraph):
         With "cuda" the rows of each rank lie on its device and its kernels run there; what is exchanged, and the bulk,
         pass through the memory of the host.
         """
+        if self._choice is not None:
+            return self._with(DEFAULT).operand(backend)
         chosen = on_host_arrays(get_backend(backend))
         if chosen.name not in self._operands:
             self._operands[chosen.name] = self._operand(chosen)
@@ -274,18 +311,23 @@ class PartitionedGraph(DistributedGraph):
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
-        return self._algorithms[self.algorithm].sampled_batches(self.grid, num_batches)
+        algorithm = DEFAULT if self._choice is not None else self.algorithm
+        return self._algorithms[algorithm].sampled_batches(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
-        operands = list(self._operands.values())
+        graph = self if self._choice is None else self._with(DEFAULT)
+        operands, begin = list(graph._operands.values()), time.perf_counter()
         try:
             with collective(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
                 yield
         except BaseException:
-            self._operands.clear()  # some ranks may have kept what others have not
+            graph._operands.clear()  # some ranks may have kept what others have not
             raise
+        if self._report is not None:  # all end together; the last one to begin has waited for nobody before it began
+            seconds = np.array([time.perf_counter() - begin])
+            self._report(float(self.comm.all_reduce(seconds, "min", phase="set-up")[0]))
 
     def __repr__(self) -> str:
         return (

@@ -42,8 +42,8 @@ class BatchDistributions(ABC):
     margin: int
 
     @abstractmethod
-    def any_reduce(self, here: bool) -> bool:
-        """Whether it is true on any rank."""
+    def any_reduce(self, *here: bool) -> list[bool]:
+        """Whether each is true on any rank."""
 
     @abstractmethod
     def find(self, batches: list[int], units: UInt64Array) -> IntArray:
@@ -55,7 +55,10 @@ class BatchDistributions(ABC):
 
     @abstractmethod
     def exclude(self, batches: list[int], chosen: list[Counts]) -> None:
-        """Exclude all columns that these batches have chosen from their distributions; collective."""
+        """Exclude all columns that these batches have chosen from their distributions; collective.
+
+        Called where there are such batches on any rank.
+        """
 
 
 def draw_in_rounds(
@@ -112,32 +115,46 @@ class _Draws:
         whole = np.array([bool(columns) for columns in chosen], np.bool_) | (P.totals == 0)
         while True:
             pending = self._pending(chosen, whole)
-            if not P.any_reduce(bool(pending)):
-                break
             if pending and first + ROUND_DRAWS * size > limits[pending].min():
                 raise draw_limit_error()
-            self._draw_round(chosen, whole, first)
+            if not self._draw_round(chosen, whole, first):
+                break
             first += ROUND_DRAWS * size
-            unsure = [i for i in pending if len(chosen[i]) < size + P.margin]
+            unsure = self._unsure(pending, chosen)
             P.exclude(unsure, chosen)
             whole[unsure] = P.totals[unsure] == 0
+            if not any(P.any_reduce(bool(self._pending(chosen, whole)))):
+                break
         return [dict(islice(columns.items(), size)) for columns in chosen], self.initial, whole
 
     def _pending(self, chosen: list[Counts], whole: NDArray[np.bool_]) -> list[int]:
         """The batches that have fewer columns than they should."""
         return [i for i, columns in enumerate(chosen) if len(columns) < self.draw.size and not whole[i]]
 
-    def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> None:
-        """`ROUND_DRAWS` s draws of every batch that needs some, in pieces: most often one is enough."""
+    def _unsure(self, drawing: list[int], chosen: list[Counts]) -> list[int]:
+        """Those of the batches that took part in a round which may have nothing more to draw."""
+        return [i for i in drawing if len(chosen[i]) < self.draw.size + self.distributions.margin]
+
+    def _draw_round(self, chosen: list[Counts], whole: NDArray[np.bool_], first: int) -> bool:
+        """`ROUND_DRAWS` s draws of every batch that needs some, in pieces: most often one is enough.
+
+        Returns whether a batch is unsure afterwards, on any rank.
+        """
         size, end = self.draw.size, first + ROUND_DRAWS * self.draw.size
         piece = int(piece_of_draws(size))
+        drawing = pending = self._pending(chosen, whole)
+        some_unsure = False
         for begin in range(first, end, piece):
-            pending = self._pending(chosen, whole)
-            if begin > first and not self.distributions.any_reduce(bool(pending)):
-                break
             for i, columns in self._columns(pending, begin, min(piece, end - begin)):
                 fresh = dict.fromkeys([*chosen[i], *columns], 1)
                 chosen[i] = dict(islice(fresh.items(), size + self.distributions.margin))
+            pending = self._pending(chosen, whole)
+            some_pending, some_unsure = self.distributions.any_reduce(
+                bool(pending), bool(self._unsure(drawing, chosen))
+            )
+            if not some_pending:
+                break
+        return some_unsure
 
     def _columns(self, batches: list[int], first: int, count: int) -> zip[tuple[int, list[int]]]:
         """Columns of the draws first .. first + count - 1 of these batches."""

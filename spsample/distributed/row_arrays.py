@@ -113,6 +113,8 @@ def joined(pieces: Sequence[RowArrays]) -> RowArrays:
     >>> joined([piece, piece]).columns.tolist()
     [5, 7, 5, 7]
     """
+    if len(pieces) == 1:
+        return pieces[0]
     entries = [np.concatenate(arrays) for arrays in zip(*(piece.entries for piece in pieces), strict=True)]
     return pieces[0].replaced(np.concatenate([piece.lengths for piece in pieces]), entries)
 

@@ -55,6 +55,17 @@ def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
     return pack(values, np.array([len(values)])).rows
 
 
+def repeated(message: NDArray[np.uint8], to: NDArray[np.bool_]) -> Sent:
+    """The same bytes to some of the ranks.
+
+    Examples
+    --------
+    >>> repeated(packed(np.array([1, 3])), np.array([True, False, True])).rows.tolist()
+    [1, 3, 1, 3]
+    """
+    return Sent(np.tile(message, int(to.sum())), np.where(to, len(message), 0))
+
+
 def unpack(received: Received, counts: Int64Array, dtype: Any = np.int64) -> NDArray[Any]:
     """The numbers again, of type `dtype`, where `counts[q]` of them came from rank q.
 
@@ -98,7 +109,10 @@ def keep_from(received: Received, ranks: NDArray[np.bool_]) -> Received:
     >>> keep_from(Received(np.array([1, 2, 7]), np.array([2, 1])), np.array([False, True])).rows.tolist()
     [7]
     """
-    return Received(received.rows[np.repeat(ranks, received.counts)], np.where(ranks, received.counts, 0))
+    if ranks.all():
+        return received
+    rows = received.rows[np.repeat(ranks, received.counts)] if ranks.any() else received.rows[:0]
+    return Received(rows, np.where(ranks, received.counts, 0))
 
 
 def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
@@ -115,4 +129,4 @@ def segment_sums(values: Int64Array, lengths: Int64Array) -> Int64Array:
     return sums
 
 
-__all__ = ["either", "keep_from", "pack", "packed", "segment_sums", "unpack", "width_of"]
+__all__ = ["either", "keep_from", "pack", "packed", "repeated", "segment_sums", "unpack", "width_of"]

@@ -313,13 +313,15 @@ def _end(prefetchers: list[Prefetcher[Any]], seconds: float | None) -> None:
     """Tell all to end, then wait for them in order: one that waits for an item of an earlier one gets its end.
 
     A Ctrl-C that comes meanwhile is kept until they have ended: a thread must not be in a kernel when Python exits.
+    Both finalizers of a pipeline may be here at a time, one of them called by garbage collection within the other.
     """
     _close(prefetchers)
     interrupt: KeyboardInterrupt | None = None
-    while prefetchers:
+    while (first := next(iter(prefetchers), None)) is not None:
         try:
-            prefetchers[0].join(seconds)
-            prefetchers.pop(0)
+            first.join(seconds)
+            if prefetchers[:1] == [first]:
+                prefetchers.pop(0)
         except KeyboardInterrupt as error:
             interrupt = error
     if interrupt is not None:

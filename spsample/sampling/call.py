@@ -114,6 +114,9 @@ class SamplingCall:
         CapacityError
             If memory runs out, or a value of a layer-wise sample is too large for its type.
         """
+        graph = self.graph.for_bulks((self.sampler, self.batch_size, self.edge_ids, self.backend), self.num_batches)
+        if graph is not self.graph:
+            return replace(self, graph=graph).run(limit)
         if self.graph.comm.size > 1:
             given: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
             require_same(self.graph.comm, **given, random_seed=self.key)

@@ -14,8 +14,10 @@ __all__ = ["ALGORITHM", "PANEL", "REPLICATION", "RankOptions", "ReplicateHubs"]
 PANEL = "Ranks"
 
 REPLICATION = Option("Ranks that hold the same block row, a divisor of their number: c.", PANEL, common=True)
-ALGORITHM = Option("How rows of other ranks are reached; changes no sample.", PANEL, choices=("column", "stages"))
-"""In a plan the first can be ``all`` too, and the second has one more choice: each command gives its type."""
+ALGORITHM = Option(
+    "How rows of other ranks are reached; changes no sample.", PANEL, choices=("auto", "column", "stages")
+)
+"""In a plan the first can be ``all`` too, and the second has other choices: each command gives its type."""
 
 ReplicateHubs = Annotated[
     str | None,
@@ -43,7 +45,7 @@ class RankOptions:
         ),
     ] = True
     replication: Annotated[int, REPLICATION] = 1
-    algorithm: Annotated[str, ALGORITHM] = "column"
+    algorithm: Annotated[str, ALGORITHM] = "auto"
     replicate_hubs: ReplicateHubs = None
     feature_dtype: Annotated[
         str | None,
@@ -80,7 +82,7 @@ class RankOptions:
             "--replicate-hubs": bool(self.replicate_hubs),
             "--feature-dtype": self.feature_dtype is not None,
             "--partition": self.partition is not None,
-            "--algorithm": self.algorithm != "column",
+            "--algorithm": self.algorithm != "auto",
         }
         return [option for option, is_given in given.items() if is_given]
 

@@ -221,9 +221,9 @@ class GraphOperand(ABC):
             expected="a graph in memory, or replicated over ranks",
         )
 
-    def any_reduce(self, here: bool) -> bool:
-        """Whether it is true on any rank: for loops of collective calls, which all ranks must leave together."""
-        return here
+    def any_reduce(self, *here: bool) -> list[bool]:
+        """Whether each is true on any rank: for loops of collective calls, which all ranks must leave together."""
+        return list(here)
 
 
 def own_weights(A: GraphOperand, sample: Entries) -> FloatArray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -140,6 +141,18 @@ class BaseGraph(ABC):
         Ranks that fetch rows for each other sample each other's batches too.
         """
         return self.local_batches(num_batches)
+
+    def for_bulks(self, workload: Hashable, num_batches: int) -> BaseGraph:
+        """Return the graph as it is best sampled from in bulks like these: itself, where there is one way only.
+
+        `workload` is what else the time of a bulk depends on: sampler, batch size, whether there are edge ids.
+        """
+        return self
+
+    @property
+    def chosen_algorithms(self) -> Sequence[Any]:
+        """What was chosen of several ways to sample, in words as text; nothing where there is one only."""
+        return ()
 
     @property
     def num_block_rows(self) -> int:

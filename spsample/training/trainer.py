@@ -167,7 +167,7 @@ class Trainer:
     def remarks(self) -> list[str]:
         """What was chosen for this run, and why, in sentences."""
         placed = self._placed.remark if isinstance(self._placed, PlacedByRole) else ""
-        return [*self.steps.remarks, *([placed] if placed else [])]
+        return [*self.steps.remarks, *([placed] if placed else []), *map(str, self.graph.chosen_algorithms)]
 
     @property
     def stage_report(self) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from spsample.comm import Channel, Communicator, Recorder, Sent, collective
+from spsample.comm.channel import MOST_TOGETHER
 from spsample.errors import CommunicationError, DTypeError, InputError, RankError
 
 DTYPES = [
@@ -413,6 +414,36 @@ class CommunicatorContract:
             body(0)
         body(None)
 
+    def case_arrays_of_an_exchange(self, comm):
+        """They arrive as they were sent, as one message for each rank or by themselves where one rank has many bytes."""
+        p, me = comm.size, comm.rank
+        for large in ([False] * p, [q == p - 1 for q in range(p)]):  # 4 bytes a number, two in a row
+            recorder = Recorder(comm)
+            with collective(comm, Channel(comm)):
+                counts = np.array([(me + q) % 3 for q in range(p)], np.int64)
+                wide = np.full(p, MOST_TOGETHER // 8 + 1 if large[me] else 1, np.int64)
+                sends = [
+                    Sent(np.repeat(np.arange(p), counts).astype(np.int16) + 100 * me, counts),
+                    Sent(np.full((int(wide.sum()), 2), me, np.float32), wide),
+                    Sent(np.zeros((0, 3), np.uint8), np.zeros(p, np.int64)),
+                ]
+                numbers, pairs, nothing = Channel(recorder).exchange(sends, phase="three")
+            came = np.array([(me + q) % 3 for q in range(p)])
+            assert numbers.counts.tolist() == came.tolist() and numbers.rows.dtype == np.int16
+            assert numbers.rows.tolist() == np.repeat(100 * np.arange(p) + me, came).tolist()
+            of_rank = [MOST_TOGETHER // 8 + 1 if one else 1 for one in large]
+            assert pairs.counts.tolist() == of_rank and pairs.rows.shape == (sum(of_rank), 2)
+            assert np.array_equal(pairs.rows[:, 1], np.repeat(np.arange(p), of_rank).astype(np.float32))
+            assert nothing.rows.shape == (0, 3) and nothing.rows.dtype == np.uint8
+            pairs.rows[:] = 0  # all of it is the caller's own
+            assert recorder.traffic.phases["three"].calls == (3 if any(large) else 1)
+
+    def case_any_reduce(self, comm):
+        """Each flag by itself, on all ranks."""
+        with collective(comm, Channel(comm)):
+            flags = Channel(comm).any_reduce(comm.rank == 0, False, comm.rank == comm.size - 1, True)
+        assert flags == [True, False, True, True]
+
     def all_raise(self, comm, body, message):
         """Every rank raises the failing one's error, and the next call works."""
         if comm.size == 1:
@@ -483,6 +514,7 @@ class CommunicatorContract:
             "exchange": lambda c: Channel(c).exchange([Sent(np.zeros(p), counts)], phase="one"),
             "gather": lambda c: Channel(c).gather([np.zeros(1)], phase="one"),
             "reduce_max": lambda c: Channel(c).reduce_max(3),
+            "any_reduce": lambda c: Channel(c).any_reduce(True),
             "a collective call": lambda c: self.run_together(c, lambda channel: None),
             "split": lambda c: c.split(0),
         }

@@ -207,10 +207,8 @@ def test_entry_law_by_hand():
     assert named_rows(one, np.array([9, 8]), WireWidths(4)).tolist() == [[72, 10 * 6 + 72], [20 * 5 + 64, 64]]
     assert positions(one).tolist() == [[8, 7 * (2 + 2) + 8], [8 * (1 + 1) + 8, 8]]
     traffic = list(entry_law(counts_of(one), one, 5, WireWidths(4)))
-    assert received(traffic, "totals requests").tolist() == [0, 0]
-    assert received(traffic, "totals").tolist() == [10 * 2, 20 * 1]
     assert received(traffic, "positions").tolist() == [7 * 4, 8 * 4]
-    assert received(traffic, "frontier").tolist() == [8, 8]
+    assert received(traffic, "frontier").tolist() == [8 + 10 * 2, 8 + 20 * 1]  # with the rows' entry counts
 
 
 def test_masked_extraction_by_hand():
@@ -391,7 +389,8 @@ def test_the_model_of_a_given_bulk_is_what_is_recorded(sampler, grid, weighting)
     """Every phase of algorithm="column" within 5 %, most of them to the byte."""
     graph = GRAPH if weighting == "unweighted" else GRAPH.normalized("row")
     recorded, modelled = bytes_received(graph, sampler, grid, "column")
-    assert {phase for phase, found in modelled.items() if found.any()} <= set(recorded) <= set(modelled)
+    assert {phase for phase, found in modelled.items() if found.any()} <= set(recorded)
+    assert set(recorded) - {"totals", "totals requests"} <= set(modelled)  # of rounds of draws after the first
     for phase, found in recorded.items():
         expected = modelled[phase]
         if phase in ("frontier", "frontier requests", "rows", "rows requests", "extraction requests"):

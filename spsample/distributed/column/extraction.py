@@ -14,8 +14,9 @@ from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
 from spsample.distributed.column.fetched import FetchedRows, bytes_per_entry, fetched, rows_for
 from spsample.distributed.column.frontier import RowRequests, RowsAtOwners
+from spsample.distributed.ordering import order_in_groups
 from spsample.distributed.row_arrays import RowArrays, joined
-from spsample.distributed.wire_format import either, keep_from, pack, segment_sums, unpack, width_of
+from spsample.distributed.wire_format import either, keep_from, pack, packed, repeated, segment_sums, unpack, width_of
 from spsample.sparse import Entries, LocalOperand, row_lengths, split
 from spsample.sparse.operand import own_weights
 
@@ -31,10 +32,10 @@ class Columns(NamedTuple):
     local: IntArray
 
     @classmethod
-    def of(cls, src_ptr: Int64Array, src: IntArray) -> Columns:
+    def of(cls, src_ptr: Int64Array, src: IntArray, num_nodes: int) -> Columns:
         """The columns that a bulk's src name."""
         batch = np.repeat(np.arange(len(src_ptr) - 1), np.diff(src_ptr))
-        order = np.lexsort((src, batch))
+        order = order_in_groups(batch, len(src_ptr) - 1, src, num_nodes)
         return cls(src_ptr, src[order], (order - src_ptr[batch]).astype(src.dtype))
 
     def gaps(self) -> Int64Array:
@@ -78,10 +79,9 @@ def extract(
     parts = frontier.owners.num_parts
     held = np.zeros(parts, np.bool_) if rows is None or edge_ids else rows.parts
     edges, fetched_now = _ask_parts(frontier, _kinds_to_ask_for(frontier, held, src, edge_ids), src, edge_ids)
-    pieces = [edges, _extracted(frontier, fetched_now, src)]
-    if rows is not None and held.any():
-        pieces.append(_extracted(frontier, rows, src))
-    return _stacked(frontier, pieces, src)
+    fetched_rows = [fetched_now] if rows is None or not held.any() else [fetched_now, rows]
+    pieces = [edges, *(_extracted(frontier, some, src) for some in fetched_rows)]
+    return _stacked(frontier, [piece for piece in pieces if piece.parts.any()] or pieces[:1], src)
 
 
 def _kinds_to_ask_for(frontier: RowsAtOwners, held: NDArray[np.bool_], src: Columns, edge_ids: bool) -> Int64Array:
@@ -101,7 +101,7 @@ def _ask_parts(frontier: RowsAtOwners, wanted: Int64Array, src: Columns, edge_id
     An owner that is asked for edges sends the rows instead where those are fewer bytes.
     """
     gaps, sent = src.gaps(), wanted == EDGES
-    columns = pack(np.tile(gaps, int(sent.sum())), np.where(sent, len(gaps), 0))
+    columns = repeated(packed(gaps), sent)
     sends = [Sent(wanted, np.ones(len(wanted), np.int64)), frontier.per_batch(np.diff(src.ptr)), columns]
     kinds, *answers = frontier.ask(sends, _EdgesOrRows(edge_ids), phase="extraction")
     edges, rows = (_Answers.of_parts(answers, kinds.rows == kind, frontier, edge_ids) for kind in (EDGES, ROWS))

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spsample.backends import ColumnSample, StackedSelector
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
 from spsample.comm import Received, Sent
+from spsample.distributed.ordering import distinct_ids, order_in_groups
 from spsample.distributed.owners import Owners
 from spsample.distributed.wire_format import pack, segment_sums, unpack
 from spsample.sparse import LocalOperand
@@ -77,17 +79,20 @@ class RowsAtOwners:
         Distinct rows of each part.
     entries : int64 array (parts,)
         Entries of these.
+    answers : list of Received
+        What the owners answered `more`.
     """
 
-    def __init__(self, owners: Owners, Q: StackedSelector) -> None:
+    def __init__(self, owners: Owners, Q: StackedSelector, more: Answer | None = None) -> None:
         self.owners = owners
         self.Q = Q
         bounds, k = owners.placement.bounds, len(Q.batch_ids)
         place = owners.placement.places_of(Q.vertices).astype(np.int64)
         batch = np.repeat(np.arange(k), np.diff(Q.batch_ptr))
         part = np.searchsorted(bounds, place, side="right") - 1
-        distinct, row_of = np.unique(place, return_inverse=True)
-        order = np.lexsort((place, batch, part))
+        num_places = int(bounds[-1])
+        distinct, row_of = distinct_ids(place, num_places)
+        order = order_in_groups(part * k + batch, owners.num_parts * k, place, num_places)
         self.places = np.empty(len(order), np.int64)
         self.places[order] = np.arange(len(order))
         self.batch_of_pair = batch[order]
@@ -96,7 +101,8 @@ class RowsAtOwners:
         self.rows = np.diff(np.searchsorted(distinct, bounds)).astype(np.int64)
         local = distinct - np.repeat(bounds[:-1], self.rows)
         self._requests: dict[bool, RowRequests] = {}
-        self.entries = self._tell(local.astype(Q.vertices.dtype), batch, row_of)
+        entries, *self.answers = self._tell(local.astype(Q.vertices.dtype), batch, row_of, more)
+        self.entries = entries.rows
 
     @property
     def pair_counts(self) -> Int64Array:
@@ -106,8 +112,8 @@ class RowsAtOwners:
         counts = np.bincount(part * k + self.batch_of_pair, minlength=parts * k)
         return counts.reshape(parts, k).astype(np.int64)
 
-    def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array) -> Int64Array:
-        """Tell the owners; they answer how many entries the rows have."""
+    def _tell(self, local: IntArray, batch: Int64Array, row_of: Int64Array, more: Answer | None) -> list[Received]:
+        """Tell the owners; they answer how many entries the rows have, and what `more` makes of the rows."""
         parts, k = self.owners.num_parts, len(self.Q.batch_ids)
         wants = np.zeros((len(local), k), np.bool_)
         wants[row_of, batch] = True
@@ -118,9 +124,10 @@ class RowsAtOwners:
         def serve(block: LocalOperand, received: Sequence[Received]) -> list[Sent]:
             requests = _received_requests(*received)
             self._requests[block is self.owners.hubs] = requests
-            return [Sent(requests.entries(block), np.ones(len(requests.batches), np.int64))]
+            answers = [] if more is None else more(block, requests, [])
+            return [Sent(requests.entries(block), np.ones(len(requests.batches), np.int64)), *answers]
 
-        return self.owners.ask(sends, serve, phase=PHASE)[0].rows
+        return self.owners.ask(sends, serve, phase=PHASE)
 
     def ask(self, sends: Sequence[Sent], answer: Answer, *, phase: str) -> list[Received]:
         """As `Owners.ask`; the owners know what is wanted of them."""
@@ -150,6 +157,13 @@ def received_exclusion(requests: RowRequests, counts: Received, columns: Receive
     return ColumnSample(pointers_of(lengths), columns.rows, np.ones(len(columns.rows), np.int64), empty, empty > 0)
 
 
+def _set_bits(bits: NDArray[np.uint8], k: int) -> tuple[Int64Array, Int64Array]:
+    """Batches and rows of the bits that are set, batch by batch; `bits` has a row of k bits for each row of A."""
+    by_batch = np.ascontiguousarray(np.unpackbits(bits, axis=1, count=k).T)
+    batch, row = np.nonzero(by_batch.view(np.bool_))
+    return batch, row
+
+
 def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> RowRequests:
     """What all ranks want, from their distinct rows and masks."""
     vertices, row_of, batch_counts = [rows.rows[:0]], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -158,7 +172,7 @@ def _received_requests(rows: Received, masks: Received, batch_ids: Received) -> 
     for q, (count, k) in enumerate(zip(rows.counts.tolist(), batch_ids.counts.tolist(), strict=True)):
         mine = rows.rows[ends[q] - count : ends[q]]
         bits = masks.rows[mask_ends[q] - masks.counts[q] : mask_ends[q]].reshape(count, -(-k // 8))
-        batch, row = np.nonzero(np.unpackbits(bits, axis=1, count=k).T) if count else (row_of[0], row_of[0])
+        batch, row = _set_bits(bits, k)
         vertices.append(mine[row])
         row_of.append(row + before)
         batch_counts.append(np.bincount(batch, minlength=k))

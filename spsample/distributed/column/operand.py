@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from spsample.backends import ColumnMatrix, ColumnSample, Draw, QuantisationRule, StackedSelector
 from spsample.backends.protocol import Int64Array, IntArray, UInt64Array
-from spsample.common.lazily import lazily
 from spsample.distributed.column.extraction import Columns, extract
 from spsample.distributed.column.fetched import FetchedRows
-from spsample.distributed.column.frontier import RowsAtOwners
+from spsample.distributed.column.frontier import Answer, RowsAtOwners
 from spsample.distributed.column.rows import RowDraw, sample_rows
-from spsample.distributed.column.statistics import entry_counts, frontier_statistics, locate, row_statistics
+from spsample.distributed.column.statistics import (
+    entry_counts,
+    frontier_statistics,
+    locate,
+    row_statistics,
+    statistics_of_rows,
+)
 from spsample.distributed.column.sums import Answered, ask, draw_from_answers, merged
 from spsample.distributed.entry_law import draw_entries_in_rounds
 from spsample.distributed.grid import ProcessGrid
@@ -46,11 +51,18 @@ class ColumnFrontier(Frontier):
     def __init__(self, A: ColumnOperand, Q: StackedSelector) -> None:
         super().__init__(A, Q)
         self._fetched: FetchedRows | None = None  # rows that came with the sums by column, for an extraction
+        self._rows: RowsAtOwners | None = None
 
-    @lazily
+    @property
     def rows(self) -> RowsAtOwners:
-        """The rows as their owners know them, who are told of them now."""
-        return RowsAtOwners(self.A.owners, self.Q)
+        """The rows as their owners know them, who are told of them when they are first needed."""
+        return self._told(None)
+
+    def _told(self, more: Answer | None) -> RowsAtOwners:
+        """The rows; owners who are told of them now answer `more`, too."""
+        if self._rows is None:
+            self._rows = RowsAtOwners(self.A.owners, self.Q, more)
+        return self._rows
 
     def sample_rows(self, draw: Draw, form: RowForm | ScaledForm, edge_ids: bool) -> Entries:
         return sample_rows(self.A.owners, self.Q, RowDraw(draw, form, edge_ids), self.A.num_edges)
@@ -59,7 +71,10 @@ class ColumnFrontier(Frontier):
         return sample_rows(self.A.owners, self.Q, RowDraw(None, "uniform", edge_ids), self.A.num_edges)
 
     def _row_statistics(self) -> RowStatistics:
-        return row_statistics(self.rows, self.A.weighting)
+        are_told_now = self._rows is None
+        rows = self._told(statistics_of_rows)
+        answers = rows.answers if are_told_now else rows.ask([], statistics_of_rows, phase="totals")
+        return row_statistics(rows, answers, self.A.weighting)
 
     def _batch_statistics(self) -> FrontierStatistics:
         return frontier_statistics(self.rows)
@@ -88,7 +103,7 @@ class ColumnFrontier(Frontier):
 
     def extract(self, src_ptr: Int64Array, src: IntArray, edge_ids: bool) -> Entries:
         degrees = self.row_statistics.counts if self.A.weighting == "row" else None
-        rows, ids = extract(self.rows, self._fetched, Columns.of(src_ptr, src), edge_ids)
+        rows, ids = extract(self.rows, self._fetched, Columns.of(src_ptr, src, self.A.num_nodes), edge_ids)
         return received_entries(rows, self.Q.batch_ids, ids, degrees)
 
 

@@ -16,16 +16,16 @@ from spsample.sparse.local import LocalOperand
 from spsample.sparse.probability import FrontierStatistics, RowStatistics, Weighting
 
 
-def row_statistics(frontier: RowsAtOwners, weighting: Weighting) -> RowStatistics:
-    """Entry counts and exponents of the rows of Q, each sent once for all batches that want the row."""
-    answers = frontier.ask([], _statistics_of_rows, phase="totals")
+def row_statistics(frontier: RowsAtOwners, answers: Sequence[Received], weighting: Weighting) -> RowStatistics:
+    """Entry counts and exponents of the rows of Q, which the owners answered by `statistics_of_rows`."""
     counts = unpack(answers[0], frontier.rows)
     exponents = answers[1].rows if weighting == "weighted" else equal_exponents(counts, weighting)
     row = frontier.row_of[frontier.places]
     return RowStatistics(counts[row], exponents[row])
 
 
-def _statistics_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+def statistics_of_rows(block: LocalOperand, requests: RowRequests, received: Sequence[Received]) -> list[Sent]:
+    """An owner's `Answer`: entry counts, and exponents where A has weights, once for all batches that want the row."""
     answers = [pack(np.diff(block.matrix.indptr)[requests.rows], requests.row_counts)]
     if block.weighting == "weighted":
         answers.append(Sent(block.row_exponents[requests.rows], requests.row_counts))
@@ -85,4 +85,5 @@ __all__ = [
     "frontier_statistics",
     "locate",
     "row_statistics",
+    "statistics_of_rows",
 ]

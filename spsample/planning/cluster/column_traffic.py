@@ -50,17 +50,17 @@ def drawn_edges(hop: HopCounts, s: int, wire: WireWidths) -> FloatArray:
 def entry_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> Iterator[Exchange]:
     """The frontier, row totals, positions, then the extraction."""
     nothing = np.zeros_like(hop.rows)
-    yield from frontier(counts, hop, wire)
-    yield from totals_of_rows(counts, hop)
+    yield from frontier(counts, hop, wire, row_totals(hop))
     yield from _asked("positions", counts, positions(hop), hop.positions * wire.id_bytes)
     yield from extraction(counts, hop, wire, held=nothing > 0)
 
 
-def frontier(counts: RankCounts, hop: HopCounts, wire: WireWidths) -> Iterator[Exchange]:
-    """The owners are told which rows are wanted, and tell how many entries these have."""
-    yield from _asked(
-        "frontier", counts, named_rows(hop, counts.batches, wire), np.full_like(hop.rows, float(WORD_BYTES))
-    )
+def frontier(
+    counts: RankCounts, hop: HopCounts, wire: WireWidths, more: FloatArray | float = 0.0
+) -> Iterator[Exchange]:
+    """The owners are told which rows are wanted; they tell how many entries these have, and `more` bytes."""
+    told = np.full_like(hop.rows, float(WORD_BYTES)) + more
+    yield from _asked("frontier", counts, named_rows(hop, counts.batches, wire), told)
 
 
 def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> FloatArray:
@@ -69,9 +69,9 @@ def named_rows(hop: HopCounts, batches: NDArray[np.int64], wire: WireWidths) -> 
     return hop.rows * (wire.id_bytes + -(-k // 8)) + WORD_BYTES * k
 
 
-def totals_of_rows(counts: RankCounts, hop: HopCounts) -> Iterator[Exchange]:
+def row_totals(hop: HopCounts) -> FloatArray:
     """How many entries each distinct row has."""
-    yield from _asked("totals", counts, np.zeros_like(hop.rows), hop.rows * widths(hop.longest))
+    return hop.rows * widths(hop.longest)
 
 
 def positions(hop: HopCounts) -> FloatArray:
@@ -89,7 +89,7 @@ def column_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> 
     yield from frontier(counts, hop, wire)
     yield from _asked("totals", counts, np.zeros_like(sums), batch_totals(hop, k))
     if wire.row_normalized:
-        yield from totals_of_rows(counts, hop)
+        yield from _asked("totals", counts, np.zeros_like(hop.rows), row_totals(hop))
     per_batch = np.where(as_rows, 1.0, widths(hop.sums / np.maximum(k, 1)))
     answer = (1.0 + per_batch * k + np.where(as_rows, rows, sums)).astype(np.float64)
     yield from _asked("sums", counts, np.full_like(sums, float(WORD_BYTES)) + WORD_BYTES * k, answer)
@@ -113,9 +113,7 @@ def graph_law(counts: RankCounts, hop: HopCounts, s: int, wire: WireWidths) -> I
     Then the numerators of all src vertices, for the values.
     """
     yield from _asked("columns", counts, *drawn_columns(counts, hop))
-    yield from frontier(counts, hop, wire)
-    if wire.row_normalized:
-        yield from totals_of_rows(counts, hop)
+    yield from frontier(counts, hop, wire, row_totals(hop) if wire.row_normalized else 0.0)
     yield from extraction(counts, hop, wire, held=np.zeros_like(hop.rows, np.bool_))
     yield from _asked("columns", counts, hop.sources_by_range * wire.id_bytes, hop.sources_by_range * NORM_BYTES)
 

@@ -121,7 +121,7 @@ def _training(counts: RankCounts, wire: WireWidths, feature_bytes: int, model_by
         yield gradients(counts.shape, model_bytes, steps)
 
 
-_ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 5, "column": 0, "graph": 3}
+_ROUNDS: dict[DrawLaw, int] = {"row": 0, "entry": 2, "column": 0, "graph": 1}
 """How often the ranks ask each other in a layer whether one of them has to go on drawing, at least."""
 
 

@@ -1,0 +1,152 @@
+"""`AlgorithmChoice`: which algorithm samples bulks of a kind fastest, found out on the first ones of that kind."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+CANDIDATES = ("column", "stages")
+"""What is tried. The first one moves the fewest bytes, and is kept where another is not faster by `MARGIN`.
+
+"oblivious" is not: it computes what "stages" computes, and broadcasts what that sends only where it is needed.
+"""
+
+RUNS = 3
+"""Bulks by each algorithm; the first, in which rows are read and memory is new, does not count."""
+
+MARGIN = 0.03
+NEAR = 2
+"""Bulks of at most so many times as many batches, or of one in so many, are taken for alike."""
+
+MOST_KINDS = 64
+"""Kinds that are known at a time; the oldest is forgotten."""
+
+
+class BulkKind(NamedTuple):
+    """Bulks that take about as long as each other.
+
+    Attributes
+    ----------
+    workload : hashable
+        Sampler, seeds in a batch, whether edge ids are given.
+    num_batches : int
+    """
+
+    workload: Hashable
+    num_batches: int
+
+
+class ChosenAlgorithm(NamedTuple):
+    """What was chosen for bulks of a kind.
+
+    Attributes
+    ----------
+    kind : BulkKind
+    algorithm : str
+    seconds : dict
+        Of a bulk by each algorithm: the median of those that counted, on all ranks together.
+    """
+
+    kind: BulkKind
+    algorithm: str
+    seconds: dict[str, float]
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{1e3 * seconds:.3g} ms by {name}" for name, seconds in self.seconds.items())
+        return f"algorithm {self.algorithm} for bulks of {self.kind.num_batches} batches: one takes {times}"
+
+
+class AlgorithmChoice:
+    """Lets each candidate sample bulks of a kind in turn, and then keeps the fastest.
+
+    Samples do not depend on the algorithm, so that no work is lost. Every rank has one, which is told the same times
+    and so chooses the same.
+
+    Parameters
+    ----------
+    inherited : dict, optional
+        What is known already, by kind.
+
+    Examples
+    --------
+    >>> choice, kind = AlgorithmChoice(), BulkKind("LADIES", 16)
+    >>> seconds = {"column": 0.3, "stages": 0.2}
+    >>> for _ in range(6):
+    ...     name = choice.next(kind)
+    ...     choice.ran(kind, name, seconds[name])
+    >>> choice.next(kind), choice.next(BulkKind("LADIES", 12)), choice.next(BulkKind("LADIES", 64))
+    ('stages', 'stages', 'column')
+    >>> print(choice.chosen[0])
+    algorithm stages for bulks of 16 batches: one takes 300 ms by column, 200 ms by stages
+    """
+
+    def __init__(self, inherited: Mapping[BulkKind, ChosenAlgorithm] | None = None) -> None:
+        self._inherited = dict(inherited or {})
+        self._runs: dict[BulkKind, dict[str, list[float]]] = {}
+        self._chosen: dict[BulkKind, ChosenAlgorithm] = {}
+        self._duplicates: list[AlgorithmChoice] = []
+
+    @property
+    def chosen(self) -> list[ChosenAlgorithm]:
+        """What was chosen, here and by duplicates."""
+        return [*self._chosen.values(), *(one for other in self._duplicates for one in other.chosen)]
+
+    def next(self, kind: BulkKind) -> str:
+        """Return the algorithm that samples the next bulk of a kind."""
+        known = self._known(kind)
+        if known is not None:
+            return known.algorithm
+        runs = self._runs.get(kind, {})
+        return min(CANDIDATES, key=lambda name: len(runs.get(name, [])))
+
+    def is_tried(self, kind: BulkKind) -> bool:
+        """Whether nothing is chosen yet for bulks of a kind."""
+        return self._known(kind) is None
+
+    def ran(self, kind: BulkKind, algorithm: str, seconds: float) -> None:
+        """Take note of a bulk: its time is the same number on all ranks."""
+        if self._known(kind) is not None:
+            return
+        runs = self._runs.setdefault(kind, {name: [] for name in CANDIDATES})
+        runs[algorithm].append(seconds)
+        if all(len(times) >= RUNS for times in runs.values()):
+            medians = {name: statistics.median(times[1:]) for name, times in runs.items()}
+            self._chosen[kind] = ChosenAlgorithm(kind, _fastest(medians), medians)
+            del self._runs[kind]
+        for known in (self._runs, self._chosen):
+            _forget_oldest(known)
+
+    def duplicate(self) -> AlgorithmChoice:
+        """Return one for another thread, which knows what is known now; this one reports what it chooses."""
+        other = AlgorithmChoice(self._inherited | self._chosen)
+        self._duplicates.append(other)
+        return other
+
+    def _known(self, kind: BulkKind) -> ChosenAlgorithm | None:
+        """What was chosen for bulks like these: of those that are near enough, the nearest in size."""
+        known = self._inherited | self._chosen
+        if kind in known:
+            return known[kind]
+        near = [one for one in known.values() if _are_near(one.kind, kind)]
+        return min(near, key=lambda one: abs(one.kind.num_batches - kind.num_batches), default=None)
+
+
+def _fastest(seconds: dict[str, float]) -> str:
+    """The first one, or another that is faster by more than the margin."""
+    best = min(seconds, key=lambda name: seconds[name])
+    first = CANDIDATES[0]
+    return best if seconds[best] < (1 - MARGIN) * seconds[first] else first
+
+
+def _are_near(one: BulkKind, other: BulkKind) -> bool:
+    few, many = sorted((one.num_batches, other.num_batches))
+    return one.workload == other.workload and many <= NEAR * few
+
+
+def _forget_oldest(known: dict[BulkKind, Any]) -> None:
+    while len(known) > MOST_KINDS:
+        del known[next(iter(known))]
+
+
+__all__ = ["CANDIDATES", "AlgorithmChoice", "BulkKind", "ChosenAlgorithm"]

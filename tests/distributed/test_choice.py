@@ -1,0 +1,158 @@
+"""`algorithm="auto"`: bulks of a kind are sampled by each algorithm in turn, and then by the faster one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batches
+
+import spsample as sp
+from spsample.comm import Recorder, run_threads
+from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed.choice import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
+from spsample.errors import SpSampleError
+
+TIMEOUT = 60
+TRIAL = RUNS * len(CANDIDATES)
+
+
+def tried(choice, kind, seconds):
+    """Run a trial; the names in the order that they were tried."""
+    names = []
+    while choice.is_tried(kind):
+        names.append(choice.next(kind))
+        choice.ran(kind, names[-1], seconds[names[-1]](len(names)))
+    return names
+
+
+def constant(column, stages):
+    return {"column": lambda i: column, "stages": lambda i: stages}
+
+
+def test_both_are_tried_in_turn():
+    choice, kind = AlgorithmChoice(), BulkKind("one", 8)
+    assert tried(choice, kind, constant(2.0, 1.0)) == ["column", "stages"] * RUNS
+    assert choice.next(kind) == "stages"
+    assert choice.chosen[0].seconds == {"column": 2.0, "stages": 1.0}
+
+
+@pytest.mark.parametrize(("stages", "expected"), [(0.98, "column"), (0.96, "stages"), (1.5, "column")])
+def test_another_one_has_to_be_clearly_faster(stages, expected):
+    choice, kind = AlgorithmChoice(), BulkKind("one", 8)
+    tried(choice, kind, constant(1.0, stages))
+    assert choice.next(kind) == expected
+
+
+def test_the_first_bulk_by_each_does_not_count():
+    choice, kind = AlgorithmChoice(), BulkKind("one", 8)
+    tried(choice, kind, {"column": lambda i: 99.0 if i <= 2 else 1.0, "stages": lambda i: 2.0})
+    assert choice.next(kind) == "column"
+
+
+def test_bulks_of_about_as_many_batches_are_alike():
+    choice = AlgorithmChoice()
+    tried(choice, BulkKind("one", 16), constant(2.0, 1.0))
+    assert [choice.is_tried(BulkKind("one", k)) for k in (7, 8, 32, 33)] == [True, False, False, True]
+    assert choice.is_tried(BulkKind("two", 16))
+    tried(choice, BulkKind("one", 64), constant(1.0, 2.0))
+    assert [choice.next(BulkKind("one", k)) for k in (16, 31, 33, 64)] == ["stages", "stages", "column", "column"]
+
+
+def test_a_duplicate_knows_what_was_chosen_and_tells_what_it_chooses():
+    choice = AlgorithmChoice()
+    tried(choice, BulkKind("one", 8), constant(2.0, 1.0))
+    other = choice.duplicate()
+    assert other.next(BulkKind("one", 8)) == "stages"
+    tried(other, BulkKind("two", 8), constant(1.0, 2.0))
+    assert [one.algorithm for one in choice.chosen] == ["stages", "column"]
+    assert choice.is_tried(BulkKind("two", 8))  # other ranks may not know of it yet
+
+
+def test_few_kinds_are_kept():
+    choice = AlgorithmChoice()
+    for number in range(3 * MOST_KINDS):
+        tried(choice, BulkKind(number, 8), constant(2.0, 1.0))
+    assert len(choice.chosen) == MOST_KINDS
+    assert choice.is_tried(BulkKind(0, 8)) and not choice.is_tried(BulkKind(3 * MOST_KINDS - 1, 8))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_samples_are_the_same_during_the_trial_and_after(graph, sampler):
+    A = GRAPHS[graph]()
+    seeds = np.arange(min(A.num_nodes, 40))
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 2))
+        bulks = [sp.bulk_sample(parts, seeds, sampler, batch_size=7, epoch=epoch) for epoch in range(TRIAL + 2)]
+        (chosen,) = parts.chosen_algorithms
+        return [batches_of(bulk) for bulk in bulks], chosen
+
+    ranks = run_threads(4, body, TIMEOUT)
+    assert len({str(chosen) for _, chosen in ranks}) == 1
+    for epoch in range(TRIAL + 2):
+        want = batches_of(sp.bulk_sample(A, seeds, sampler, batch_size=7, epoch=epoch))
+        same_batches(gathered([rank[0][epoch] for rank in ranks]), want)
+
+
+def test_what_is_tried_is_what_runs():
+    """Whole rows travel in the phase "rows" by stages only, where the sampler is layer-wise."""
+
+    def body(comm):
+        recorder = Recorder(comm)
+        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(recorder))
+        found = []
+        for epoch in range(TRIAL):
+            recorder.traffic.clear()
+            sp.bulk_sample(parts, np.arange(20), sp.LADIES([4, 4]), batch_size=5, epoch=epoch)
+            found.append("rows" in recorder.traffic.phases)
+        return found
+
+    assert run_threads(2, body, TIMEOUT) == [[False, True] * RUNS] * 2
+
+
+def test_one_block_row_needs_no_trial():
+    def body(comm):
+        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm, 2))
+        for epoch in range(TRIAL):
+            sp.bulk_sample(parts, np.arange(20), sp.LADIES([4]), batch_size=5, epoch=epoch)
+        return len(parts.chosen_algorithms)
+
+    assert run_threads(2, body, TIMEOUT) == [0, 0]
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_a_call_that_fails_in_the_trial_is_tried_again(failing):
+    A, seeds, sampler = GRAPHS["plain"](), np.arange(20), sp.LADIES([4, 4])
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm))
+        bulks = []
+        for epoch in range(TRIAL + 1):
+            if epoch == failing:
+                with pytest.raises(SpSampleError, match="seeds"):
+                    wrong = seeds if comm.rank else seeds - 1
+                    sp.bulk_sample(parts, wrong, sampler, batch_size=5, epoch=epoch)
+            bulks.append(batches_of(sp.bulk_sample(parts, seeds, sampler, batch_size=5, epoch=epoch)))
+        return bulks, len(parts.chosen_algorithms)
+
+    ranks = run_threads(3, body, TIMEOUT)
+    assert [count for _, count in ranks] == [1, 1, 1]
+    for epoch in range(TRIAL + 1):
+        want = batches_of(sp.bulk_sample(A, seeds, sampler, batch_size=5, epoch=epoch))
+        same_batches(gathered([bulks[epoch] for bulks, _ in ranks]), want)
+
+
+def test_a_loader_chooses_in_its_thread():
+    data = sp.load_dataset("planted:600")
+
+    def body(comm):
+        parts = PartitionedGraph.from_graph(data.graph, ProcessGrid(comm))
+        loader = sp.BulkLoader(parts, data.train_idx, sp.LADIES([16, 16]), batch_size=8, bulk_size=8)
+        seeds = [batch.seeds.tolist() for _ in range(3) for batch in loader]
+        loader.close()
+        return seeds, [one.algorithm for one in parts.chosen_algorithms]
+
+    ranks = run_threads(2, body, TIMEOUT)
+    assert ranks[0][1] == ranks[1][1] and ranks[0][1]
+    assert sorted(sum((sum(seeds, []) for seeds, _ in ranks), [])) == sorted(3 * data.train_idx.tolist())
