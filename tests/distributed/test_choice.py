@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batches
