@@ -1,9 +1,10 @@
 // Numbering the columns of k batches: src vertices of each batch in their order, and its entries' columns as indices into them
 // (docs/law.md, section 4).
 //
-// One batch at a time, each by one thread. The targets and the columns of a batch are sets of vertices. Where the batch is not
-// tiny against its largest vertex id, they are bit sets: reading the words in order gives the new vertices ascending, and the
-// number of bits before a vertex (its rank) leads to its index in src. Else they are a hash table, and the new ones are sorted.
+// One batch at a time, each by one thread. The targets and the columns of a batch are sets of vertices. Where they stay in the cache,
+// they are bit sets: reading the words in order gives the new vertices ascending, and the number of bits before a vertex (its rank)
+// leads to its index in src. Where they would not, or the batch is small against its largest vertex id, a batch is numbered range by
+// range of vertices. Where it is tiny, they are a hash table, and the new ones are sorted.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +76,7 @@ class BitScratch {
 public:
     // Sets for vertices up to `largest`.
     BitSets sets(int64_t largest) {
-        const int64_t num_words = (largest / 512 + 1) * 8;
+        const int64_t num_words = (largest / 4096 + 1) * 64;
         if (known_.size() < num_words) {
             known_ = zeros(num_words);
             found_ = zeros(num_words);
@@ -241,10 +242,10 @@ NewVertices<Index> compact_by_ranges(
     return kept(outcome.num_new, scratch.room);
 }
 
-// Whether the bits and ranks of vertices up to `largest` stay in the cache.
+// Whether a bit set of vertices up to `largest` takes half of the second-level cache at most.
 inline bool stays_near(int64_t largest) {
     static const int64_t cache = second_level_cache();
-    return largest <= cache / 3 * 8;
+    return largest / 8 <= cache / 2;
 }
 
 // By what suits the batch.

@@ -3,22 +3,12 @@
 
 #if SPSAMPLE_X86
 
-#include "lanes_avx2.h"
+#include "words_avx2.h"
 
 namespace spsample {
 namespace {
 
-SPSAMPLE_AVX2_INLINE uint64_t nonempty_words(const uint64_t* bits) {
-    const __m256i none = _mm256_setzero_si256();
-    uint64_t empty = 0;
-#pragma GCC unroll 16
-    for (int w = 0; w < 64; w += 4) {
-        const __m256i four = _mm256_cmpeq_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bits + w)), none);
-        empty |= static_cast<uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(four)))) << w;
-    }
-    return ~empty;
-}
-
+SPSAMPLE_AVX2_INLINE uint64_t nonempty_words(const uint64_t* bits) { return avx2::nonempty_words(bits, bits); }
 SPSAMPLE_AVX2_INLINE uint64_t lowest_or_64(uint64_t bits) { return _tzcnt_u64(bits); }
 
 #define SPSAMPLE_RANGES SPSAMPLE_AVX2

@@ -8,16 +8,7 @@
 namespace spsample {
 namespace {
 
-SPSAMPLE_AVX512_INLINE uint64_t nonempty_words(const uint64_t* bits) {
-    uint64_t nonempty = 0;
-#pragma GCC unroll 8
-    for (int w = 0; w < 64; w += 8) {
-        const __m512i eight = _mm512_loadu_si512(bits + w);
-        nonempty |= static_cast<uint64_t>(_mm512_test_epi64_mask(eight, eight)) << w;
-    }
-    return nonempty;
-}
-
+SPSAMPLE_AVX512_INLINE uint64_t nonempty_words(const uint64_t* bits) { return avx512::nonempty_words(bits, bits); }
 SPSAMPLE_AVX512_INLINE uint64_t lowest_or_64(uint64_t bits) { return _tzcnt_u64(bits); }
 
 // As below, for 32-bit ids: 16 vertices at a time, and then their places.

@@ -11,6 +11,8 @@
 
 namespace spsample {
 
+constexpr int64_t kWordsPerGroup = 64;  // sets have whole groups
+
 SPSAMPLE_INLINE uint32_t bits_set(uint32_t word) {
 #if defined(__GNUC__) || defined(__clang__)
     return static_cast<uint32_t>(__builtin_popcount(word));

@@ -74,7 +74,7 @@ def test_hubs(name, index):
 @given(data=st.data())
 @settings(max_examples=examples(40))
 def test_drawn_batches(data):
-    """Batches of very different sizes after each other, by bits, by ranges of each length and by a hash table, on 1 to 4 threads."""
+    """By bits, by ranges of each length and by a hash table, one after the other, on 1 to 4 threads."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     index = data.draw(st.sampled_from([np.int32, np.int64]))
     limits = st.sampled_from([1, 1000, 1 << 16, FAR, 1 << 28, 2**31 - 1])
