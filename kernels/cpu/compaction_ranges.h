@@ -23,14 +23,14 @@ constexpr int kLongestRange = 19;
 
 // Those of a batch with this number of targets and entries, and ids up to `largest`.
 inline Ranges ranges_for(int64_t largest, int64_t elements) {
-    constexpr int64_t kMostRanges = 4096, kElementsPerRange = 16;
+    constexpr int64_t kMostRanges = 4096, kElementsPerRange = 16, kFewElements = 1024;  // a hash table of few stays in the cache
     const int64_t most = std::min(kMostRanges, elements / kElementsPerRange);
     Ranges ranges{kShortestRange, (largest >> kShortestRange) + 1};
     while (ranges.count > most && ranges.shift < kLongestRange) {
         ++ranges.shift;
         ranges.count = (largest >> ranges.shift) + 1;
     }
-    if (ranges.count > most) ranges.count = 0;
+    if (ranges.count > most || elements < kFewElements) ranges.count = 0;
     return ranges;
 }
 

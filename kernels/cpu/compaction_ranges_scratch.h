@@ -10,24 +10,26 @@
 
 namespace spsample {
 
-// Owns working memory in one block, large enough for a huge page: 4 bytes for each entry of a batch and 8 for each target; 4 for each
+// Owns working memory in one block, for a huge page where it is large: 4 bytes for each entry of a batch and 8 for each target; 4 for each
 // vertex of a range; little else.
 class RangeScratch {
 public:
     RangeMemory memory(const Ranges& ranges, int64_t num_targets, int64_t num_columns) {
+        const int64_t length = int64_t(1) << ranges.shift;
         Taken taken;
-        const int64_t bits = taken.take<uint64_t>(kMostVertices / 64), words = taken.take<uint64_t>(kMostVertices / 4096);
+        const int64_t bits = taken.take<uint64_t>(length / 64), words = taken.take<uint64_t>(length / 4096);
         const int64_t entry_starts = taken.take<uint32_t>(2 * ranges.count + 1), target_starts = taken.take<uint32_t>(ranges.count + 1);
-        const int64_t places = taken.take<uint32_t>((int64_t(1) << ranges.shift) + 64);
+        const int64_t places = taken.take<uint32_t>(length + 64);
         const int64_t entries = taken.take<uint32_t>(num_columns), targets = taken.take<RangeTarget>(num_targets);
-        if (!block_ || block_->size() < taken.bytes + kLine) renew(taken.bytes, entry_starts);
+        if (!block_ || block_->size() < taken.bytes + kLine) renew(taken.bytes);
+        if (length != length_) std::fill_n(at<unsigned char>(0), entry_starts, static_cast<unsigned char>(0));
+        length_ = length;
         return {at<uint32_t>(entry_starts), at<uint32_t>(target_starts), at<uint32_t>(entries), at<RangeTarget>(targets),
                 at<uint64_t>(bits), at<uint64_t>(words), at<uint32_t>(places)};
     }
 
 private:
-    static constexpr int64_t kLine = 64, kSmallest = 2 << 20;
-    static constexpr int64_t kMostVertices = int64_t(1) << kLongestRange;
+    static constexpr int64_t kLine = 64, kLarge = 1 << 20, kHugePage = 2 << 20;
 
     struct Taken {
         int64_t bytes = 0;
@@ -41,11 +43,12 @@ private:
         }
     };
 
-    // A block, whose first `zeros` bytes are zeros.
-    void renew(int64_t bytes, int64_t zeros) {
+    // A new block, whose sets are still to be emptied.
+    void renew(int64_t bytes) {
+        const int64_t size = bytes + bytes / 4 + kLine;
         block_.reset();
-        block_.emplace(std::max(bytes + bytes / 4 + kLine, kSmallest));
-        std::fill_n(at<unsigned char>(0), zeros, static_cast<unsigned char>(0));
+        block_.emplace(size < kLarge ? size : std::max(size, kHugePage));
+        length_ = 0;
     }
 
     template <class T>
@@ -55,6 +58,7 @@ private:
     }
 
     std::optional<Buffer<unsigned char>> block_;
+    int64_t length_ = 0;  // of the ranges that the sets at the beginning of the block are empty for
 };
 
 }  // namespace spsample
