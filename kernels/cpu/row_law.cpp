@@ -15,19 +15,15 @@
 #include <utility>
 #include <vector>
 
-#if defined(__linux__)
-#include <unistd.h>
-#endif
-
 #include "row_law_lane_drawer.h"
 #include "row_law_pieces.h"
+#include "second_level.h"
 
 namespace spsample {
 namespace {
 
 // --- sizes ------------------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
 constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
 constexpr int64_t kSegmentsPerThread = 4;
@@ -35,13 +31,7 @@ constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a ro
 constexpr int64_t kRowsPerSegment = 256;    // of a batch, at least, on average
 
 // Bytes of A that, read through, stay in the second-level cache while rows are drawn from them: three quarters of it.
-int64_t near_range() {
-    int64_t cache = 0;
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return std::clamp<int64_t>(cache > 0 ? cache : kUsualCache, 512 << 10, 4 << 20) / 4 * 3;
-}
+int64_t near_range() { return second_level_cache() / 4 * 3; }
 
 // --- strategy ---------------------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ struct BitSets {
     uint64_t* known;
     uint64_t* found;
     RankedWord* ranks;  // 2 num_words; only those of words with bits are ever written
-    int64_t num_words;  // a multiple of 8
+    int64_t num_words;  // a multiple of 64
 };
 
 template <class Index>

@@ -5,6 +5,7 @@
 
 #include "lanes_avx2.h"
 #include "simd_ranks.h"
+#include "words_avx2.h"
 
 namespace spsample {
 namespace {
@@ -76,7 +77,7 @@ SPSAMPLE_AVX2 IdRange<Index> id_range(const Index* ids, int64_t count) {
 
 template <class Index>
 SPSAMPLE_AVX2 int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
-    return take_new_loop(sets, out, first, places);
+    return take_new_by_fours(sets, out, first, places);
 }
 
 template <class Index>

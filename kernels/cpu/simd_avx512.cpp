@@ -100,10 +100,9 @@ template <class Index>
 SPSAMPLE_AVX512 int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
     const Index* const begin = out;
     uint32_t rank = 0;
-    for (int64_t eight = 0; eight < sets.num_words; eight += 8) {  // num_words is a multiple of 8
-        const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + eight), _mm512_loadu_si512(sets.known + eight));
-        for (unsigned rest = _mm512_test_epi64_mask(any, any); rest != 0; rest &= rest - 1) {
-            const int64_t w = eight + __builtin_ctz(rest);
+    for (int64_t group = 0; group < sets.num_words; group += kWordsPerGroup) {
+        for (uint64_t nonempty = nonempty_words(sets.found + group, sets.known + group); nonempty != 0; nonempty &= nonempty - 1) {
+            const int64_t w = group + lowest_bit(nonempty);
             const TakenWord word = take_word(sets, w, &rank);
             out = write_vertices(word.added, w, out);
             first = write_places(word, first, places);
