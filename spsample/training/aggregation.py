@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregate", "weighted_sums"]
 
-_REUSE = 2
+_REUSE = 5
 """Entries per source from which on rows are gathered first: they are read from memory once then."""
 
 
 def aggregate(block: Block, source: Any) -> Tensor:
     """Return ``A x`` of a block and the rows x of its sources, read where they lie: shape ``(num_dst, dim)``, float32.
 
-    Where the block has at most twice as many entries as sources, and the rows lie in memory as float32, they are added
-    up on the way, and the rows of the sources are never written out. Else they are gathered first. The result is the
-    same to the bit.
+    Where the block has at most five times as many entries as sources, and the rows lie in memory as float32, they are
+    added up on the way, and the rows of the sources are never written out. Else they are gathered first. The result is
+    the same to the bit.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def weighted_sums(block: Block, h: Tensor) -> Tensor:
     if is_here and h.ndim == 2 and h.dtype in (torch.float32, torch.float64) and compiled_core() is not None:
         values = block.values.to(h.dtype).numpy()
         sums = _Sums(block.indptr.numpy(), block.indices.numpy(), values, len(h))
-        result: Tensor = _WeightedSums.apply(h, sums)
+        result: Tensor = _WeightedSums.apply(h, sums)  # type: ignore[no-untyped-call]
         return result
     return functional.embedding_bag(
         block.indices,
@@ -122,7 +122,7 @@ class _WeightedSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        result: Tensor = _WeightedSums.apply(gradients[0], ctx.sums.transposed)
+        result: Tensor = _WeightedSums.apply(gradients[0], ctx.sums.transposed)  # type: ignore[no-untyped-call]
         return result, None
 
 

@@ -131,7 +131,7 @@ def _dropped(h: Tensor, p: float) -> Tensor:
     if core is None or p == 1 or not h.is_cpu or h.dtype != torch.float32:
         return functional.dropout(h, p, training=True)
     key = int(torch.randint(2**63 - 1, ()))
-    result: Tensor = _Dropped.apply(h, p, (key & 0xFFFFFFFF, key >> 32))
+    result: Tensor = _Dropped.apply(h, p, (key & 0xFFFFFFFF, key >> 32))  # type: ignore[no-untyped-call]
     return result
 
 
@@ -149,7 +149,7 @@ class _Dropped(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        result: Tensor = _Dropped.apply(gradients[0], ctx.p, ctx.key)
+        result: Tensor = _Dropped.apply(gradients[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
         return result, None, None
 
 
