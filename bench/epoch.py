@@ -87,7 +87,7 @@ def epoch(
     options = {"fanouts": [int(size) for size in fanouts.split(",")], "batch_size": batch_size, "epochs": epochs}
     options |= {"batches": batches, "bulk": batches, "dropout": dropout, "seed": seed, "test": test}
     pythons = {"dgl_training": dgl_python, "pyg_training": pyg_python}
-    ways = [way for way in WAYS if not side or any(way.name.startswith(name) for name in side)]
+    ways = _chosen(side)
     console, figures = Console(width=140), []
     with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch, ExitStack() as stack:
         folder = training_folder(graph, graph_cache or Path(scratch))
@@ -128,6 +128,13 @@ def training_folder(graph: str, cache: Path) -> Path:
         arrays = {"indptr": data.graph.indptr, "indices": data.graph.indices}
         save(folder, **arrays, x=x, y=y, train=data.train_idx, test=data.test_idx)
     return folder
+
+
+def _chosen(names: list[str] | None) -> list[Way]:
+    """The sides of these names, and for a name that none has those that begin so."""
+    exact = {way.name for way in WAYS} & set(names or [])
+    starts = tuple(set(names or [""]) - exact)
+    return [way for way in WAYS if way.name in exact or (starts and way.name.startswith(starts))]
 
 
 def _started(

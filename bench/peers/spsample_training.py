@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from peers.training import Batches, Side, epochs, read_data
 from spsample.training import BlockMaker, ModelConfig, build_model, keep_memory
 
 PACKAGES = ("spsample", "torch")
+
+_KEPT = ExitStack()
+"""As in `Trainer.fit`, memory is kept for all epochs: here for as long as the process lives."""
 
 
 def sage(inputs: Inputs, options: Options) -> Work:
@@ -42,7 +45,9 @@ def sage(inputs: Inputs, options: Options) -> Work:
         for batch in loader:
             yield blocks.inputs(batch, model), torch.from_numpy(batch.y)
 
-    return epochs(Side(model, batches, keep_memory if options["keep"] else nullcontext), inputs, options)
+    if options["keep"]:
+        _KEPT.enter_context(keep_memory())
+    return epochs(Side(model, batches), inputs, options)
 
 
 TASKS: dict[str, Task] = {"sage": sage}

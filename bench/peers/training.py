@@ -5,14 +5,13 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from peers.memory_use import peak_beyond
+from peers.memory_use import peak_so_far
 from peers.task import Inputs, Options, Work
 
 Batches = Iterable[tuple[tuple[Any, ...], torch.Tensor]]
@@ -37,11 +36,10 @@ def read_data(inputs: Inputs) -> Data:
 
 
 class Side(NamedTuple):
-    """What a peer brings: its model, and what makes the batches of seeds; a context around its steps."""
+    """What a peer brings: its model, and what makes the batches of seeds, shuffled or not."""
 
     model: torch.nn.Module
     batches: Callable[[np.ndarray, bool], Batches]
-    around: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 def sage_forward(convs: Iterable[Any], x: torch.Tensor, layers: list[Any], dropout: float, training: bool) -> Any:
@@ -72,12 +70,17 @@ def epochs(side: Side, inputs: Inputs, options: Options) -> Work:
 
     def work() -> dict[str, float]:
         faults, start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.perf_counter()
-        with side.around():
-            peak, loss = peak_beyond(train)
+        loss = train()
         seconds = time.perf_counter() - start
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
         batches = options["epochs"] * len(seeds)
-        done = {"seconds": seconds, "batches": batches, "loss": loss, "faults": faults / batches, "peak_bytes": peak}
+        done = {
+            "seconds": seconds,
+            "batches": batches,
+            "loss": loss,
+            "faults": faults / batches,
+            "peak_bytes": peak_so_far(),
+        }
         return {**done, "accuracy": accuracy(side, data)} if options.get("test") else done
 
     return work

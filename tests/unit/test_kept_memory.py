@@ -30,7 +30,8 @@ step()
 before = resident()
 with keep_memory():
     with keep_memory():
-        step(); step()
+        for _ in range(8):
+            step()
     count = faults()
     for _ in range(5):
         step()
