@@ -18,9 +18,9 @@ from spsample.sampling import Adjacency
 from spsample.sampling.arguments import require_sampler
 from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
-from spsample.training.aggregation import weighted_sums
 from spsample.training.cooperative import Exchange, require_exchanged
 from spsample.training.dropout import Rows
+from spsample.training.sums import weighted_sums
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
