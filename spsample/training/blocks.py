@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
@@ -21,6 +20,7 @@ from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
 from spsample.training.cooperative import Exchange, require_exchanged
 from spsample.training.dropout import Rows
+from spsample.training.sums import weighted_sums
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Block:
         Of a cooperative batch what brings rows of other ranks here, else None; see `sources`.
     source_rows, owned_rows
         Of a cooperative batch whose rows the sources are, and those that `sources` takes: dropout by vertex needs them.
+    vertices
+        Ids of the sources in the graph, or None: `spsample.training.aggregate` reads their features.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Block:
     exchange: Exchange | None = None
     source_rows: Rows | None = None
     owned_rows: Rows | None = None
+    vertices: Any = None
 
     @property
     def target_rows(self) -> Rows | None:
@@ -124,20 +127,13 @@ class Block:
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
 
-        ``embedding_bag`` is torch's row-segment sum: differentiable, free of an ``nnz x dim`` temporary,
-        and the same call on every device.
+        Differentiable, and free of an ``nnz x dim`` temporary. Each row is added up in the order of its entries, and so
+        is the gradient, on any number of threads.
         """
         require_exchanged(self.exchange)
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
-        return functional.embedding_bag(
-            self.indices,
-            h,
-            self.indptr,
-            mode="sum",
-            per_sample_weights=self.values,
-            include_last_offset=True,
-        )
+        return weighted_sums(self, h)
 
 
 def mean_block(adj: Any) -> Block:
@@ -227,6 +223,7 @@ class BlockMaker:
         routes = getattr(layer, "routes", None)
         if routes is not None:
             block = replace(block, exchange=Exchange(routes, self._channel))
+        block = replace(block, vertices=layer.src_nodes)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
         if self._degrees_on_device is None:

@@ -39,6 +39,7 @@ from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import first_ranks_model
 from spsample.training.loaders import loader_for
+from spsample.training.memory import keep_memory
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
@@ -203,7 +204,7 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use(), torch_threads(self.config.stage_threads):
+        with keep_memory(), self._generator.in_use(), torch_threads(self.config.stage_threads):
             self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
