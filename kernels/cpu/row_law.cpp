@@ -30,6 +30,7 @@ namespace {
 constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
 constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
+constexpr int64_t kRowsPerPointerRead = 4;  // of A, at most, to a row of Q: else row pointers are asked for, not read through
 constexpr size_t kCursorsAhead = 3;         // pieces whose next vertices are asked for
 constexpr int64_t kSegmentsPerThread = 4;
 constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a row and for each of its draws
@@ -180,15 +181,12 @@ public:
 
     int64_t count() const { return static_cast<int64_t>(bounds_.size()) - 1; }
     int64_t end_row(int64_t range) const { return bounds_[static_cast<size_t>(range) + 1]; }
-    // Brings the pointers and entries of a range to the second-level cache.
-    void bring(int64_t range) const {
-        const int64_t* begin = A_.indptr + bounds_[static_cast<size_t>(range)];
-        const int64_t* end = A_.indptr + end_row(range);
-        read_through(begin, end + 1);
-        read_through(A_.indices + *begin, A_.indices + *end);
-    }
+    // Bring the entries of a range, and its row pointers, to the second-level cache.
+    void bring_entries(int64_t range) const { read_through(A_.indices + *pointers(range), A_.indices + *pointers(range + 1)); }
+    void bring_pointers(int64_t range) const { read_through(pointers(range), pointers(range + 1) + 1); }
 
 private:
+    const int64_t* pointers(int64_t range) const { return A_.indptr + bounds_[static_cast<size_t>(range)]; }
     const CsrView<Index>& A_;
     std::vector<int64_t> bounds_;
 };
@@ -239,7 +237,8 @@ void draw_by_ranges(
     SignalWatch signals;
     for (int64_t range = 0; range < ranges.count(); ++range) {
         signals.poll();
-        if (distance == Distance::kNear) ranges.bring(range);
+        if (distance == Distance::kNear) ranges.bring_entries(range);
+        if (!drawer.asks_for_pointers()) ranges.bring_pointers(range);
         const bool is_last = range + 1 == ranges.count();
         const Index bound = static_cast<Index>(ranges.end_row(range));
         for (size_t c = 0; c < all.size(); ++c) {
@@ -259,7 +258,7 @@ template <class Index>
 void draw_pieces(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const Piece* begin, const Piece* end,
     RowsResult<Index>& result) {
-    Drawer<Index, Distance::kFar> drawer(A, Q, draw, result);
+    Drawer<Index, Distance::kFar> drawer(A, Q, draw, true, result);
     for (const Piece* piece = begin; piece < end; ++piece) drawer.draw(*piece, piece->begin, piece->end, piece->offset);
     drawer.flush();
 }
@@ -282,6 +281,7 @@ void draw_in_bulk_order(
     const PiecesBySegment sorted(pieces, segments.count());
     const int64_t bytes = distance == Distance::kNear ? near_range() : kFarRange;
     const int64_t num_unordered = static_cast<int64_t>(sorted.unordered.size());
+    const bool asks = distance == Distance::kFar || Q.num_rows < A.num_rows / kRowsPerPointerRead;
     parallel_chunks(segments.count() + num_unordered, 1, [&](int64_t task, int64_t) {
         if (task >= segments.count()) {
             const Piece* piece = &pieces[static_cast<size_t>(sorted.unordered[static_cast<size_t>(task - segments.count())])];
@@ -289,7 +289,7 @@ void draw_in_bulk_order(
         }
         const size_t s = static_cast<size_t>(task);
         const Ranges<Index> ranges(A, segments.bounds[s], segments.bounds[s + 1], bytes);
-        Drawer<Index, distance> drawer(A, Q, draw, result);
+        Drawer<Index, distance> drawer(A, Q, draw, asks, result);
         draw_by_ranges(Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
         drawer.flush();
     });

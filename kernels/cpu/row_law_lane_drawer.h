@@ -23,8 +23,9 @@ enum class Distance {
 template <class Index, Distance distance>
 class Drawer {
 public:
-    Drawer(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, RowsResult<Index>& result)
-        : A_(A), Q_(Q), result_(result), how_(draw.key, draw.hop, static_cast<int>(draw.size), draw.replace),
+    // asks: whether row pointers are asked for a few rows ahead.
+    Drawer(const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, bool asks, RowsResult<Index>& result)
+        : A_(A), Q_(Q), result_(result), asks_(asks), how_(draw.key, draw.hop, static_cast<int>(draw.size), draw.replace),
           draw_lanes_(instruction_set().draw_lanes) {}
 
     // The rows [begin, end) of a piece, whose entries go to `offset` in the batch and whose output ends where the piece's does; they
@@ -41,6 +42,8 @@ public:
         }
         return offset;
     }
+
+    bool asks_for_pointers() const { return asks_; }
 
     // Draws and writes all rows that wait.
     void flush() {
@@ -82,7 +85,7 @@ private:
         int64_t lane = group.rows, whole = group.whole;
         std::fill(group.lanes.batch_id + lane, group.lanes.batch_id + kLanes, static_cast<uint32_t>(Q_.batch_ids[piece.batch]));
         for (int64_t r = 0; r < rows; ++r) {
-            if (!kNear) SPSAMPLE_PREFETCH(A_.indptr + vertices[std::min(r + kPointersAhead, last)]);
+            if (asks_) SPSAMPLE_PREFETCH(A_.indptr + vertices[std::min(r + kPointersAhead, last)]);
             const uint64_t row = static_cast<uint64_t>(vertices[r]);
             const int64_t begin = A_.indptr[row], degree = A_.indptr[row + 1] - begin;
             const int64_t mask = -static_cast<int64_t>(degree <= most);  // all ones where the row is taken whole
@@ -213,6 +216,7 @@ private:
     const CsrView<Index>& A_;
     const SelectorView<Index>& Q_;
     RowsResult<Index>& result_;
+    const bool asks_;
     const LaneDraw how_;
     void (*const draw_lanes_)(const LaneDraw&, Lanes&);
     Group groups_[kGroups];
