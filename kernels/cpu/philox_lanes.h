@@ -52,12 +52,12 @@ SPSAMPLE_LANES PhiloxLanes philox(const PhiloxLanes& counter, const RoundKeys& k
     return {{{even.w[0], odd.w[0]}, {even.w[1], odd.w[1]}, {even.w[2], odd.w[2]}, {even.w[3], odd.w[3]}}};
 }
 
-// The blocks of rows whose counters have one c1: all of a hop, but for vertices beyond 2^32. Their first two rounds are but for constants
-// those of the vertex and the batch, which are made once for all blocks.
+// The blocks of rows whose counters have one c1, that of the hop: of vertices below 2^32. Rounds 1 and 2 mix the words of a row with each
+// other and, only by constants, with the block's number: they are made once for all blocks of a row.
 class RowBlocks {
 public:
     SPSAMPLE_LANES_MEMBER RowBlocks(Register vertex_low, Register batch_id, const BlockStart* starts, const RoundKeys& keys)
-        : starts_(starts), keys_(keys),  even_(vertex_low, batch_id, keys), odd_(high_halves(vertex_low), high_halves(batch_id), keys) {}
+        : starts_(starts), keys_(keys), even_(vertex_low, batch_id, keys), odd_(high_halves(vertex_low), high_halves(batch_id), keys) {}
 
     // Block `number` of each row.
     SPSAMPLE_LANES_MEMBER PhiloxLanes block(int number) const {
@@ -88,7 +88,8 @@ private:
         SPSAMPLE_LANES_MEMBER HalfOfCounters third_round(const BlockStart& start) const {
             const Register product0 = multiply(exclusive_or(w0, same_lanes(start.word0)), same_lanes(0xD2511F53));
             const Register product1 = multiply(exclusive_or(w2, same_lanes(start.word2)), same_lanes(0xCD9E8D57));
-            return {{exclusive_or(high_halves(product1), w1), product1, exclusive_or(high_halves(product0), same_lanes(start.word3)), product0}};
+            const Register c2 = exclusive_or(high_halves(product0), same_lanes(start.word3));
+            return {{exclusive_or(high_halves(product1), w1), product1, c2, product0}};
         }
     };
 

@@ -67,7 +67,8 @@ SPSAMPLE_AVX2 unsigned draw_near(const LaneDraw& how, Lanes& lanes) {
 #pragma GCC unroll 1
     for (int half = 0; half < 2; ++half) {
         const int lane = half * kHalf;
-        make_words<Size>(how.size, RowBlocks(load(lanes.vertex_low + lane), load(lanes.batch_id + lane), how.starts, how.keys), words[half]);
+        const RowBlocks blocks(load(lanes.vertex_low + lane), load(lanes.batch_id + lane), how.starts, how.keys);
+        make_words<Size>(how.size, blocks, words[half]);
     }
     unsigned doubtful = 0;
 #pragma GCC unroll 1

@@ -201,7 +201,7 @@ def test_bulk_order(name, count, index):
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("sizes", [[300], [900] * 3, [2500] * 12])
 def test_rows_mostly_whole(name, replace, sizes):
-    """Runs of rows that are taken whole, longer than wait at a time, among few that are drawn from; piece by piece and in both ranges."""
+    """Long runs of rows that are taken whole among few that are drawn from; piece by piece and in both ranges."""
     rng = np.random.default_rng(len(sizes))
     size, n = 7, 12_000
     lengths = np.where(rng.random(n) < 0.05, rng.integers(size, 4000, n), rng.integers(0, size + 1, n))
