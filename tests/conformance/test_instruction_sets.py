@@ -160,6 +160,40 @@ def test_bulk_order(name, count, index):
         np.testing.assert_array_equal(rows.indptr, np.concatenate([r.indptr for r in one_by_one]))
 
 
+@each_set
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("sizes", [[300], [900] * 3, [2500] * 12])
+def test_rows_mostly_whole(name, replace, sizes):
+    """Long runs of rows that are taken whole among few that are drawn from; piece by piece and in both ranges."""
+    rng = np.random.default_rng(len(sizes))
+    size, n = 7, 12_000
+    lengths = np.where(rng.random(n) < 0.05, rng.integers(size, 4000, n), rng.integers(0, size + 1, n))
+    lengths[-200:] = rng.integers(0, size + 1, 200)
+    A = random_matrix(rng, lengths.tolist())
+    assert A.indices.nbytes > 4 << 20
+    Q, draw = random_selector(rng, n, sizes, True), Draw(KEY, 1, size, replace)
+    expected = REFERENCE.sample_rows_uniform(A, Q, draw, True)
+    for count in (1, 3):
+        with threads(count), instruction_set(name):
+            assert_equal(CPU.sample_rows_uniform(A, Q, draw, True), expected)
+            assert_equal(CPU.sample_rows_uniform(A, Q, draw, False), expected._replace(positions=None))
+
+
+@each_set
+def test_rows_of_near_and_far_vertices(name):
+    """Vertices on both sides of 2^32 in one group of rows: the shared rounds of Philox hold below it only."""
+    rng = np.random.default_rng(6)
+    ids = np.where(rng.random(400) < 0.03, 2**32, 0) + rng.permutation(400)
+    A = Matrix(pointers([40] * 400), rng.integers(0, 400, 400 * 40), None, False, ids, 2**33)
+    Q = random_selector(rng, 400, [400, 37, 150], True, np.int64)
+    for size in (1, 5, 10, 15, 33):
+        for replace in (False, True):
+            draw = Draw(KEY, 7, size, replace)
+            with instruction_set(name):
+                rows = CPU.sample_rows_uniform(A, Q, draw, True)
+            assert_equal(rows, REFERENCE.sample_rows_uniform(A, Q, draw, True))
+
+
 def batch_rows(A, Q, draw, i):
     """The rows of one batch of Q by itself."""
     lo, hi = Q.batch_ptr[i], Q.batch_ptr[i + 1]
