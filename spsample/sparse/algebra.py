@@ -132,7 +132,7 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
     """
-    if type(options.get("edge_ids", False)) is not bool:
+    if options and type(options.get("edge_ids", False)) is not bool:
         require_type("edge_ids", options["edge_ids"], (bool, np.bool_), "True or False")
     if isinstance(P, (RowLaw, LayerLaw, ProbabilityMatrix)):
         return P.sample(draw, **options)
