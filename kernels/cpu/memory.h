@@ -7,10 +7,11 @@
 
 namespace spsample {
 
-// A piece of memory with the size it was taken with.
+// A piece of memory with the size it was taken with. `needed` is what counts of it as in use (0: all of it).
 struct Block {
     void* memory;
     size_t bytes;
+    size_t needed = 0;
 };
 
 // At least `bytes` bytes, uninitialised, aligned for any element type. Throws std::bad_alloc. Thread-safe.
