@@ -84,7 +84,7 @@ def rmat_arrays(scale: int, edge_factor: int) -> tuple[NDArray[np.int64], NDArra
 
 
 def grid_arrays(side: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """`indptr` and `indices` of a square of vertices, each beside its 8 neighbours, fewer at the rim: as minesweeper."""
+    """`indptr` and `indices` of a square of vertices, each beside its 8 neighbours, fewer at the rim."""
     at = np.arange(side * side, dtype=np.int64).reshape(side, side)
     targets, sources = [], []
     for down, right in ((a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)):

@@ -43,7 +43,7 @@ class Slower(NamedTuple):
 
 def small_graphs(
     graph: Annotated[list[str] | None, typer.Option(help="Graph; may be repeated. `grid:SIDE` is made.")] = None,
-    batch_size: Annotated[list[int] | None, typer.Option(help="b; may be repeated. 64, 256 and 1024 by default.")] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="b; may be repeated. All three by default.")] = None,
     bulk_size: Annotated[list[int] | None, typer.Option(help="k; may be repeated. 1, 8 and 64 by default.")] = None,
     batches: Annotated[int, typer.Option(help="Batches of a turn.")] = 64,
     threads: Annotated[int, typer.Option(help="Threads of every peer.")] = 2,
@@ -57,15 +57,21 @@ def small_graphs(
     pythons = {"dgl_loader": dgl_python, "pyg_loader": pyg_python}
     out.mkdir(parents=True, exist_ok=True)
     records: list[dict[str, Any]] = [{"kind": "machine", **machine_facts(threads)}]
+    sizes, bulk_sizes = batch_size or [64, 256, 1024], bulk_size or [1, 8, 64]
     for name in graph or GRAPHS:
-        for size in batch_size or [64, 256, 1024]:
-            found, missing = _measured(name, size, bulk_size or [1, 8, 64], batches, threads, rounds, pythons)
-            console.print(_table(f"{name}, batches of {size}", found))
-            for text in missing:
-                console.print(text, markup=False)
-            where = {"graph": name, "batch_size": size}
-            records += [{"kind": "result", **where, **one.pair._asdict(), **_figures(one)} for one in found]
-            records += [{"kind": "missing", **where, "what": text} for text in missing]
+        with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
+            inputs = {**_inputs(name, batches, max(sizes), Path(scratch)), "threads": threads}
+            with Peers(pythons, inputs) as peers:
+                for size in sizes:
+                    case, pairs = case_of(batches, size, bulk_sizes)
+                    turns = measured(peers, case, rounds, {})
+                    found = [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()]
+                    console.print(_table(f"{name}, batches of {size}", found))
+                    where = {"kind": "result", "graph": name, "batch_size": size}
+                    records += [{**where, **one.pair._asdict(), **_figures(one)} for one in found]
+                for text in peers.missing:
+                    console.print(text, markup=False)
+                records += [{"kind": "missing", "graph": name, "what": text} for text in peers.missing]
     text = "".join(json.dumps(record) + "\n" for record in records)
     (out / "small_graphs.jsonl").write_text(text, encoding="utf-8")
 
@@ -74,19 +80,11 @@ def _figures(one: Slower) -> dict[str, Any]:
     return {name: value for name, value in one._asdict().items() if name != "pair"}
 
 
-def _measured(
-    graph: str, batch_size: int, bulk_sizes: list[int], batches: int, threads: int, rounds: int, pythons: dict[str, Any]
-) -> tuple[list[Slower], list[str]]:
-    """All pairs on one graph, and what is missing."""
-    with tempfile.TemporaryDirectory(prefix="spsample-bench-") as scratch:
-        folder = graph_folder(graph, Path(scratch))
-        seeds = draw_seeds(np.load(folder / "indptr.npy"), batches, batch_size)
-        save(Path(scratch) / "seeds", seeds=seeds)
-        inputs = {"graph": str(folder), "seeds": str(Path(scratch) / "seeds" / "seeds.npy"), "threads": threads}
-        case, pairs = case_of(batches, batch_size, bulk_sizes)
-        with Peers(pythons, inputs) as peers:
-            turns = measured(peers, case, rounds, {})
-            return [_slower(pair, turns) for pair in pairs if {*pair} <= turns.keys()], peers.missing
+def _inputs(graph: str, batches: int, batch_size: int, scratch: Path) -> dict[str, Any]:
+    """Where all peers find the graph and the seeds; smaller batches are the first seeds of these."""
+    folder = graph_folder(graph, scratch)
+    save(scratch / "seeds", seeds=draw_seeds(np.load(folder / "indptr.npy"), batches, batch_size))
+    return {"graph": str(folder), "seeds": str(scratch / "seeds" / "seeds.npy")}
 
 
 def _slower(pair: Pair, turns: dict[str, list[Turn]]) -> Slower:
@@ -120,7 +118,8 @@ def case_of(batches: int, batch_size: int, bulk_sizes: list[int]) -> tuple[Case,
                 Side(f"{layout}, BulkLoader, k = {k}", SPSAMPLE, _LOADERS[layout], {**options, "edge_ids": True}),
             ]
             sides += made
-            pairs += [Pair(side.name, peer.name) for side, peer in zip(made, (operation, operation, loader), strict=True)]
+            beside = (operation, operation, loader)
+            pairs += [Pair(side.name, peer.name) for side, peer in zip(made, beside, strict=True)]
     return Case("small-graphs", "small batches", baseline="", sides=tuple(sides)), pairs
 
 

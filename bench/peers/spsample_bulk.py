@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,6 +21,7 @@ from spsample.planning import scratch_bytes
 from spsample.sparse import CSRMatrix, RowSelector, select_rows, spgemm
 
 PACKAGES = ("spsample", "numpy", "scipy")
+_SETTLING_SECONDS = 0.3
 
 
 @cache
@@ -171,7 +173,7 @@ def loader_edges(inputs: Inputs, options: Options) -> Work:
         edges = sum(layer.edge_index.size(1) for batch in batches for layer in batch.minibatch.to_pyg()[2])
         return {"batches": len(seeds), "edges": edges}
 
-    return work
+    return _settled(work)
 
 
 def loader_pyg_edges(inputs: Inputs, options: Options) -> Work:
@@ -181,6 +183,14 @@ def loader_pyg_edges(inputs: Inputs, options: Options) -> Work:
     def work() -> dict[str, float]:
         return {"batches": len(seeds), "edges": sum(batch.edge_index.size(1) for batch in batches)}
 
+    return _settled(work)
+
+
+def _settled(work: Work) -> Work:
+    """After as many passes as a loader needs to choose between threads and turns."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < _SETTLING_SECONDS:
+        work()
     return work
 
 

@@ -76,8 +76,6 @@ void free_memory(void* memory, size_t bytes) noexcept {
 // All blocks together, in use and kept, take at most an eighth more memory than those in use took at their peak: the peak of
 // this generation of requests and the one before, so that one large call is not remembered for ever. (The eighth is for sizes
 // that do not quite fit each other: they would else be freed and fetched in every call.) What was kept longest is freed first.
-// Where another block would pass that limit, one up to twice as large serves: calls whose arrays follow each other would else free
-// and fetch the same blocks in every round. Only what is needed of it counts towards the peak.
 class Pool {
 public:
     Block take(size_t bytes) {
@@ -89,17 +87,15 @@ public:
             clear();
             memory = try_allocate(size);
         }
-        if (memory) return {memory, size, size};
+        if (memory) return {memory, size};
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= size;
-        needed_ -= size;
         throw std::bad_alloc();
     }
 
     void give(Block block) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         used_ -= block.bytes;
-        needed_ -= block.needed;
         try {
             free_.emplace(block.bytes, Free{block.memory, given_++});
             kept_ += block.bytes;
@@ -142,39 +138,31 @@ private:
         uint64_t given;
     };
 
-    // A kept block of `size` bytes, or up to a third more (twice as many where a new block would pass the limit); without one, memory
-    // null, and `size` bytes are counted as in use (those of the block that the caller is about to allocate).
+    // A kept block of `size` bytes, or up to a third more; without one, memory null, and `size` bytes are counted as in
+    // use (those of the block that the caller is about to allocate).
     Block reuse_or_count(size_t size) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (++requests_ % kGeneration == 0) {
             peak_before_ = peak_;
-            peak_ = needed_;
+            peak_ = used_;
         }
-        Block block{nullptr, size, size};
+        Block block{nullptr, size};
         const auto found = free_.lower_bound(size);
-        if (found != free_.end() && found->first <= 2 * size) {
-            const bool fits = found->first - found->first / 4 <= size;
-            if (fits || used_ + kept_ + size > limit()) {
-                block = {found->second.memory, found->first, fits ? found->first : size};
-                free_.erase(found);
-                kept_ -= block.bytes;
-            }
+        if (found != free_.end() && found->first - found->first / 4 <= size) {
+            block = {found->second.memory, found->first};
+            free_.erase(found);
+            kept_ -= block.bytes;
         }
         used_ += block.bytes;
-        needed_ += block.needed;
-        peak_ = std::max(peak_, needed_);
+        peak_ = std::max(peak_, used_);
         trim();
         most_ = std::max(most_, used_ + kept_);
         return block;
     }
 
-    size_t limit() const noexcept {
-        const size_t peak = std::max(peak_, peak_before_);
-        return peak + peak / 8;
-    }
-
     void trim() noexcept {
-        while (!free_.empty() && used_ + kept_ > limit()) {
+        const size_t peak = std::max(peak_, peak_before_);
+        while (!free_.empty() && used_ + kept_ > peak + peak / 8) {
             const auto oldest = std::min_element(free_.begin(), free_.end(), [](const auto& a, const auto& b) {
                 return a.second.given < b.second.given;
             });
@@ -186,7 +174,7 @@ private:
 
     std::mutex mutex_;
     std::multimap<size_t, Free> free_;
-    size_t kept_ = 0, used_ = 0, needed_ = 0, peak_ = 0, peak_before_ = 0, most_ = 0;
+    size_t kept_ = 0, used_ = 0, peak_ = 0, peak_before_ = 0, most_ = 0;
     uint64_t requests_ = 0, given_ = 0;
 };
 

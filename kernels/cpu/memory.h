@@ -7,11 +7,10 @@
 
 namespace spsample {
 
-// A piece of memory with the size it was taken with. `needed` is what counts of it as in use (0: all of it).
+// A piece of memory with the size it was taken with.
 struct Block {
     void* memory;
     size_t bytes;
-    size_t needed = 0;
 };
 
 // At least `bytes` bytes, uninitialised, aligned for any element type. Throws std::bad_alloc. Thread-safe.

@@ -100,7 +100,7 @@ class BulkLoader(Loader):
         and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
-        when it is asked for.
+        when it is asked for, and so does a loader on one rank that finds this faster, but for `stage_threads`.
     features
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix. `PartitionedFeatures` of the same ranks
         are gathered by all of them at once.
@@ -142,7 +142,7 @@ class BulkLoader(Loader):
         and where that is None too, a number of bulks and batches is all that bounds them.
     transform
         Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
-        it is called in the thread that gathers features.
+        it is called in the thread that gathers features, where there is one.
     transform_workers
         With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
         loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel

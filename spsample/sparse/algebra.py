@@ -29,7 +29,8 @@ def square(matrix: GraphOperand | BatchProduct) -> Squared | BatchProduct:
     """Entrywise square, lazily: `Q @ square(A)` is the law of LADIES, `square(Q @ A)` that of the paper's text."""
     if isinstance(matrix, BatchProduct):
         return matrix._replace(column_power=2)
-    require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
+    if not hasattr(matrix, "frontier"):
+        require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
     return Squared(matrix)
 
 
