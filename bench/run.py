@@ -32,6 +32,7 @@ from received import received
 from reorder import reorder
 from sampling import sampling
 from scores import scores
+from small_graphs import small_graphs
 from traffic import traffic
 from trainer_hits import trainer_hits
 
@@ -40,6 +41,7 @@ app.command()(bulk_size)
 app.command()(planning)
 app.command()(prefetch)
 app.command()(sampling)
+app.command()(small_graphs)
 app.command()(traffic)
 app.command()(cold_store)
 app.command()(features)
@@ -72,6 +74,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     planning(graph=["rmat:10,8@16@8"], out=out)
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
+    small_graphs(graph=["grid:20"], batch_size=[16], bulk_size=[1, 4], batches=8, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)

@@ -262,6 +262,7 @@ void bind_extraction(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_values_sources(nb::module_& m);
 void bind_stacking(nb::module_& m);
+void bind_seeds(nb::module_& m);
 void bind_ascending(nb::module_& m);
 void bind_cooperative(nb::module_& m);
 void bind_routing(nb::module_& m);

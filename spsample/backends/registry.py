@@ -39,8 +39,12 @@ def available_backends() -> tuple[str, ...]:
     >>> "reference" in available_backends()
     True
     """
-    compiled = ("cpu",) if find_spec("spsample._core") is not None else ()
-    return (*compiled, "reference")
+    return ("cpu", "reference") if _has_core() else ("reference",)
+
+
+@cache
+def _has_core() -> bool:
+    return find_spec("spsample._core") is not None
 
 
 def get_backend(name: str | None = None) -> Backend:

@@ -32,6 +32,7 @@ from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.overlap.bounds import QueueBytes
 from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
+from spsample.loading.overlap.turns import Turns, followed
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
 from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
@@ -101,7 +102,7 @@ class BulkLoader(Loader):
         and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
-        when it is asked for.
+        when it is asked for, and so does a loader on one rank that finds this faster, but for `stage_threads`.
     features
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix. `PartitionedFeatures` of the same ranks
         are gathered by all of them at once.
@@ -143,7 +144,7 @@ class BulkLoader(Loader):
         and where that is None too, a number of bulks and batches is all that bounds them.
     transform
         Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
-        it is called in the thread that gathers features.
+        it is called in the thread that gathers features, where there is one.
     transform_workers
         With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
         loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel
@@ -257,6 +258,7 @@ class BulkLoader(Loader):
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
+        self._turns = Turns() if self.prefetch > 0 and self._tuning is None else None
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -350,13 +352,26 @@ class BulkLoader(Loader):
         drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
         start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
-        if not self._works_ahead:
-            collated = self._collated(self._all_bulks(place, 1), place, made, self.features)
-            with closing(self._copies.over(collated, self.phases)) as items:
-                while (one := next(items, None)) is not None:
-                    yield self._copies.received(one)
-                    del one
+        if self._turns is None or not self._may_take_turns:
+            yield from self._ahead(place, made) if self._works_ahead else self._in_turn(place, made)
             return
+        turns = self._turns
+
+        def deliver(begin: int) -> Generator[Delivered, None, None]:
+            return (self._in_turn if turns.in_turn else self._ahead)(place._replace(first=begin), made)
+
+        yield from followed(turns, deliver, first, self.num_batches)
+
+    def _in_turn(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
+        """Batches from ``place.first`` on, each made when it is asked for."""
+        collated = self._collated(self._all_bulks(place, 1), place, made, self.features)
+        with closing(self._copies.over(collated, self.phases)) as items:
+            while (one := next(items, None)) is not None:
+                yield self._copies.received(one)
+                del one
+
+    def _ahead(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
+        """Batches from ``place.first`` on, made by threads."""
         if self._left is not None:
             self._left.join()
         with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
@@ -541,6 +556,11 @@ class BulkLoader(Loader):
         """Whether the next pass has threads: not where stages have been found to be faster in turn on this rank."""
         in_turn = self._is_alone and self._tuning is not None and self._tuning.is_in_turn_on(get_num_threads())
         return self.prefetch > 0 and not in_turn
+
+    @property
+    def _may_take_turns(self) -> bool:
+        """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
+        return self._is_alone and not self._looks_ahead and not self._are_on_device
 
     @property
     def _is_alone(self) -> bool:
