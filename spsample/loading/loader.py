@@ -560,7 +560,8 @@ class BulkLoader(Loader):
     @property
     def _may_take_turns(self) -> bool:
         """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
-        return self._is_alone and not self._looks_ahead and not self._are_on_device
+        here = not self._are_on_device and self._copies.device is None
+        return self._is_alone and not self._looks_ahead and here
 
     @property
     def _is_alone(self) -> bool:
