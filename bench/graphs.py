@@ -51,6 +51,8 @@ def _arrays(spec: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     name, _, sizes = spec.partition(":")
     if name == "rmat" and sizes.count(",") == 1:
         return rmat_arrays(*map(int, sizes.split(",")))
+    if name == "grid":
+        return grid_arrays(int(sizes))
     graph = dataset_graph(spec)
     return graph.indptr, graph.indices
 
@@ -79,6 +81,21 @@ def rmat_arrays(scale: int, edge_factor: int) -> tuple[NDArray[np.int64], NDArra
     for part in _slices(len(keys)):
         indices[part] = keys[part] & (n - 1)
     return indptr.astype(np.int64), indices
+
+
+def grid_arrays(side: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """`indptr` and `indices` of a square of vertices, each beside its 8 neighbours, fewer at the rim."""
+    at = np.arange(side * side, dtype=np.int64).reshape(side, side)
+    targets, sources = [], []
+    for down, right in ((a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if (a, b) != (0, 0)):
+        rows, columns = (slice(max(-step, 0), side - max(step, 0)) for step in (down, right))
+        target = at[rows, columns].ravel()
+        targets.append(target)
+        sources.append(target + down * side + right)
+    target, source = np.concatenate(targets), np.concatenate(sources)
+    order = np.lexsort((source, target))
+    indptr = np.searchsorted(target[order], np.arange(side * side + 1))
+    return indptr.astype(np.int64), source[order].astype(np.int32)
 
 
 def _sorted_keys(scale: int, pairs: int) -> NDArray[np.int64]:

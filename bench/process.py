@@ -46,10 +46,13 @@ class PeerFailedError(RuntimeError):
 
 
 class PeerProcess:
-    """A worker process of one peer, started once; a context manager that ends it."""
+    """A worker process of one peer, started once; a context manager that ends it.
 
-    def __init__(self, peer: Peer, python: str, threads: int) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
+    `added` goes to its environment.
+    """
+
+    def __init__(self, peer: Peer, python: str, threads: int, added: Mapping[str, str] | None = None) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", **(added or {})}
         self.peer = peer
         try:
             self._process = subprocess.Popen(

@@ -15,6 +15,7 @@ from cooperative_plan import cooperative_plan
 from cooperative_training import cooperative_training
 from copies import copies
 from disk_features import disk_features
+from epoch import epoch
 from factored import factored
 from features import features
 from ladder import ladder
@@ -31,6 +32,7 @@ from received import received
 from reorder import reorder
 from sampling import sampling
 from scores import scores
+from small_graphs import small_graphs
 from traffic import traffic
 from trainer_hits import trainer_hits
 
@@ -39,6 +41,7 @@ app.command()(bulk_size)
 app.command()(planning)
 app.command()(prefetch)
 app.command()(sampling)
+app.command()(small_graphs)
 app.command()(traffic)
 app.command()(cold_store)
 app.command()(features)
@@ -61,6 +64,7 @@ app.command()(local_training)
 app.command()(ladder)
 app.command()(trainer_hits)
 app.command()(overlap)
+app.command()(epoch)
 
 
 @app.command()
@@ -70,6 +74,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     planning(graph=["rmat:10,8@16@8"], out=out)
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
+    small_graphs(graph=["grid:20"], batch_size=[16], bulk_size=[1, 4], batches=8, rounds=1, out=out)
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)
@@ -92,6 +97,7 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     trainer_hits(graph=["rmat:10,8"], sampler=["GraphSAGE"], epochs=1, out=out)
     local_training(dataset="planted:400", ranks=2, step_seeds=64, epochs=1, seeds=1, out=out)
     overlap(dataset="planted:2000", fanouts="3,2", batch_size=64, bulk_size=2, hidden=[4], rounds=1, cores=2, out=out)
+    epoch(graph="rmat:10,8", hidden=[8], batches=2, batch_size=16, rounds=1, out=out)
     traffic(graph=["rmat:10,8"], k=[8], replication=[1, 2], ranks=4, batch_size=16, out=out)
 
 

@@ -26,6 +26,18 @@ def blocks(inputs: Inputs, options: Options) -> Work:
     return work
 
 
+def sample_blocks(inputs: Inputs, options: Options) -> Work:
+    """The sampler alone, batch after batch."""
+    seeds, graph = [torch.from_numpy(batch) for batch in inputs.seeds(options)], _graph(inputs)
+    sampler = dgl.dataloading.NeighborSampler(options["fanouts"][::-1])
+
+    def work() -> dict[str, float]:
+        edges = sum(block.num_edges() for batch in seeds for block in sampler.sample_blocks(graph, batch)[2])
+        return {"batches": len(seeds), "edges": edges}
+
+    return work
+
+
 def blocks_with_features(inputs: Inputs, options: Options) -> Work:
     """The same; the loader puts features to the sources of each batch."""
     seeds, graph = inputs.seeds(options), _graph(inputs)
@@ -62,4 +74,8 @@ def _loader(
     )
 
 
-TASKS: dict[str, Task] = {"blocks": blocks, "blocks_with_features": blocks_with_features}
+TASKS: dict[str, Task] = {
+    "blocks": blocks,
+    "blocks_with_features": blocks_with_features,
+    "sample_blocks": sample_blocks,
+}

@@ -20,9 +20,9 @@ def peak_beyond(call: Callable[[], T]) -> tuple[int, T]:
     allocated and freed before can hide the call's own.
     """
     if not STATUS.exists():
-        before = _peak_so_far()
+        before = peak_so_far()
         result = call()
-        return _peak_so_far() - before, result
+        return peak_so_far() - before, result
     CLEAR_REFS.write_text("5")
     before = _status("VmRSS")
     result = call()
@@ -34,6 +34,7 @@ def _status(field: str) -> int:
     return int(match[1]) * 1024 if match else 0
 
 
-def _peak_so_far() -> int:
+def peak_so_far() -> int:
+    """Most bytes that were ever resident in this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

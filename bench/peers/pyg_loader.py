@@ -69,4 +69,21 @@ def neighbor_sample(inputs: Inputs, options: Options) -> Work:
     return work
 
 
-TASKS: dict[str, Task] = {"neighbor_loader": neighbor_loader, "neighbor_sample": neighbor_sample}
+def pyg_lib_sample(inputs: Inputs, options: Options) -> Work:
+    """`torch.ops.pyg.neighbor_sample` alone, batch after batch: COO with edge ids."""
+    colptr, row = _csc(inputs)
+    seeds = [torch.from_numpy(batch) for batch in inputs.seeds(options)]
+    sample = torch.ops.pyg.neighbor_sample
+
+    def work() -> dict[str, float]:
+        edges = sum(len(sample(colptr, row, batch, options["fanouts"], csc=True)[0]) for batch in seeds)
+        return {"batches": len(seeds), "edges": edges}
+
+    return work
+
+
+TASKS: dict[str, Task] = {
+    "neighbor_loader": neighbor_loader,
+    "neighbor_sample": neighbor_sample,
+    "pyg_lib_sample": pyg_lib_sample,
+}

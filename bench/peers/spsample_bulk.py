@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,6 +21,7 @@ from spsample.planning import scratch_bytes
 from spsample.sparse import CSRMatrix, RowSelector, select_rows, spgemm
 
 PACKAGES = ("spsample", "numpy", "scipy")
+_SETTLING_SECONDS = 0.3
 
 
 @cache
@@ -109,6 +111,89 @@ def bulk_to_pyg(inputs: Inputs, options: Options) -> Work:
     return work
 
 
+def bulks(inputs: Inputs, options: Options) -> Work:
+    """All batches, `bulk_size` to a call, each batch's layers looked at."""
+    calls = _Bulks(inputs, options)
+
+    def work() -> dict[str, float]:
+        edges = sum(layer.adj.nnz for bulk in calls() for minibatch in bulk for layer in minibatch.layers)
+        return {"batches": calls.batches, "edges": edges}
+
+    return work
+
+
+def bulks_to_pyg(inputs: Inputs, options: Options) -> Work:
+    """The same, each batch delivered as int64 COO edges with edge ids and node ids, as torch tensors."""
+    from spsample.sampling import adapters
+
+    calls = _Bulks(inputs, {**options, "edge_ids": True})
+    is_subgraph = options["sampler"].get("layout") == "subgraph"
+
+    def edges_of(minibatch: sp.MiniBatch) -> int:
+        if is_subgraph:  # as the operation gives it: tensors, no `Data`
+            return int(adapters.subgraph_tensors(minibatch)[0].size(1))
+        return sum(layer.edge_index.size(1) for layer in minibatch.to_pyg()[2])
+
+    def work() -> dict[str, float]:
+        edges = sum(edges_of(minibatch) for bulk in calls() for minibatch in bulk)
+        return {"batches": calls.batches, "edges": edges}
+
+    return work
+
+
+class _Bulks:
+    """Calls of `bulk_sample` for `bulk_size` batches each; a pass is an epoch of its own."""
+
+    def __init__(self, inputs: Inputs, options: Options) -> None:
+        self._inputs, self._options = inputs, options
+        self._seeds, self._sampler = inputs.seeds(options), _sampler(options)
+        self.batches = len(self._seeds)
+        self._epoch = 0
+
+    def __call__(self) -> Iterator[sp.BulkSample]:
+        self._epoch += 1
+        k, graph = self._options["bulk_size"], _graph(self._inputs)
+        for first in range(0, self.batches, k):
+            yield sp.bulk_sample(
+                graph,
+                self._seeds[first : first + k].ravel(),
+                self._sampler,
+                batch_size=self._seeds.shape[1],
+                epoch=self._epoch,
+                first_batch=first,
+                edge_ids=self._options.get("edge_ids", False),
+            )
+
+
+def loader_edges(inputs: Inputs, options: Options) -> Work:
+    """A pass of the loader without features, each batch as int64 COO edges with edge ids."""
+    seeds, batches = inputs.seeds(options), _loader(inputs, options)
+
+    def work() -> dict[str, float]:
+        edges = sum(layer.edge_index.size(1) for batch in batches for layer in batch.minibatch.to_pyg()[2])
+        return {"batches": len(seeds), "edges": edges}
+
+    return _settled(work)
+
+
+def loader_pyg_edges(inputs: Inputs, options: Options) -> Work:
+    """A pass of `BulkLoader.pyg` without features, each batch a `Data` as that of PyG's NeighborLoader."""
+    seeds, batches = inputs.seeds(options), _loader(inputs, options).pyg()
+
+    def work() -> dict[str, float]:
+        return {"batches": len(seeds), "edges": sum(batch.edge_index.size(1) for batch in batches)}
+
+    return _settled(work)
+
+
+def _settled(work: Work) -> Work:
+    """After as many passes as a loader needs to choose between threads and turns."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < _SETTLING_SECONDS:
+        work()
+    return work
+
+
 def loader(inputs: Inputs, options: Options) -> Work:
     """One pass of the loader, features put to each batch, as it comes."""
     seeds, batches = inputs.seeds(options), _loader(inputs, options)
@@ -161,7 +246,8 @@ def _loader(inputs: Inputs, options: Options) -> sp.BulkLoader:
         seeds.ravel(),
         _sampler(options),
         batch_size=seeds.shape[1],
-        features=inputs.features(options),
+        features=inputs.features(options) if "dim" in options else None,
+        **({"bulk_size": options["bulk_size"]} if "bulk_size" in options else {}),
         edge_ids=options.get("edge_ids", False),
         shuffle=False,
     )
@@ -295,6 +381,10 @@ def _output_bytes(bulk: sp.BulkSample) -> int:
 TASKS: dict[str, Task] = {
     "bulk": bulk,
     "bulk_to_pyg": bulk_to_pyg,
+    "bulks": bulks,
+    "bulks_to_pyg": bulks_to_pyg,
+    "loader_edges": loader_edges,
+    "loader_pyg_edges": loader_pyg_edges,
     "loader": loader,
     "loader_to_pyg": loader_to_pyg,
     "loader_pyg": loader_pyg,

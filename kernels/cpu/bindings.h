@@ -262,6 +262,7 @@ void bind_extraction(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_values_sources(nb::module_& m);
 void bind_stacking(nb::module_& m);
+void bind_seeds(nb::module_& m);
 void bind_ascending(nb::module_& m);
 void bind_cooperative(nb::module_& m);
 void bind_routing(nb::module_& m);
@@ -282,5 +283,8 @@ void bind_edge_text(nb::module_& m);
 void bind_content_sum(nb::module_& m);
 void bind_parts_pagraph(nb::module_& m);
 void bind_parts_ldg(nb::module_& m);
+void bind_aggregate(nb::module_& m);
+void bind_dropout(nb::module_& m);
+void bind_keep_freed(nb::module_& m);
 
 }  // namespace spsample

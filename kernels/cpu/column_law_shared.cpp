@@ -13,6 +13,8 @@
 namespace spsample {
 namespace {
 
+constexpr int64_t kNumeratorChunk = 1 << 14;
+
 // Slices of [0, total): the smallest shift that makes at most max(count, 1) of them.
 struct Slices {
     int shift = 0;
@@ -123,6 +125,29 @@ nb::tuple draw_shared(
     return packed(std::move(result));
 }
 
+// N of columns of the row: differences of its prefix sums. O(columns).
+template <class Index>
+nb::object shared_numerators(const In<uint64_t>& cumulative, const In<Index>& columns) {
+    const int64_t count = static_cast<int64_t>(columns.size());
+    require(in_range(columns.data(), count, static_cast<int64_t>(cumulative.size())), "columns", "a column is not one of the row's");
+    Buffer<uint64_t> numerators(count);
+    {
+        nb::gil_scoped_release release;
+        parallel_chunks(count, kNumeratorChunk, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+                const uint64_t* const sum = cumulative.data() + columns.data()[i];
+                numerators[i] = sum[0] - (columns.data()[i] > 0 ? sum[-1] : 0);
+            }
+        });
+    }
+    return to_numpy(std::move(numerators));
+}
+
+template <class Index>
+void bind_numerators_for(nb::module_& m) {
+    m.def("shared_numerators", &shared_numerators<Index>, nb::arg("cumulative"), nb::arg("columns").noconvert(), "N of columns of the row.");
+}
+
 template <class Position>
 void bind_for(nb::module_& m) {
     m.def("draw_shared", &draw_shared<Position>, nb::arg("cumulative"), nb::arg("guide").noconvert(),
@@ -135,6 +160,8 @@ void bind_column_law_shared(nb::module_& m) {
     m.def("shared_guide", &shared_guide, nb::arg("cumulative"), "The guide table of inclusive prefix sums.");
     bind_for<int32_t>(m);
     bind_for<int64_t>(m);
+    bind_numerators_for<int32_t>(m);
+    bind_numerators_for<int64_t>(m);
 }
 
 }  // namespace spsample

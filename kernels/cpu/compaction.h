@@ -1,9 +1,10 @@
 // Numbering the columns of k batches: src vertices of each batch in their order, and its entries' columns as indices into them
 // (docs/law.md, section 4).
 //
-// One batch at a time, each by one thread. The targets and the columns of a batch are sets of vertices. Where the batch is not
-// tiny against its largest vertex id, they are bit sets: reading the words in order gives the new vertices ascending, and the
-// number of bits before a vertex (its rank) leads to its index in src. Else they are a hash table, and the new ones are sorted.
+// One batch at a time, each by one thread. The targets and the columns of a batch are sets of vertices. Where they stay in the cache,
+// they are bit sets: reading the words in order gives the new vertices ascending, and the number of bits before a vertex (its rank)
+// leads to its index in src. Where they would not, or the batch is small against its largest vertex id, a batch is numbered range by
+// range of vertices. Where it is tiny, they are a hash table, and the new ones are sorted.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,13 @@
 
 #include "bindings.h"
 #include "compaction_new_vertices.h"
+#include "compaction_ranges.h"
+#include "compaction_ranges_scratch.h"
 #include "numbering.h"
 #include "parallel.h"
 #include "room.h"
 #include "scratch.h"
+#include "second_level.h"
 #include "simd.h"
 
 namespace spsample {
@@ -72,7 +76,7 @@ class BitScratch {
 public:
     // Sets for vertices up to `largest`.
     BitSets sets(int64_t largest) {
-        const int64_t num_words = (largest / 512 + 1) * 8;
+        const int64_t num_words = (largest / 4096 + 1) * 64;
         if (known_.size() < num_words) {
             known_ = zeros(num_words);
             found_ = zeros(num_words);
@@ -132,6 +136,7 @@ private:
 template <class Index>
 struct BatchScratch {
     BitScratch bits;
+    RangeScratch ranges;
     TargetTable<Index> table;
     HashScratch<Index> hash;
     Room<Index> room;
@@ -225,6 +230,24 @@ NewVertices<Index> compact_by_hash(
     return added;
 }
 
+// As above, range by range. O(targets + entries + largest id / 4096).
+template <class Index>
+NewVertices<Index> compact_by_ranges(
+    const Targets<Index>& targets, const Columns<Index>& columns, const Ranges& ranges, BatchScratch<Index>& scratch) {
+    const RangeMemory memory = scratch.ranges.memory(ranges, targets.count, columns.count);
+    Index* const vertices = scratch.room.reserve(columns.count + kLanes);
+    const RangeBatch<Index> batch{ranges, targets.vertices, targets.count, columns.vertices, columns.count, vertices};
+    const RangeOutcome outcome = number_by_ranges<Index>()(batch, memory);
+    require(outcome.distinct, "vertices", "must be distinct within a batch");
+    return kept(outcome.num_new, scratch.room);
+}
+
+// Whether a bit set of vertices up to `largest` takes half of the second-level cache at most.
+inline bool stays_near(int64_t largest) {
+    static const int64_t cache = second_level_cache();
+    return largest / 8 <= cache / 2;
+}
+
 // By what suits the batch.
 template <class Index>
 NewVertices<Index> compact_batch(
@@ -232,8 +255,12 @@ NewVertices<Index> compact_batch(
     int64_t largest = largest_id(targets.vertices, targets.count, 0, "vertices");
     largest = largest_id(columns.vertices, columns.count, largest, "columns");
     const int64_t elements = targets.count + columns.count;
+    if (elements >= int64_t(1) << 32) return compact_by_hash(targets, columns, scratch);
     const bool few_words = largest / 64 <= std::max(kFewWords, kWordsPerElement * elements);
-    if (!few_words || elements >= int64_t(1) << 32) return compact_by_hash(targets, columns, scratch);
+    if (!few_words || !stays_near(largest)) {
+        const Ranges ranges = ranges_for(largest, elements);
+        return ranges.count > 0 ? compact_by_ranges(targets, columns, ranges, scratch) : compact_by_hash(targets, columns, scratch);
+    }
     const int64_t few = std::min({kFewTargets, columns.count / kEntriesPerTarget, (largest + 1) / kVerticesPerTarget});
     if (targets.count <= few) return compact_among_few(targets, columns, largest, scratch);
     return compact_by_bits(targets, columns, largest, scratch);
@@ -282,7 +309,7 @@ template <class Index, class ColumnsOf>
 Sources<Index> number_batches(const SelectorView<Index>& Q, bool include_targets, ColumnsOf&& columns_of) {
     std::vector<NewVertices<Index>> added(static_cast<size_t>(Q.num_batches));
     const int64_t batches_of_thread = (Q.num_batches - 1) / thread_limit() + 1;
-    const auto make_scratch = [&] { return BatchScratch<Index>{{}, {}, {}, Room<Index>(batches_of_thread)}; };
+    const auto make_scratch = [&] { return BatchScratch<Index>{{}, {}, {}, {}, Room<Index>(batches_of_thread)}; };
     parallel_chunks(Q.num_batches, 1, make_scratch, [&](auto& scratch, int64_t i, int64_t) {
         const int64_t first = Q.batch_ptr[i];
         const Targets<Index> targets{Q.vertices + first, include_targets ? Q.batch_ptr[i + 1] - first : 0};

@@ -1,6 +1,7 @@
 // Extraction: A's rows restricted to the src columns of their batches (docs/law.md, section 4).
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -53,6 +54,7 @@ struct Finder {
     bool with_positions;
     Room<Index> local_room;
     Room<int64_t> positions_room;
+    std::unique_ptr<uint32_t[]> likely{new uint32_t[kFilterChunk + kMatchRoom]};
     std::vector<uint32_t> offsets;
     std::vector<Index> places;
     std::vector<Index> local;
@@ -61,10 +63,9 @@ struct Finder {
 
     // Adds the entries of a row, which lies at `begin` in A, by hash; `filter` spares most of them that. O(degree).
     void add_by_filter(const KeyFilter& filter, const HashMap<Index, Index>& columns, const Index* row, int64_t degree, int64_t begin) {
-        uint32_t* likely = grown(offsets, kFilterChunk + kMatchRoom);
         for (int64_t first = 0; first < degree; first += kFilterChunk) {
             const int64_t chunk = std::min(kFilterChunk, degree - first);
-            const int64_t passed = match_functions<Index>().likely(filter, row + first, chunk, likely);
+            const int64_t passed = match_functions<Index>().likely(filter, row + first, chunk, likely.get());
             make_room(passed);
             for (int64_t j = 0; j < passed; ++j) {
                 const int64_t offset = first + likely[j];
@@ -105,9 +106,11 @@ struct Finder {
     }
 
 private:
+    static constexpr int64_t kFirstRoom = 256;
+
     void make_room(int64_t more) {
         if (static_cast<int64_t>(local.size()) >= count + more) return;
-        const size_t size = static_cast<size_t>(count + more + (count + more) / 2);
+        const size_t size = static_cast<size_t>(kFirstRoom + count + more + (count + more) / 2);
         local.resize(size);
         if (with_positions) positions.resize(size);
     }
@@ -121,12 +124,17 @@ inline int64_t group_end(const int64_t* src_ptr, int64_t num_batches, int64_t be
 }
 
 // The stacked rows, group of batches by group, those of a group by vertex: a row of A that many batches select is read once and then
-// lies in the cache, and so do the group's column sets.
+// lies in the cache, and so do the group's column sets. Few rows of one batch are visited as they come.
 template <class Index>
 std::vector<Numbered<Index>> visiting_order(const SelectorView<Index>& Q, const int64_t* src_ptr) {
+    constexpr int64_t kFewRows = 1024;
     require(Q.num_rows <= int64_t(std::numeric_limits<Index>::max()), "vertices", "more rows in a bulk than the index type can number");
     std::vector<Numbered<Index>> order, group, spare;
     order.reserve(static_cast<size_t>(Q.num_rows));
+    if (Q.num_batches == 1 && Q.num_rows <= kFewRows) {
+        for (int64_t r = 0; r < Q.num_rows; ++r) order.push_back({Q.vertices[r], static_cast<Index>(r)});
+        return order;
+    }
     for (int64_t begin = 0, end = 0; begin < Q.num_batches; begin = end) {
         end = group_end(src_ptr, Q.num_batches, begin);
         group.clear();
@@ -148,8 +156,16 @@ struct Search {
     Buffer<int64_t> counts;  // per stacked row
 
     Search(const CsrView<Index>& A_, const SelectorView<Index>& Q_, const int64_t* src_ptr, const Index* src)
-        : A(A_), Q(Q_), sets(std::in_place, src_ptr, src, Q.num_batches), order(visiting_order(Q, src_ptr)),
+        : A(A_), Q(Q_),
+          sets(std::in_place, src_ptr, src, Q.num_batches, [&](int64_t i) { return has_long_row(i, src_ptr[i + 1] - src_ptr[i]); }),
+          order(visiting_order(Q, src_ptr)),
           found((order.size() + kRowChunk - 1) / kRowChunk), counts(Q.num_rows) {}
+
+    // Whether a row of the batch, which has so many columns, is searched.
+    bool has_long_row(int64_t batch, int64_t num_columns) const {
+        const auto is_long = [&](Index vertex) { return A.degree(vertex) > kSearchRatio * num_columns; };
+        return std::any_of(Q.vertices + Q.batch_ptr[batch], Q.vertices + Q.batch_ptr[batch + 1], is_long);
+    }
 
     int64_t batch_of(int64_t row) const { return std::upper_bound(Q.batch_ptr, Q.batch_ptr + Q.num_batches + 1, row) - Q.batch_ptr - 1; }
 

@@ -15,7 +15,9 @@ namespace spsample {
 template <class Index>
 class ColumnSets {
 public:
-    ColumnSets(const int64_t* ptr, const Index* src, int64_t num_batches)
+    // `is_searched(i)`: whether rows are searched for the columns of batch i, which `sorted` then has.
+    template <class IsSearched>
+    ColumnSets(const int64_t* ptr, const Index* src, int64_t num_batches, IsSearched&& is_searched)
         : tables_(ptr, src, num_batches), ptr_(ptr), columns_(ptr[num_batches]), places_(ptr[num_batches]), word_ptr_(num_batches + 1) {
         word_ptr_[0] = 0;
         for (int64_t i = 0; i < num_batches; ++i) {
@@ -26,7 +28,7 @@ public:
         const auto make_scratch = [] { return std::vector<Numbered<Index>>(); };
         parallel_chunks(num_batches, 1, make_scratch, [&](std::vector<Numbered<Index>>& order, int64_t i, int64_t) {
             fill_filter(filter(i), src + ptr[i], ptr[i + 1] - ptr[i]);
-            sort_columns(i, src + ptr[i], order);
+            if (is_searched(i)) sort_columns(i, src + ptr[i], order);
         });
     }
 

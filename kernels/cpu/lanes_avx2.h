@@ -31,10 +31,13 @@ using Register = __m256i;  // of 8 lanes
 SPSAMPLE_AVX2_INLINE Register same_lanes(uint32_t word) { return _mm256_set1_epi32(static_cast<int>(word)); }
 SPSAMPLE_AVX2_INLINE Register high_halves(Register x) { return _mm256_srli_epi64(x, 32); }
 SPSAMPLE_AVX2_INLINE Register multiply(Register a, Register b) { return _mm256_mul_epu32(a, b); }
+SPSAMPLE_AVX2_INLINE Register exclusive_or(Register a, Register b) { return _mm256_xor_si256(a, b); }
 SPSAMPLE_AVX2_INLINE Register xor3(Register a, Register b, Register c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
 
 #define SPSAMPLE_LANES SPSAMPLE_AVX2_INLINE
+#define SPSAMPLE_LANES_MEMBER SPSAMPLE_AVX2_MEMBER
 #include "philox_lanes.h"
+#undef SPSAMPLE_LANES_MEMBER
 #undef SPSAMPLE_LANES
 
 // The low words of 64-bit lanes, put together; and the high ones.

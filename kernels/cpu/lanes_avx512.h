@@ -25,10 +25,13 @@ using Register = __m512i;  // of 16 lanes
 SPSAMPLE_AVX512_INLINE Register same_lanes(uint32_t word) { return _mm512_set1_epi32(static_cast<int>(word)); }
 SPSAMPLE_AVX512_INLINE Register high_halves(Register x) { return _mm512_srli_epi64(x, 32); }
 SPSAMPLE_AVX512_INLINE Register multiply(Register a, Register b) { return _mm512_mul_epu32(a, b); }
+SPSAMPLE_AVX512_INLINE Register exclusive_or(Register a, Register b) { return _mm512_xor_si512(a, b); }
 SPSAMPLE_AVX512_INLINE Register xor3(Register a, Register b, Register c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
 
 #define SPSAMPLE_LANES SPSAMPLE_AVX512_INLINE
+#define SPSAMPLE_LANES_MEMBER SPSAMPLE_AVX512_MEMBER
 #include "philox_lanes.h"
+#undef SPSAMPLE_LANES_MEMBER
 #undef SPSAMPLE_LANES
 
 // The low words of 64-bit lanes, put together; and the high ones.

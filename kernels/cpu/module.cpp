@@ -95,6 +95,7 @@ NB_MODULE(_core, m) {
     spsample::bind_values(m);
     spsample::bind_values_sources(m);
     spsample::bind_stacking(m);
+    spsample::bind_seeds(m);
     spsample::bind_cooperative(m);
     spsample::bind_ascending(m);
     spsample::bind_routing(m);
@@ -115,4 +116,7 @@ NB_MODULE(_core, m) {
     spsample::bind_content_sum(m);
     spsample::bind_parts_pagraph(m);
     spsample::bind_parts_ldg(m);
+    spsample::bind_aggregate(m);
+    spsample::bind_dropout(m);
+    spsample::bind_keep_freed(m);
 }

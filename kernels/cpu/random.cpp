@@ -28,6 +28,13 @@ nb::object philox(const InRows<uint32_t, 4>& counters, uint32_t key0, uint32_t k
     return to_numpy(std::move(words), {rows, 4});
 }
 
+// The first two words of one counter.
+std::pair<uint32_t, uint32_t> philox_key(uint64_t low, uint32_t third, uint64_t key) {
+    const auto half = [](uint64_t word, int i) { return static_cast<uint32_t>(word >> 32 * i); };
+    const PhiloxWords words = philox4x32_10({{half(low, 0), half(low, 1), third, 0}}, {half(key, 0), half(key, 1)});
+    return {words.w[0], words.w[1]};
+}
+
 struct KeyedPosition {
     uint64_t word;
     int64_t position;
@@ -86,6 +93,8 @@ nb::object shuffle(int64_t count, uint32_t key0, uint32_t key1) {
 
 void bind_random(nb::module_& m) {
     m.def("philox", &philox, nb::arg("counters"), nb::arg("key0"), nb::arg("key1"));
+    m.def("philox_key", &philox_key, nb::arg("low"), nb::arg("third"), nb::arg("key"),
+          "Words 0 and 1 of Philox of the counter (low as two words, third, 0).");
     m.def("draw_count", [](uint64_t initial_total) { return DrawStream({0, 0}, 0, 0, 0, initial_total).count(); },
           nb::arg("initial_total"), "Draw numbers of a row with this total are below this.");
     m.def("shuffle", &shuffle, nb::arg("count"), nb::arg("key0"), nb::arg("key1"));

@@ -15,33 +15,25 @@
 #include <utility>
 #include <vector>
 
-#if defined(__linux__)
-#include <unistd.h>
-#endif
-
 #include "row_law_lane_drawer.h"
 #include "row_law_pieces.h"
+#include "second_level.h"
 
 namespace spsample {
 namespace {
 
 // --- sizes ------------------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kUsualCache = 1 << 20;    // bytes of a core's second-level cache where the system does not say
 constexpr int64_t kFarRange = 4 << 20;      // bytes of A that stay in the third-level cache while a group draws from them
 constexpr int64_t kRowsPerVisit = 2;        // a piece waits until a range (or several) holds about as many of its rows
+constexpr int64_t kRowsPerPointerRead = 4;  // of A, at most, to a row of Q: else row pointers are asked for, not read through
+constexpr size_t kCursorsAhead = 3;         // pieces whose next vertices are asked for
 constexpr int64_t kSegmentsPerThread = 4;
 constexpr int64_t kRowWork = 32, kDrawWork = 4;  // nanoseconds, about, for a row and for each of its draws
 constexpr int64_t kRowsPerSegment = 256;    // of a batch, at least, on average
 
 // Bytes of A that, read through, stay in the second-level cache while rows are drawn from them: three quarters of it.
-int64_t near_range() {
-    int64_t cache = 0;
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-    cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return std::clamp<int64_t>(cache > 0 ? cache : kUsualCache, 512 << 10, 4 << 20) / 4 * 3;
-}
+int64_t near_range() { return second_level_cache() / 4 * 3; }
 
 // --- strategy ---------------------------------------------------------------------------------------------------------------
 
@@ -179,11 +171,12 @@ public:
 
     int64_t count() const { return static_cast<int64_t>(bounds_.size()) - 1; }
     int64_t end_row(int64_t range) const { return bounds_[static_cast<size_t>(range) + 1]; }
-    const char* begin_bytes(int64_t range) const { return reinterpret_cast<const char*>(A_.indices + first_entry(range)); }
-    const char* end_bytes(int64_t range) const { return begin_bytes(range + 1); }
+    // Bring the entries of a range, and its row pointers, to the second-level cache.
+    void bring_entries(int64_t range) const { read_through(A_.indices + *pointers(range), A_.indices + *pointers(range + 1)); }
+    void bring_pointers(int64_t range) const { read_through(pointers(range), pointers(range + 1) + 1); }
 
 private:
-    int64_t first_entry(int64_t range) const { return A_.indptr[bounds_[static_cast<size_t>(range)]]; }
+    const int64_t* pointers(int64_t range) const { return A_.indptr + bounds_[static_cast<size_t>(range)]; }
     const CsrView<Index>& A_;
     std::vector<int64_t> bounds_;
 };
@@ -208,27 +201,39 @@ std::vector<Cursor> cursors(const std::vector<Piece>& pieces, const std::vector<
 
 // The first of the ascending vertices[row], ..., vertices[end - 1] that is not below `bound`.
 template <class Index>
-int64_t first_at_least(const Index* vertices, int64_t row, int64_t end, int64_t bound) {
-    for (; row + kLanes <= end; row += kLanes) {
-        int below = 0;
-        for (int lane = 0; lane < kLanes; ++lane) below += vertices[row + lane] < bound ? 1 : 0;
-        if (below < kLanes) return row + below;
+int64_t first_at_least(const Index* vertices, int64_t row, int64_t end, Index bound) {
+    while (row + kLanes <= end && vertices[row + kLanes - 1] < bound) row += kLanes;
+    if (row + kLanes > end) {
+        while (row < end && vertices[row] < bound) ++row;
+        return row;
     }
-    while (row < end && vertices[row] < bound) ++row;
-    return row;
+    int below = 0;
+    for (int lane = 0; lane < kLanes; ++lane) below += vertices[row + lane] < bound ? 1 : 0;
+    return row + below;
 }
 
-// Draws the pieces of a segment range by range; Near: each range is brought to the second-level cache first. Reads the segment's entries
+// Asks for the vertices from here on, of about as many rows as a piece has in a range.
+template <class Index>
+inline void ask_for(const Index* vertices) {
+    SPSAMPLE_PREFETCH(vertices);
+    SPSAMPLE_PREFETCH(vertices + kCacheLine / static_cast<int64_t>(sizeof(Index)));
+}
+
+// Draws the pieces of a segment range by range; near ranges are brought to the second-level cache first. Reads the segment's entries
 // once and in order.
-template <bool Near, class Index>
-void draw_by_ranges(const SelectorView<Index>& Q, const Ranges<Index>& ranges, std::vector<Cursor> all, Drawer<Index>& drawer) {
+template <class Index, Distance distance>
+void draw_by_ranges(
+    const SelectorView<Index>& Q, const Ranges<Index>& ranges, std::vector<Cursor> all, Drawer<Index, distance>& drawer) {
     SignalWatch signals;
     for (int64_t range = 0; range < ranges.count(); ++range) {
         signals.poll();
-        if (Near) read_through(ranges.begin_bytes(range), ranges.end_bytes(range));
+        if (distance == Distance::kNear) ranges.bring_entries(range);
+        if (!drawer.asks_for_pointers()) ranges.bring_pointers(range);
         const bool is_last = range + 1 == ranges.count();
-        const int64_t bound = ranges.end_row(range);
-        for (Cursor& cursor : all) {
+        const Index bound = static_cast<Index>(ranges.end_row(range));
+        for (size_t c = 0; c < all.size(); ++c) {
+            Cursor& cursor = all[c];
+            if (c + kCursorsAhead < all.size()) ask_for(Q.vertices + all[c + kCursorsAhead].row);
             if (!is_last && (range + 1) % cursor.every != 0) continue;
             const Piece& piece = *cursor.piece;
             const int64_t stop = is_last ? piece.end : first_at_least(Q.vertices, cursor.row, piece.end, bound);
@@ -240,7 +245,10 @@ void draw_by_ranges(const SelectorView<Index>& Q, const Ranges<Index>& ranges, s
 }
 
 template <class Index>
-void draw_pieces(const Piece* begin, const Piece* end, Drawer<Index>& drawer) {
+void draw_pieces(
+    const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const Piece* begin, const Piece* end,
+    RowsResult<Index>& result) {
+    Drawer<Index, Distance::kFar> drawer(A, Q, draw, true, result);
     for (const Piece* piece = begin; piece < end; ++piece) drawer.draw(*piece, piece->begin, piece->end, piece->offset);
     drawer.flush();
 }
@@ -251,28 +259,28 @@ void draw_in_order(
     RowsResult<Index>& result) {
     const int64_t chunk = pieces_at_a_time(Q, pieces);
     parallel_chunks(static_cast<int64_t>(pieces.size()), chunk, [&](int64_t begin, int64_t end) {
-        Drawer<Index> drawer(A, Q, draw, Distance::kFar, result);
-        draw_pieces(pieces.data() + begin, pieces.data() + end, drawer);
+        draw_pieces(A, Q, draw, pieces.data() + begin, pieces.data() + end, result);
     });
 }
 
 // Near or far ranges, segments dealt out to threads one after the other; then what is in no segment.
-template <bool Near, class Index>
+template <Distance distance, class Index>
 void draw_in_bulk_order(
     const CsrView<Index>& A, const SelectorView<Index>& Q, const DrawArguments& draw, const std::vector<Piece>& pieces,
     const Segments& segments, RowsResult<Index>& result) {
     const PiecesBySegment sorted(pieces, segments.count());
-    const int64_t bytes = Near ? near_range() : kFarRange;
+    const int64_t bytes = distance == Distance::kNear ? near_range() : kFarRange;
     const int64_t num_unordered = static_cast<int64_t>(sorted.unordered.size());
+    const bool asks = distance == Distance::kFar || Q.num_rows < A.num_rows / kRowsPerPointerRead;
     parallel_chunks(segments.count() + num_unordered, 1, [&](int64_t task, int64_t) {
-        Drawer<Index> drawer(A, Q, draw, Near && task < segments.count() ? Distance::kNear : Distance::kFar, result);
         if (task >= segments.count()) {
             const Piece* piece = &pieces[static_cast<size_t>(sorted.unordered[static_cast<size_t>(task - segments.count())])];
-            return draw_pieces(piece, piece + 1, drawer);
+            return draw_pieces(A, Q, draw, piece, piece + 1, result);
         }
         const size_t s = static_cast<size_t>(task);
         const Ranges<Index> ranges(A, segments.bounds[s], segments.bounds[s + 1], bytes);
-        draw_by_ranges<Near>(Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
+        Drawer<Index, distance> drawer(A, Q, draw, asks, result);
+        draw_by_ranges(Q, ranges, cursors(pieces, sorted.of_segment[s], ranges.count()), drawer);
         drawer.flush();
     });
 }
@@ -318,8 +326,8 @@ RowsResult<Index> uniform_rows(const CsrView<Index>& A, const SelectorView<Index
     RowsResult<Index> result = placed(Q, positions, pieces);
     switch (order) {
         case Order::kPieces: draw_in_order(A, Q, draw, pieces, result); break;
-        case Order::kFarRanges: draw_in_bulk_order<false>(A, Q, draw, pieces, segments, result); break;
-        case Order::kNearRanges: draw_in_bulk_order<true>(A, Q, draw, pieces, segments, result); break;
+        case Order::kFarRanges: draw_in_bulk_order<Distance::kFar>(A, Q, draw, pieces, segments, result); break;
+        case Order::kNearRanges: draw_in_bulk_order<Distance::kNear>(A, Q, draw, pieces, segments, result); break;
     }
     return result;
 }

@@ -15,10 +15,6 @@ namespace spsample {
 
 void draw_lane(const LaneDraw& how, Lanes& lanes, int lane) {
     const int64_t degree = lanes.degree[lane];
-    if (degree == 0 || (!how.replace && degree <= how.size)) {
-        for (int j = 0; j < how.size; ++j) lanes.positions[j][lane] = static_cast<uint32_t>(how.replace ? 0 : j);
-        return;
-    }
     const uint64_t vertex = wide_word(lanes.vertex_low[lane], lanes.vertex_high[lane]);
     DrawStream draws(how.key, vertex, how.hop, lanes.batch_id[lane], static_cast<uint64_t>(degree));
     int64_t positions[kMostVectorDraws];

@@ -26,9 +26,14 @@ struct LaneDraw {
     uint32_t hop;
     int size;  // 1 .. kMostVectorDraws
     bool replace;
+    BlockStart starts[kMostVectorDraws / 4];  // of the blocks that `size` draws need, for vertices below 2^32
+
+    LaneDraw(PhiloxKey key, uint32_t hop, int size, bool replace) : key(key), keys(key), hop(hop), size(size), replace(replace) {
+        for (int block = 0; block < (size + 3) / 4; ++block) starts[block] = block_start(static_cast<uint32_t>(block), hop << 16, keys);
+    }
 };
 
-// Up to kLanes rows, each for one batch, and what was drawn from them. Lanes without a row have degree 0.
+// kLanes rows, each for one batch, of more than `size` entries or, with replacement, of some; and what was drawn from them.
 struct Lanes {
     alignas(64) uint32_t vertex_low[kLanes];
     alignas(64) uint32_t vertex_high[kLanes];  // bits 32 .. 47
@@ -48,7 +53,7 @@ struct BitSets {
     uint64_t* known;
     uint64_t* found;
     RankedWord* ranks;  // 2 num_words; only those of words with bits are ever written
-    int64_t num_words;  // a multiple of 8
+    int64_t num_words;  // a multiple of 64
 };
 
 template <class Index>
@@ -78,9 +83,7 @@ struct SetFunctions {
 struct InstructionSet {
     const char* name;
 
-    // The row law, uniform: `how.size` positions of each lane into lanes.positions. Lanes that are taken whole (degree <= size,
-    // without replacement) get 0, 1, 2, ..., those of degree 0 positions below `size`: loads from any are safe where begin + size is
-    // within A. O(size^2 / 2) compares of all lanes.
+    // The row law, uniform: `how.size` positions of each lane into lanes.positions. O(size^2 / 2) compares of all lanes.
     void (*draw_lanes)(const LaneDraw& how, Lanes& lanes);
 
     SetFunctions<int32_t> sets32;

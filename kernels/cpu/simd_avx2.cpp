@@ -5,67 +5,111 @@
 
 #include "lanes_avx2.h"
 #include "simd_ranks.h"
+#include "words_avx2.h"
 
 namespace spsample {
 namespace {
 
 using namespace avx2;
 
-// All draws of 8 lanes from `lane` on, as if no word were rejected. Returns the lanes where one may have to be: product low < t.
-template <bool Replace>
-SPSAMPLE_AVX2_INLINE unsigned draw(const LaneDraw& how, Lanes& lanes, int lane, __m256i degree) {
-    const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
-    PhiloxLanes counter{{words_of(load(lanes.vertex_low + lane)), words_of(c1), {}, words_of(load(lanes.batch_id + lane))}};
-    __m256i safe = _mm256_set1_epi32(-1);
-    for (int first = 0; first < how.size; first += 4) {
-        counter.w[2] = same_words(static_cast<uint32_t>(first / 4));
-        const PhiloxLanes random = philox(counter, how.keys);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            const int j = first + i;
-            if (j >= how.size) break;
-            const __m256i last = _mm256_add_epi32(degree, _mm256_set1_epi32(j - how.size));
-            const __m256i t = Replace ? degree : _mm256_add_epi32(last, _mm256_set1_epi32(1));
-            const Words bound = words_of(t);
-            const Words product{_mm256_mul_epu32(random.w[i].even, bound.even), _mm256_mul_epu32(random.w[i].odd, bound.odd)};
-            safe = _mm256_and_si256(safe, at_least(low_words(product), t));
-            __m256i position = high_words(product);
-            if (!Replace) {
-                __m256i taken = _mm256_setzero_si256();
-                for (int k = 0; k < j; ++k) {
-                    taken = _mm256_or_si256(taken, _mm256_cmpeq_epi32(position, load(lanes.positions[k] + lane)));
-                }
-                position = _mm256_blendv_epi8(position, last, taken);
+// The words of all draws of 8 lanes, even lanes and odd ones.
+struct WordsOf {
+    alignas(32) uint32_t even[kMostVectorDraws][kHalf];
+    alignas(32) uint32_t odd[kMostVectorDraws][kHalf];
+};
+
+// All draws of 8 lanes from `lane` on, as if no word were rejected. Returns the lanes where one may have to be: the low half of a product
+// below the degree, which no bound of the lane exceeds. Size: how.size where it is known to the compiler, else 0.
+template <bool Replace, int Size>
+SPSAMPLE_AVX2_INLINE unsigned draw(const LaneDraw& how, Lanes& lanes, int lane, const WordsOf& words) {
+    const int size = Size > 0 ? Size : how.size;
+    const __m256i degree = load(lanes.degree + lane), one = _mm256_set1_epi32(1);
+    __m256i last = _mm256_sub_epi32(degree, _mm256_set1_epi32(Replace ? 1 : size));
+    Words bound = words_of(_mm256_add_epi32(last, one)), smallest = same_words(0xFFFFFFFF);
+#pragma GCC unroll 16
+    for (int j = 0; j < size; ++j) {
+        const Words product{multiply(load(words.even[j]), bound.even), multiply(load(words.odd[j]), bound.odd)};
+        smallest = {_mm256_min_epu32(smallest.even, product.even), _mm256_min_epu32(smallest.odd, product.odd)};
+        __m256i position = high_words(product);
+        if (!Replace) {
+            __m256i taken = _mm256_setzero_si256();
+#pragma GCC unroll 16
+            for (int k = 0; k < j; ++k) {
+                taken = _mm256_or_si256(taken, _mm256_cmpeq_epi32(position, load(lanes.positions[k] + lane)));
             }
-            store(lanes.positions[j] + lane, position);
+            position = _mm256_blendv_epi8(position, last, taken);
+            last = _mm256_add_epi32(last, one);
+            bound = {_mm256_add_epi32(bound.even, one), _mm256_add_epi32(bound.odd, one)};
         }
+        store(lanes.positions[j] + lane, position);
     }
-    return mask_of(safe) ^ 0xFFu;
+    return mask_of(at_least(low_words(smallest), degree)) ^ 0xFFu;
 }
 
-// Draws 8 lanes; returns those to be drawn again.
-SPSAMPLE_AVX2_INLINE unsigned draw_half(const LaneDraw& how, Lanes& lanes, int lane) {
-    const __m256i degree = load(lanes.degree + lane);
-    if (how.replace) {
-        const unsigned empty = mask_of(_mm256_cmpeq_epi32(degree, _mm256_setzero_si256()));
-        return draw<true>(how, lanes, lane, degree) & ~empty;
-    }
-    const __m256i size = _mm256_set1_epi32(how.size);
-    const __m256i whole = at_least(size, degree);
-    const unsigned whole_mask = mask_of(whole);
-    unsigned doubtful = 0;
-    if (whole_mask != 0xFF) doubtful = draw<false>(how, lanes, lane, _mm256_max_epu32(degree, size)) & ~whole_mask;
-    if (whole_mask != 0) {
-        for (int j = 0; j < how.size; ++j) {
-            const __m256i position = load(lanes.positions[j] + lane);
-            store(lanes.positions[j] + lane, _mm256_blendv_epi8(position, _mm256_set1_epi32(j), whole));
+// Writes the words of all draws of 8 lanes.
+template <int Size, class Blocks>
+SPSAMPLE_AVX2_INLINE void make_words(int size, const Blocks& blocks, WordsOf& words) {
+    const int count = ((Size > 0 ? Size : size) + 3) / 4;
+#pragma GCC unroll 1
+    for (int number = 0; number < count; ++number) {
+        const PhiloxLanes random = blocks.block(number);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            store(words.even[4 * number + i], random.w[i].even);
+            store(words.odd[4 * number + i], random.w[i].odd);
         }
+    }
+}
+
+// The 16 lanes. Returns those to be drawn again.
+template <bool Replace, int Size>
+SPSAMPLE_AVX2 unsigned draw_near(const LaneDraw& how, Lanes& lanes) {
+    WordsOf words[2];
+#pragma GCC unroll 1
+    for (int half = 0; half < 2; ++half) {
+        const int lane = half * kHalf;
+        const RowBlocks blocks(load(lanes.vertex_low + lane), load(lanes.batch_id + lane), how.starts, how.keys);
+        make_words<Size>(how.size, blocks, words[half]);
+    }
+    unsigned doubtful = 0;
+#pragma GCC unroll 1
+    for (int half = 0; half < 2; ++half) doubtful |= draw<Replace, Size>(how, lanes, half * kHalf, words[half]) << (half * kHalf);
+    return doubtful;
+}
+
+// The same for vertices beyond 2^32.
+template <bool Replace>
+SPSAMPLE_AVX2 unsigned draw_far(const LaneDraw& how, Lanes& lanes) {
+    WordsOf words;
+    unsigned doubtful = 0;
+#pragma GCC unroll 1
+    for (int lane = 0; lane < kLanes; lane += kHalf) {
+        const __m256i c1 = _mm256_or_si256(load(lanes.vertex_high + lane), _mm256_set1_epi32(static_cast<int>(how.hop << 16)));
+        make_words<0>(how.size, CounterBlocks(load(lanes.vertex_low + lane), c1, load(lanes.batch_id + lane), how.keys), words);
+        doubtful |= draw<Replace, 0>(how, lanes, lane, words) << lane;
     }
     return doubtful;
 }
 
+SPSAMPLE_AVX2_INLINE bool any_far(const Lanes& lanes) {
+    const __m256i high = _mm256_or_si256(load(lanes.vertex_high), load(lanes.vertex_high + kHalf));
+    return !_mm256_testz_si256(high, high);
+}
+
+// With the usual fanouts known to the compiler.
+template <bool Replace>
+SPSAMPLE_AVX2 unsigned draw_any(const LaneDraw& how, Lanes& lanes) {
+    if (any_far(lanes)) return draw_far<Replace>(how, lanes);
+    switch (how.size) {
+        case 5: return draw_near<Replace, 5>(how, lanes);
+        case 10: return draw_near<Replace, 10>(how, lanes);
+        case 15: return draw_near<Replace, 15>(how, lanes);
+        default: return draw_near<Replace, 0>(how, lanes);
+    }
+}
+
 SPSAMPLE_AVX2 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
-    const unsigned doubtful = draw_half(how, lanes, 0) | draw_half(how, lanes, kHalf) << kHalf;
+    const unsigned doubtful = how.replace ? draw_any<true>(how, lanes) : draw_any<false>(how, lanes);
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
 
@@ -76,7 +120,7 @@ SPSAMPLE_AVX2 IdRange<Index> id_range(const Index* ids, int64_t count) {
 
 template <class Index>
 SPSAMPLE_AVX2 int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
-    return take_new_loop(sets, out, first, places);
+    return take_new_by_fours(sets, out, first, places);
 }
 
 template <class Index>

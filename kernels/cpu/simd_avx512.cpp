@@ -11,64 +11,58 @@ namespace {
 
 using namespace avx512;
 
-// All draws of the lanes' rows, as if no word were rejected. Returns the lanes where one may have to be: product low < t.
-// Size: how.size where it is known to the compiler, else 0.
-template <bool Replace, int Size>
-SPSAMPLE_AVX512_INLINE __mmask16 draw(const LaneDraw& how, Lanes& lanes, __m512i degree) {
+// All draws of the lanes' rows, as if no word were rejected. Returns the lanes where one may have to be: the low half of a product below
+// the degree, which no bound of the lane exceeds. Size: how.size where it is known to the compiler, else 0.
+template <bool Replace, int Size, class Blocks>
+SPSAMPLE_AVX512_INLINE __mmask16 draw(const LaneDraw& how, Lanes& lanes, const Blocks& blocks) {
     const int size = Size > 0 ? Size : how.size;
-    const __m512i c1 = _mm512_or_si512(_mm512_load_si512(lanes.vertex_high), _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
-    PhiloxLanes counter{{words_of(_mm512_load_si512(lanes.vertex_low)), words_of(c1), {}, words_of(_mm512_load_si512(lanes.batch_id))}};
-    __mmask16 doubtful_even = 0, doubtful_odd = 0;
+    const __m512i degree = _mm512_load_si512(lanes.degree), one = _mm512_set1_epi32(1);
+    __m512i last = _mm512_sub_epi32(degree, _mm512_set1_epi32(Replace ? 1 : size));
+    Words bound = words_of(_mm512_add_epi32(last, one)), smallest = same_words(0xFFFFFFFF);
 #pragma GCC unroll 4
     for (int first = 0; first < size; first += 4) {
-        counter.w[2] = same_words(static_cast<uint32_t>(first / 4));
-        const PhiloxLanes random = philox(counter, how.keys);
+        const PhiloxLanes random = blocks.block(first / 4);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             const int j = first + i;
             if (j >= size) break;
-            const __m512i last = _mm512_add_epi32(degree, _mm512_set1_epi32(j - size));
-            const Words t = words_of(Replace ? degree : _mm512_add_epi32(last, _mm512_set1_epi32(1)));
-            const Words product{_mm512_mul_epu32(random.w[i].even, t.even), _mm512_mul_epu32(random.w[i].odd, t.odd)};
-            doubtful_even |= _mm512_cmplt_epu32_mask(product.even, t.even);
-            doubtful_odd |= _mm512_cmplt_epu32_mask(product.odd, t.odd);
+            const Words product{multiply(random.w[i].even, bound.even), multiply(random.w[i].odd, bound.odd)};
+            smallest = {_mm512_min_epu32(smallest.even, product.even), _mm512_min_epu32(smallest.odd, product.odd)};
             __m512i position = high_words(product);
             if (!Replace) {
-                __mmask16 taken = 0;
+                __mmask16 fresh = 0xFFFF;
 #pragma GCC unroll 16
-                for (int k = 0; k < j; ++k) taken |= _mm512_cmpeq_epi32_mask(position, _mm512_load_si512(lanes.positions[k]));
-                position = _mm512_mask_mov_epi32(position, taken, last);
+                for (int k = 0; k < j; ++k) fresh = _mm512_mask_cmpneq_epi32_mask(fresh, position, _mm512_load_si512(lanes.positions[k]));
+                position = _mm512_mask_mov_epi32(last, fresh, position);
+                last = _mm512_add_epi32(last, one);
+                bound = {_mm512_add_epi32(bound.even, one), _mm512_add_epi32(bound.odd, one)};
             }
             _mm512_store_si512(lanes.positions[j], position);
         }
     }
-    return static_cast<__mmask16>((doubtful_even & kEvenLanes) | ((doubtful_odd & kEvenLanes) << 1));
+    return _mm512_cmplt_epu32_mask(low_words(smallest), degree);
 }
 
-// With the usual fanouts known to the compiler.
+// With the usual fanouts known to the compiler, for vertices below 2^32.
 template <bool Replace>
-SPSAMPLE_AVX512_INLINE __mmask16 draw_any(const LaneDraw& how, Lanes& lanes, __m512i degree) {
+SPSAMPLE_AVX512_INLINE __mmask16 draw_any(const LaneDraw& how, Lanes& lanes) {
+    const __m512i high = _mm512_load_si512(lanes.vertex_high), low = _mm512_load_si512(lanes.vertex_low);
+    const __m512i batch_id = _mm512_load_si512(lanes.batch_id);
+    if (_mm512_test_epi32_mask(high, high) != 0) {
+        const __m512i c1 = _mm512_or_si512(high, _mm512_set1_epi32(static_cast<int>(how.hop << 16)));
+        return draw<Replace, 0>(how, lanes, CounterBlocks(low, c1, batch_id, how.keys));
+    }
+    const RowBlocks blocks(low, batch_id, how.starts, how.keys);
     switch (how.size) {
-        case 5: return draw<Replace, 5>(how, lanes, degree);
-        case 10: return draw<Replace, 10>(how, lanes, degree);
-        case 15: return draw<Replace, 15>(how, lanes, degree);
-        default: return draw<Replace, 0>(how, lanes, degree);
+        case 5: return draw<Replace, 5>(how, lanes, blocks);
+        case 10: return draw<Replace, 10>(how, lanes, blocks);
+        case 15: return draw<Replace, 15>(how, lanes, blocks);
+        default: return draw<Replace, 0>(how, lanes, blocks);
     }
 }
 
 SPSAMPLE_AVX512 void draw_lanes(const LaneDraw& how, Lanes& lanes) {
-    const __m512i degree = _mm512_load_si512(lanes.degree);
-    __mmask16 doubtful;
-    if (how.replace) {
-        doubtful = draw_any<true>(how, lanes, degree) & _mm512_test_epi32_mask(degree, degree);
-    } else {
-        const __m512i size = _mm512_set1_epi32(how.size);
-        const __mmask16 whole = _mm512_cmple_epu32_mask(degree, size);
-        doubtful = whole == 0xFFFF ? 0 : draw_any<false>(how, lanes, _mm512_max_epu32(degree, size)) & static_cast<__mmask16>(~whole);
-        if (whole != 0) {
-            for (int j = 0; j < how.size; ++j) _mm512_mask_store_epi32(lanes.positions[j], whole, _mm512_set1_epi32(j));
-        }
-    }
+    const __mmask16 doubtful = how.replace ? draw_any<true>(how, lanes) : draw_any<false>(how, lanes);
     for (unsigned rest = doubtful; rest != 0; rest &= rest - 1) draw_lane(how, lanes, __builtin_ctz(rest));
 }
 
@@ -100,10 +94,9 @@ template <class Index>
 SPSAMPLE_AVX512 int64_t take_new(const BitSets& sets, Index* out, uint32_t first, uint32_t* places) {
     const Index* const begin = out;
     uint32_t rank = 0;
-    for (int64_t eight = 0; eight < sets.num_words; eight += 8) {  // num_words is a multiple of 8
-        const __m512i any = _mm512_or_si512(_mm512_loadu_si512(sets.found + eight), _mm512_loadu_si512(sets.known + eight));
-        for (unsigned rest = _mm512_test_epi64_mask(any, any); rest != 0; rest &= rest - 1) {
-            const int64_t w = eight + __builtin_ctz(rest);
+    for (int64_t group = 0; group < sets.num_words; group += kWordsPerGroup) {
+        for (uint64_t nonempty = nonempty_words(sets.found + group, sets.known + group); nonempty != 0; nonempty &= nonempty - 1) {
+            const int64_t w = group + lowest_bit(nonempty);
             const TakenWord word = take_word(sets, w, &rank);
             out = write_vertices(word.added, w, out);
             first = write_places(word, first, places);

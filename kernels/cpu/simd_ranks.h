@@ -11,6 +11,8 @@
 
 namespace spsample {
 
+constexpr int64_t kWordsPerGroup = 64;  // sets have whole groups
+
 SPSAMPLE_INLINE uint32_t bits_set(uint32_t word) {
 #if defined(__GNUC__) || defined(__clang__)
     return static_cast<uint32_t>(__builtin_popcount(word));
@@ -22,7 +24,11 @@ SPSAMPLE_INLINE uint32_t bits_set(uint32_t word) {
 }
 
 SPSAMPLE_INLINE uint32_t bits_set(uint64_t word) {
+#if defined(__GNUC__) || defined(__clang__)
+    return static_cast<uint32_t>(__builtin_popcountll(word));
+#else
     return bits_set(static_cast<uint32_t>(word)) + bits_set(static_cast<uint32_t>(word >> 32));
+#endif
 }
 
 SPSAMPLE_INLINE int lowest_bit(uint64_t word) {

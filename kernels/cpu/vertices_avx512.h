@@ -13,6 +13,17 @@ SPSAMPLE_AVX512_INLINE __m512i counting_bytes() {
                             0x1716151413121110, 0x0F0E0D0C0B0A0908, 0x0706050403020100);
 }
 
+// Bit w: whether word w of 64 is not empty in one of two sets.
+SPSAMPLE_AVX512_INLINE uint64_t nonempty_words(const uint64_t* one, const uint64_t* other) {
+    uint64_t nonempty = 0;
+#pragma GCC unroll 8
+    for (int w = 0; w < 64; w += 8) {
+        const __m512i eight = _mm512_or_si512(_mm512_loadu_si512(one + w), _mm512_loadu_si512(other + w));
+        nonempty |= static_cast<uint64_t>(_mm512_test_epi64_mask(eight, eight)) << w;
+    }
+    return nonempty;
+}
+
 // The vertices 64 w + i of the bits i of word w, ascending. Returns where the next go; writes up to kLanes vertices further.
 SPSAMPLE_AVX512_INLINE int32_t* write_vertices(uint64_t bits, int64_t w, int32_t* out) {
     const __m512i first = _mm512_set1_epi32(static_cast<int>(64 * w));

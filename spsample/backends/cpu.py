@@ -185,6 +185,11 @@ class CpuBackend(OnHost):
         table = self.shared_guide(cumulative) if guide is None else guide
         return ColumnSample(*_drawn(_core.draw_shared, cumulative, table, batch_ids, *draw.key, *draw[1:]))
 
+    def shared_numerators(self, cumulative: UInt64Array, columns: IntArray) -> UInt64Array:
+        """N of these columns of that row."""
+        numerators: UInt64Array = _core.shared_numerators(cumulative, columns)
+        return numerators
+
     # --- compaction --------------------------------------------------------------------------------------------------
     def compact(
         self,

@@ -33,6 +33,10 @@ class OnHost:
         """The array itself."""
         return array
 
+    def copied(self, array: Any) -> Any:
+        """A copy of the array."""
+        return array.copy()
+
 
 def row_lengths(rows: StackedRows) -> Int64Array:
     """(m,) number of entries of each stacked row.

@@ -20,7 +20,7 @@ row_law       `sample_rows_uniform`, `sample_rows_weighted`, `sample_rows_scaled
               `take_rows`, `take_rows_numbered`
 entry_law     `entry_counts`, `locate`, `draw_entries`                                           3
 column_law    `column_totals`, `merge_columns`, `draw_columns`, `draw_merged`,                 2, 3
-              `shared_guide`, `draw_shared`
+              `shared_guide`, `draw_shared`, `shared_numerators`
 compaction    `compact`                                                                        4
 extraction    `extract`                                                                        4
 values        `extracted_numerators`, `des_raj_weights`, `replacement_weights`,                2, 6
@@ -252,6 +252,10 @@ class Backend(Protocol):
         """The array as NumPy's: itself, or a copy; waits for a device."""
         ...
 
+    def copied(self, array: Any) -> Any:
+        """A copy of the array, where it is."""
+        ...
+
     # --- random ------------------------------------------------------------------------------------------------------
     def philox(self, counters: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
         """Philox4x32-10 of each row of `counters` (r, 4) -> (r, 4)."""
@@ -393,6 +397,10 @@ class Backend(Protocol):
 
         `guide` is `shared_guide(cumulative)`; None makes it anew. `columns` are int64.
         """
+        ...
+
+    def shared_numerators(self, cumulative: PerGraph[UInt64Array], columns: IntArray) -> UInt64Array:
+        """N of these columns of that row, by its inclusive prefix sums (n,)."""
         ...
 
     # --- compaction --------------------------------------------------------------------------------------------------

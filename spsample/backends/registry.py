@@ -8,11 +8,12 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from spsample.backends.protocol import Backend
+from spsample.backends.tensors import Tensors, is_tensor
 from spsample.errors import BackendError, DTypeError, InputError, MissingDependencyError
 
 _CLASSES = {
@@ -38,8 +39,12 @@ def available_backends() -> tuple[str, ...]:
     >>> "reference" in available_backends()
     True
     """
-    compiled = ("cpu",) if find_spec("spsample._core") is not None else ()
-    return (*compiled, "reference")
+    return ("cpu", "reference") if _has_core() else ("reference",)
+
+
+@cache
+def _has_core() -> bool:
+    return find_spec("spsample._core") is not None
 
 
 def get_backend(name: str | None = None) -> Backend:
@@ -77,13 +82,17 @@ def get_backend(name: str | None = None) -> Backend:
 def backend_for(array: Any) -> Backend:
     """The backend whose kernels read an array: the fastest one of the host for NumPy's, else "cuda".
 
+    For torch's tensors there are no kernels: what is returned converts them alone (`Tensors`).
+
     Examples
     --------
     >>> import numpy as np
     >>> backend_for(np.arange(3)).name in available_backends()
     True
     """
-    return get_backend() if isinstance(array, np.ndarray) else get_backend("cuda")
+    if isinstance(array, np.ndarray):
+        return get_backend()
+    return cast("Backend", Tensors()) if is_tensor(array) else get_backend("cuda")
 
 
 @cache

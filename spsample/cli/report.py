@@ -162,7 +162,8 @@ def _explain_phases(seconds: Mapping[str, float]) -> None:
     if not stages:
         return
     if len(stages) > 1:
-        print_sentence(f"Sampling and features run beside the training, which waited {seconds['waiting']:,.2f} s.")
+        beside = "Sampling, features and copies" if "copies" in seconds else "Sampling and features"
+        print_sentence(f"{beside} run beside the training, which waited {seconds['waiting']:,.2f} s.")
         print_line("")
     kinds = [kind for kind in _WAITED_FOR if any(kind in stage.waited for stage in stages)]
     print_sentence("waiting per stage: for input (starved), for room (ahead of the next stage), for other ranks")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -143,4 +144,9 @@ class PoolMeasure:
 
 def compiled_core() -> Any:
     """The compiled core, or None where it is missing."""
-    return import_module("spsample._core") if "cpu" in available_backends() else None
+    return _core() if "cpu" in available_backends() else None
+
+
+@cache
+def _core() -> Any:
+    return import_module("spsample._core")

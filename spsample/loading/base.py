@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spsample.features import FeatureSource
     from spsample.loading.batch import Collate
     from spsample.loading.overlap.tuning import StageReport
+    from spsample.loading.to_device.stage import Copies
     from spsample.planning.budget import BudgetedPlan
     from spsample.sampling import BulkSample
     from spsample.store.base_graph import BaseGraph
@@ -52,6 +53,12 @@ class Loader(Epochs):
     phases: Phases
     plan: BudgetedPlan | None
     _is_closed = False
+    _copies: Copies
+
+    @property
+    def device(self) -> Any:
+        """Where batches are copied, a ``torch.device``; None where they stay."""
+        return self._copies.device
 
     @property
     def features(self) -> FeatureSource | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,11 @@ class Batch:
     def layers(self) -> Sequence[Any]:
         """The sampled layers, farthest from the seeds first."""
         return self.minibatch.layers
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> Batch:
+        """Return this batch with what a function makes of each array but ``input_id``, in a fixed order."""
+        x, y = (None if one is None else function(one) for one in (self.x, self.y))
+        return replace(self, minibatch=self.minibatch.map_arrays(function), x=x, y=y)
 
 
 class Collate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,8 +32,10 @@ from spsample.loading.order import Delivered, as_seeds
 from spsample.loading.overlap.bounds import QueueBytes
 from spsample.loading.overlap.stage_pass import StagePass, new_pass
 from spsample.loading.overlap.tuning import StageReport, StageTuning
+from spsample.loading.overlap.turns import Turns, followed
 from spsample.loading.prefetch import Ahead, Pipeline, Prefetcher
 from spsample.loading.ranks import Duplicates
+from spsample.loading.to_device.stage import COPIES, COPIES_AHEAD, copies_to, samples_on_device
 from spsample.loading.transforms.transform import MOST_WORKERS, Transform, require_processes, transform_of
 from spsample.planning.bulk_plan import warm_up_divisor
 from spsample.planning.loader_plan import FEATURE_BATCHES, MOST_AHEAD, plan_loader
@@ -99,7 +102,7 @@ class BulkLoader(Loader):
         and no budget nothing is planned.
     prefetch
         Bulks that are sampled ahead, in a thread beside the loop; another thread gathers features. 0 does everything
-        when it is asked for.
+        when it is asked for, and so does a loader on one rank that finds this faster, but for `stage_threads`.
     features
         A `FeatureSource`, or a two-dimensional array or SciPy sparse matrix. `PartitionedFeatures` of the same ranks
         are gathered by all of them at once.
@@ -141,11 +144,16 @@ class BulkLoader(Loader):
         and where that is None too, a number of bulks and batches is all that bounds them.
     transform
         Called with each batch, in the order of the batches; what it returns is delivered, by `pyg` too. With prefetch
-        it is called in the thread that gathers features.
+        it is called in the thread that gathers features, where there is one.
     transform_workers
         With prefetch: call it in that many processes instead, which pays where Python's lock would make it wait for the
         loop. It has to be one that can be pickled, and so have batches and what it returns. Arrays and tensors travel
         in shared memory. See `spsample.loading.transforms.workers.TransformWorkers`.
+    device
+        ``"cuda"`` (of several ranks each its own GPU), ``"cuda:1"`` or ``"cpu"``: batches that the host makes are
+        copied there ahead of their use, with prefetch in a thread of its own, after `transform`. Their arrays are then
+        torch's tensors; ``input_id`` and `MiniBatch.seed_inverse` stay NumPy's. A transform may return a batch, PyG's
+        data, or tuples, lists and dictionaries of arrays and tensors. None: batches stay where they are made.
     timeline
         Where the threads note what they do and when; None for nowhere.
 
@@ -202,6 +210,7 @@ class BulkLoader(Loader):
         prefetch_budget: int | str | None = None,
         transform: Callable[[Any], Any] | None = None,
         transform_workers: int = 0,
+        device: Any = None,
         timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
@@ -223,7 +232,8 @@ class BulkLoader(Loader):
                 require_bytes("memory_budget", memory_budget)
             self.stage_threads = self._checked_stage_threads(stage_threads)
             self._queues = QueueBytes.of(prefetch_budget, memory_budget, self.prefetch)
-            self.phases = Phases(("sampling", "features", "waiting"), timeline)
+            self._copies = copies_to(device, from_host=not samples_on_device(self.graph, self.backend))
+            self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
             self._check_ranks()
             self._deal = deal_of(batches, parts, graph, sampler)
             self._transform = self._checked_transform(transform, transform_workers)
@@ -248,14 +258,17 @@ class BulkLoader(Loader):
         self._duplicates = Duplicates(graph, self.features) if has_threads else None
         self._left: Pipeline | None = None  # of the last pass: its threads end once the other ranks' do
         self._next_epoch = NextEpoch(self.comm)
+        self._turns = Turns() if self.prefetch > 0 and self._tuning is None else None
 
     @property
     def seconds(self) -> dict[str, float]:
         """Time spent ``sampling`` and gathering ``features``, in any thread, and ``waiting`` for them in the loop.
 
-        With prefetch the threads' own waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
+        With `device` also ``copies``: what the host does for them, while a GPU copies. With prefetch the threads' own
+        waiting follows, as `stage_times` reads it: ``"sampling waiting for room"``,
         ``"features waiting for input"`` (bulks), ``"features waiting for room"``; on several ranks
-        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``.
+        ``"sampling waiting for ranks"`` and ``"features waiting for ranks"``; with `device`
+        ``"copies waiting for input"`` and ``"copies waiting for room"``.
         """
         return self.phases.seconds
 
@@ -339,16 +352,33 @@ class BulkLoader(Loader):
         drawn_by = (self.random_seed, self.shuffle, self.edge_ids, repr(self.sampler))
         start = self._next_epoch.begin(epoch, first, drawn_by) if self._looks_ahead else Start(None, goes_on=False)
         place = _Place(epoch, first, self._positions(epoch), start)
-        if not self._works_ahead:
-            yield from self._collated(self._all_bulks(place, 1), place, made, self.features)
+        if self._turns is None or not self._may_take_turns:
+            yield from self._ahead(place, made) if self._works_ahead else self._in_turn(place, made)
             return
+        turns = self._turns
+
+        def deliver(begin: int) -> Generator[Delivered, None, None]:
+            return (self._in_turn if turns.in_turn else self._ahead)(place._replace(first=begin), made)
+
+        yield from followed(turns, deliver, first, self.num_batches)
+
+    def _in_turn(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
+        """Batches from ``place.first`` on, each made when it is asked for."""
+        collated = self._collated(self._all_bulks(place, 1), place, made, self.features)
+        with closing(self._copies.over(collated, self.phases)) as items:
+            while (one := next(items, None)) is not None:
+                yield self._copies.received(one)
+                del one
+
+    def _ahead(self, place: _Place, made: _Made) -> Generator[Delivered, None, None]:
+        """Batches from ``place.first`` on, made by threads."""
         if self._left is not None:
             self._left.join()
         with Pipeline(waits=self._duplicates is None, phases=self.phases) as pipeline:
             self._left = pipeline if self._duplicates is not None else None
             stages = new_pass(self._tuning)
-            sampled, items = self._prefetchers(pipeline, place, made, stages)
-            batches = one_by_one(items)
+            sampled, last = self._prefetchers(pipeline, place, made, stages)
+            batches = one_by_one(last)
             while True:
                 stages.asks()
                 with self.phases.timed("waiting"):
@@ -358,12 +388,12 @@ class BulkLoader(Loader):
                 if item.begins_bulk:
                     sampled.release()
                 stages.delivered(item.begins_bulk)
-                yield item
+                yield self._copies.received(item)
 
     def _prefetchers(
         self, pipeline: Pipeline, place: _Place, made: _Made, stages: StagePass
     ) -> tuple[Prefetcher[_RankBulk], Prefetcher[Handful]]:
-        """The threads that sample bulks and gather features; on several ranks each in step with its like."""
+        """The threads that sample bulks, and that make batches; on several ranks each in step with its like."""
         comms = (None, None) if self._duplicates is None else self._duplicates.comms
         waiting = [partial(self.phases.timed, waiting_for("ranks", stage)) for stage in ("sampling", "features")]
         sampling, gathering = (
@@ -384,7 +414,13 @@ class BulkLoader(Loader):
         in_hand = 1 if is_bounded else MOST_BATCHES  # ranks in step make as many of them
         by_handfuls = handfuls(self._transform.over(fetched), lambda: stages.ahead(in_hand))
         items = pipeline.prefetch(by_handfuls, of_items, "features")
-        stages.runs(list(zip((sampled, items), most, strict=True)))
+        free_running = list(zip((sampled, items), most, strict=True))
+        if self._copies.device is not None:
+            batches = self.phases.over(waiting_for("input", COPIES), one_by_one(items))
+            copied = handfuls(self._copies.over(batches, self.phases), lambda: stages.ahead(in_hand))
+            items = pipeline.prefetch(copied, Ahead(stages.ahead(COPIES_AHEAD), *self._queues.batches), COPIES)
+            free_running.append((items, COPIES_AHEAD))
+        stages.runs(free_running)
         return sampled, items
 
     def _collated(
@@ -406,9 +442,8 @@ class BulkLoader(Loader):
                     batch = made.collate(minibatch, place.positions[places], x)
                 begins, next_batch = next_batch == one.first, next_batch + self._deal.stride
                 nbytes, ends = 0 if x is None else int(x.nbytes), next_batch >= one.first + one.batches
-                yield Delivered(
-                    min(next_batch, self.num_batches), begins, batch, nbytes, ends_bulk=ends, size=made.size_of(batch)
-                )
+                known = {"size": made.size_of(batch), "batch_id": minibatch.batch_id}
+                yield Delivered(min(next_batch, self.num_batches), begins, batch, nbytes, ends, **known)
                 del batch, minibatch, x
             del one
         _synchronize(lockstep)
@@ -523,6 +558,12 @@ class BulkLoader(Loader):
         return self.prefetch > 0 and not in_turn
 
     @property
+    def _may_take_turns(self) -> bool:
+        """Whether threads may give way to turns where these are faster, without a word of anybody else's."""
+        here = not self._are_on_device and self._copies.device is None
+        return self._is_alone and not self._looks_ahead and here
+
+    @property
     def _is_alone(self) -> bool:
         """Whether no other ranks and no processes go on beside a pass: these keep what they have begun with."""
         return self.comm.size == 1 and self._transform.batches == 0
@@ -553,6 +594,11 @@ class BulkLoader(Loader):
         return partial(score, name, host, self.seeds, self.sampler, self.batch_size)
 
     @property
+    def _feature_batches(self) -> int:
+        """Batches with features that the host has at a time."""
+        return FEATURE_BATCHES + self._transform.batches + self._copies.batches
+
+    @property
     def _workload(self) -> Workload:
         """What is sampled, for its plan."""
         bounds = self._cut.bounds(0, self.num_batches)
@@ -566,7 +612,7 @@ class BulkLoader(Loader):
             backend=self.backend,
             shuffle=self.shuffle,
             prefetch=self.prefetch,
-            feature_batches=0 if self.features is None else FEATURE_BATCHES + self._transform.batches,
+            feature_batches=0 if self.features is None else self._feature_batches,
             feature_bytes=0 if self.features is None else 4 * self.features.dim,
             ahead=features_ahead(self.features, self.fetch, self._looks_ahead),
             share=None if self._deal.gives_whole_batches else partial(self._deal.of_rank, comm=self.comm),

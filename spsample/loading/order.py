@@ -70,6 +70,8 @@ class Delivered(NamedTuple):
         Whether it is the last one of a bulk.
     size
         Bytes that are held for what is delivered; None where nobody knows.
+    batch_id
+        Of the batch; None of what is more than one.
     """
 
     next_batch: int
@@ -78,6 +80,7 @@ class Delivered(NamedTuple):
     nbytes: int = 0
     ends_bulk: bool = False
     size: int | None = None
+    batch_id: int | None = None
 
 
 class Epochs:

@@ -26,7 +26,8 @@ class PygLoader:
     Each batch has what PyG's NeighborLoader puts there: ``x`` and ``y`` of all its vertices, the seeds first;
     ``edge_index``, ``n_id``, ``batch_size``, ``input_id``, ``num_sampled_nodes`` and ``num_sampled_edges``; ``e_id``
     where the loader has ``edge_ids=True``, and ``edge_weight`` where the graph has weights. Duplicate seeds of a batch
-    are merged. On a device all of it is there, but for ``input_id``, and for ``x`` of a store of features on the host.
+    are merged. Of a graph on a device all of it is there, but for ``input_id``, and for ``x`` of a store of features on
+    the host. With ``device`` of the loader all of it is copied there.
 
     Order, epochs and state are those of ``loader``.
     """

@@ -18,6 +18,10 @@ THREAD_BYTES = 5 << 20  # trees, draws and what is found of one chunk of rows, a
 ROW_ORDER_BYTES = 24  # the order that an extraction visits its rows in, and their lengths
 RUN_BYTES, ROWS_PER_RUN = 64, 128  # where weighted rows go: one run a batch, and one more for 128 rows that ascend
 MOST_COUNTED = 1 << 16  # counts in 16 bits stay below
+MOST_BIT_BYTES = 8 << 20  # of bit sets and ranks, which serve up to so many vertices as the second-level cache allows
+FEWEST_RANGED = 1 << 20  # vertices from which on batches may be numbered range by range
+RANGE_BYTES = 3 << 20  # the table and the set of a range
+RANGED_ENTRY_BYTES, RANGED_ROW_BYTES = 5, 10
 COLUMN_BYTES = 64  # the sets that a source column is looked up in, its numerator and its weight
 
 
@@ -62,16 +66,26 @@ def _per_call(graph: GraphProfile, counts: BulkCounts) -> int:
 
 
 def _per_thread(graph: GraphProfile, counts: BulkCounts) -> int:
-    """Bit sets and ranks of all vertices, and a number for each vertex of a batch; the sums of a dense row."""
+    """What numbers the vertices of a batch, and a number for each of them; the sums of a dense row."""
     layers = counts.layers
     dense = _dense_row(graph, counts)
     bytes_ = THREAD_BYTES if dense or graph.weighting == "weighted" else UNIFORM_THREAD_BYTES
-    bytes_ += graph.num_nodes // 2 + 5 * max((one.largest_sources for one in layers), default=0)
+    bytes_ += max(_numbering(graph, one) for one in layers)
+    bytes_ += 5 * max((one.largest_sources for one in layers), default=0)
     bytes_ += dense * graph.num_nodes
     if graph.weighting == "weighted":
         bytes_ += graph.num_nodes + 5 * graph.longest_row
         bytes_ += RUN_BYTES * max((counts.batches + one.rows // ROWS_PER_RUN for one in layers), default=0)
     return int(bytes_)
+
+
+def _numbering(graph: GraphProfile, layer: LayerCounts) -> int:
+    """Bit sets and ranks, or what numbers a batch range by range, with as many entries a row as the others."""
+    bits = min(graph.num_nodes // 2, MOST_BIT_BYTES)
+    if graph.num_nodes < FEWEST_RANGED:
+        return bits
+    entries = layer.largest_rows * layer.entries // max(layer.rows, 1)
+    return max(bits, RANGE_BYTES + RANGED_ENTRY_BYTES * entries + RANGED_ROW_BYTES * layer.largest_rows)
 
 
 def _dense_row(graph: GraphProfile, counts: BulkCounts) -> int:

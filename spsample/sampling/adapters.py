@@ -172,10 +172,12 @@ def _widened(ids: Any) -> Any:
 def as_tensor(torch: Any, array: Any) -> Any:
     """A tensor over the same memory: of the host, or of a device, to be used on torch's current stream there.
 
-    That stream waits for what makes the array, and the memory is kept until it is done with it.
+    That stream waits for what makes the array, and the memory is kept until it is done with it. A tensor is itself.
     """
     if isinstance(array, np.ndarray):
         return torch.from_numpy(array)
+    if isinstance(array, torch.Tensor):
+        return array
     backend = backend_for(array)
     with backend.session():
         return torch.from_dlpack(backend.to_device(array))

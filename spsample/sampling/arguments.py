@@ -12,6 +12,8 @@ from spsample.sampling.sampler import Sampler
 from spsample.store.base_graph import require_graph
 from spsample.store.validation import validate_seeds
 
+_MADE_BY_INIT = frozenset(("sizes", "replace", "include_targets"))
+
 
 def check_arguments(graph: Any, seeds: Any, sampler: Any, batch_size: Any) -> tuple[Int64Array, int]:
     """The seeds as int64 and the batch size, once graph, seeds, sampler and batch size are known to fit.
@@ -45,7 +47,7 @@ def require_sampler(sampler: Any) -> None:
             given=reprlib.repr(sampler),
             expected="a Sampler such as spsample.GraphSAGE([15, 10])",
         )
-    if not {"sizes", "replace", "include_targets"} <= vars(sampler).keys():
+    if not vars(sampler).keys() >= _MADE_BY_INIT:
         name = type(sampler).__name__
         expected = f"{name}.__init__ to call super().__init__(sizes)"
         raise InputError(argument="sampler", given=f"a {name} without sizes", expected=expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import index
@@ -59,6 +59,11 @@ class Adjacency:
         data = None if self.data is None else copy_of(self.data)
         return Adjacency(copy_of(self.indptr), copy_of(indices), data, self.shape)
 
+    def map_arrays(self, function: Callable[[Any], Any]) -> Adjacency:
+        """Return this matrix with what a function makes of each array, in a fixed order."""
+        data = None if self.data is None else function(self.data)
+        return Adjacency(function(self.indptr), function(self.indices), data, self.shape)
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -68,6 +73,11 @@ class Layer:
     dst_nodes: IntArray
     src_nodes: IntArray
     edge_ids: Int64Array | None
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> Layer:
+        """Return this layer with what a function makes of each array, in a fixed order."""
+        edge_ids = None if self.edge_ids is None else function(self.edge_ids)
+        return Layer(self.adj.map_arrays(function), function(self.dst_nodes), function(self.src_nodes), edge_ids)
 
 
 class MiniBatch:
@@ -156,6 +166,29 @@ class MiniBatch:
         (1, [3, 0])
         """
         return MiniBatch(self._bulk.copy_batch(self._position), 0)
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> MiniBatch:
+        """Return this minibatch with what a function makes of each array of its layers, in a fixed order.
+
+        It keeps no bulk alive. What belongs to the seeds as they were given (`seed_inverse`) stays as it is.
+
+        Examples
+        --------
+        >>> import spsample
+        >>> graph = spsample.Graph.from_edge_index([[1, 2, 3, 0], [0, 0, 1, 3]], num_nodes=4)
+        >>> minibatch = spsample.bulk_sample(graph, [0, 1, 3], spsample.GraphSAGE([2]), batch_size=2)[1]
+        >>> minibatch.map_arrays(np.copy).src_nodes.tolist()
+        [3, 0]
+        """
+        stacked = []
+        for one in self.layers:
+            layer = one.map_arrays(function)
+            adj = layer.adj
+            arrays = layer.dst_nodes, layer.src_nodes, adj.indptr, adj.indices, adj.data, layer.edge_ids
+            stacked.append(BulkLayer.of_one(*arrays))
+        bulk = BulkSample(self._bulk.sampler, self._bulk.seed_batches.copy_batch(self._position), stacked)
+        bulk.law_version = self._bulk.law_version
+        return MiniBatch(bulk, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MiniBatch, (self._bulk.copy_batch(self._position), 0)

@@ -131,20 +131,21 @@ class BulkLayer:
         """Return the layer of batch i only, in arrays of its own."""
         ranges = (self.dst_ranges, self.src_ranges, self.indptr_ranges, self.entry_ranges)
         dst, src, indptr, entries = (one[i] for one in ranges)
-        to_device = backend_for(self.src).to_device
-        starts = [Ranges(np.array([0, part.stop - part.start])) for part in (dst, src, indptr, entries)]
-        return BulkLayer(
-            dst=to_device(self.dst[dst]).copy(),
-            dst_ranges=starts[0],
-            src=to_device(self.src[src]).copy(),
-            src_ranges=starts[1],
-            indptr=to_device(self.indptr[indptr]).copy(),
-            indptr_ranges=starts[2],
-            indices=to_device(self.indices[entries]).copy(),
-            data=None if self.data is None else to_device(self.data[entries]).copy(),
-            edge_ids=None if self.edge_ids is None else to_device(self.edge_ids[entries]).copy(),
-            entry_ranges=starts[3],
+        copied = backend_for(self.src).copied
+        return BulkLayer.of_one(
+            copied(self.dst[dst]),
+            copied(self.src[src]),
+            copied(self.indptr[indptr]),
+            copied(self.indices[entries]),
+            None if self.data is None else copied(self.data[entries]),
+            None if self.edge_ids is None else copied(self.edge_ids[entries]),
         )
+
+    @classmethod
+    def of_one(cls, dst: Any, src: Any, indptr: Any, indices: Any, data: Any, edge_ids: Any) -> BulkLayer:
+        """Make one of the arrays of a single batch."""
+        whole = [Ranges(np.array([0, len(part)])) for part in (dst, src, indptr, indices)]
+        return cls(dst, whole[0], src, whole[1], indptr, whole[2], indices, data, edge_ids, whole[3])
 
     def empty_batch(self) -> BulkLayer:
         """Return a layer of one batch without rows, of the types of this one."""

@@ -133,10 +133,9 @@ class SamplingCall:
             A.limit = limit
         with self.graph.sampling(), A.backend.session():
             try:
-                batches = self._batches(A.index_dtype)
-                sampled = batches.take(self.graph.sampled_batches(self.num_batches)).to_device(A.backend)
-                layers = self.sampler.run(A, sampled.selector, self.key, self.edge_ids)
-                return self._local(BulkSample(self.sampler, sampled, layers))
+                batches = self._sampled(self._batches(A.index_dtype)).to_device(A.backend)
+                layers = self.sampler.run(A, batches.selector, self.key, self.edge_ids)
+                return self._local(BulkSample(self.sampler, batches, layers))
             except MemoryError as error:
                 raise self._no_memory() from error
 
@@ -147,8 +146,16 @@ class SamplingCall:
         size = min(self.batch_size, len(self.seeds) + 1)
         return make_batches(self.seeds, size, self.first_batch, dtype, self.duplicates)
 
+    def _sampled(self, batches: SeedBatches) -> SeedBatches:
+        """Those that this rank samples."""
+        if self.graph.comm.size == 1:
+            return batches
+        return batches.take(self.graph.sampled_batches(self.num_batches))
+
     def _local(self, bulk: BulkSample) -> BulkSample:
         """The batches that the caller gets, of those that this rank has sampled."""
+        if self.graph.comm.size == 1:
+            return bulk
         local = self.graph.local_batches(self.num_batches)
         if len(bulk) == len(local):
             return bulk

@@ -145,7 +145,9 @@ class Sampler(ABC):
         layers: list[BulkLayer] = []
         for hop, s in enumerate(self.sizes):
             layer = self.layer(A, Q, Draw(key, hop, s, self.replace), options)
-            require_type(f"{type(self).__name__}.layer", layer, StackedLayer, "a StackedLayer, as extract_rows returns")
+            if type(layer) is not StackedLayer:
+                name = f"{type(self).__name__}.layer"
+                require_type(name, layer, StackedLayer, "a StackedLayer, as extract_rows returns")
             Q = layer.next_selector()
             layers.append(BulkLayer.from_stacked(layer))  # what it leaves out is not kept for the next hop
             del layer

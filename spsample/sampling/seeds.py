@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from spsample.backends import Backend, backend_for
 from spsample.backends.on_host import pointers_of
 from spsample.backends.protocol import Int64Array, IntArray
+from spsample.common.threads import compiled_core
 from spsample.errors import InputError
 from spsample.sparse import RowSelector
 
@@ -48,7 +49,7 @@ class SeedBatches:
     def copy_batch(self, i: int) -> SeedBatches:
         """Return the seeds of batch i only, in arrays of their own."""
         Q = self.selector
-        vertices = backend_for(Q.vertices).to_device(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]]).copy()
+        vertices = backend_for(Q.vertices).copied(Q.vertices[Q.batch_ptr[i] : Q.batch_ptr[i + 1]])
         inverse = self.inverse_of(i).copy()
         selector = RowSelector(np.array([0, len(vertices)], np.int64), vertices, Q.batch_ids[i : i + 1].copy())
         return SeedBatches(selector, np.array([0, len(inverse)], np.int64), inverse)
@@ -104,15 +105,14 @@ def make_batches(
     >>> batches.selector.vertices.tolist(), batches.inverse.tolist()
     ([4, 2, 7], [0, 1, 0, 0])
     """
-    k = -(-len(seeds) // batch_size)
-    ptr = np.arange(0, k * batch_size + 1, batch_size, dtype=np.int64)
-    ptr[-1] = len(seeds)
-    ids = seeds.astype(dtype)
-    repeating = [_repeating_rows(rows) for rows in _matrices(ids, batch_size)]
-    selector = RowSelector(ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64))
+    core = compiled_core()
+    cut = cut_batches if core is None else core.cut_batches
+    ptr, ids, batch_ids, repeats = cut(seeds, batch_size, first_batch, dtype.itemsize == 8)
+    selector = RowSelector(ptr, ids, batch_ids)
     batches = SeedBatches(selector, ptr)
-    if not any(map(len, repeating)):
+    if not repeats:
         return batches
+    repeating = [_repeating_rows(rows) for rows in _matrices(ids, batch_size)]
     if duplicates == "error":
         _refuse_duplicates(seeds, ptr, _first_batch(repeating, len(ids) // batch_size))
     is_first, inverse = np.ones(len(ids), np.bool_), batches.inverse
@@ -121,6 +121,27 @@ def make_batches(
         firsts[rows], places[rows] = _merge(given[rows])
     merged = pointers_of(np.add.reduceat(is_first, ptr[:-1], dtype=np.int64))
     return SeedBatches(RowSelector(merged, ids[is_first], selector.batch_ids), ptr, inverse)
+
+
+def cut_batches(
+    seeds: Int64Array, batch_size: int, first_batch: int, wide: bool
+) -> tuple[Int64Array, IntArray, Int64Array, bool]:
+    """Pointers, seeds (int64 where `wide`, else int32) and ids of the batches, and whether one has a seed twice.
+
+    `cut_batches` of the compiled core, in NumPy.
+
+    Examples
+    --------
+    >>> ptr, ids, batch_ids, repeats = cut_batches(np.array([4, 2, 4, 7]), 3, 5, False)
+    >>> ptr.tolist(), ids.tolist(), batch_ids.tolist(), repeats
+    ([0, 3, 4], [4, 2, 4, 7], [5, 6], True)
+    """
+    k = -(-len(seeds) // batch_size)
+    ptr = np.arange(0, k * batch_size + 1, batch_size, dtype=np.int64)
+    ptr[-1] = len(seeds)
+    ids: IntArray = seeds.astype(np.int64 if wide else np.int32)
+    repeats = any(len(_repeating_rows(rows)) for rows in _matrices(ids, batch_size))
+    return ptr, ids, np.arange(first_batch, first_batch + k, dtype=np.int64), repeats
 
 
 def make_uneven_batches(

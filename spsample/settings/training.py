@@ -1,10 +1,11 @@
 """Settings of a training run: its model, its optimisation and evaluation, and how often it writes."""
 
+import re
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from spsample.common.checks import require_choice, require_number, require_path, require_type
+from spsample.common.checks import require_choice, require_number, require_path, require_type, short
 from spsample.common.options import Option, at_least, check_settings, settings_of
 from spsample.common.units import require_bytes
 from spsample.errors import InputError
@@ -94,6 +95,13 @@ def _cache_budget(argument: str, value: Any) -> None:
 def _trace(argument: str, value: Any) -> None:
     if require_path(argument, value).suffix != ".json":
         raise InputError(argument=argument, given=repr(value), expected="a file that ends in .json")
+
+
+def _device(argument: str, value: Any) -> None:
+    expected = "'cpu', 'cuda', the number of a GPU as in 'cuda:1', or 'auto'"
+    require_type(argument, value, str, expected)
+    if not re.fullmatch(r"cpu|auto|cuda(:\d{1,4})?", value):
+        raise InputError(argument=argument, given=short(value), expected=expected)
 
 
 def _architecture(argument: str, value: Any) -> None:
@@ -341,6 +349,18 @@ class TrainConfig:
     ] = "static"
     fetch: Fetch = "batch"
     random_seed: RandomSeed = 0
+    device: Annotated[
+        str | None,
+        Option(
+            "Where the model is; batches are copied there ahead of their use. cuda: the GPU of each rank; auto: a GPU "
+            "where there is one.",
+            _SAMPLING,
+            values="`cpu`, `cuda`, `cuda:1` or `auto`",
+            unset="where samples are made",
+            check=_device,
+            decisive=False,
+        ),
+    ] = None
     backend: Annotated[
         str | None,
         Option(

@@ -29,7 +29,8 @@ def square(matrix: GraphOperand | BatchProduct) -> Squared | BatchProduct:
     """Entrywise square, lazily: `Q @ square(A)` is the law of LADIES, `square(Q @ A)` that of the paper's text."""
     if isinstance(matrix, BatchProduct):
         return matrix._replace(column_power=2)
-    require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
+    if not hasattr(matrix, "frontier"):
+        require_type("matrix", matrix, GraphOperand, "a graph's operand, or `Q.per_batch() @ A`")
     return Squared(matrix)
 
 
@@ -132,7 +133,7 @@ def its_sample(P: Any, draw: Draw, **options: Any) -> Any:
     >>> its_sample(normalize_rows(W), Draw(key=(1, 2), hop=0, size=2)).columns.tolist()
     [0, 2]
     """
-    if type(options.get("edge_ids", False)) is not bool:
+    if options and type(options.get("edge_ids", False)) is not bool:
         require_type("edge_ids", options["edge_ids"], (bool, np.bool_), "True or False")
     if isinstance(P, (RowLaw, LayerLaw, ProbabilityMatrix)):
         return P.sample(draw, **options)

@@ -34,8 +34,7 @@ class StackedLayer(NamedTuple):
         return RowSelector(self.src_ptr, self.src, self.dst.batch_ids)
 
 
-@dataclass(frozen=True)
-class ExtractOptions:
+class ExtractOptions(NamedTuple):
     """What EXTRACT is asked for: keep targets among the columns, and give edge ids."""
 
     include_targets: bool = True

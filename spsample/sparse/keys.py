@@ -9,6 +9,7 @@ import numpy as np
 from spsample.backends import get_backend
 from spsample.backends.protocol import Int64Array
 from spsample.common.checks import require_int
+from spsample.common.threads import compiled_core
 
 LAW_VERSION = 1
 SAMPLING, SHUFFLING, TRIAL, DROPOUT = 1, 2, 3, 4
@@ -44,6 +45,10 @@ def trial_seed(random_seed: int) -> int:
 @lru_cache(maxsize=64)
 def _key(random_seed: int, epoch: int, purpose: int) -> tuple[int, int]:
     """The key of arguments that are known to be right; an epoch is often sampled in many calls."""
+    core = compiled_core()
+    if core is not None:
+        words: tuple[int, int] = core.philox_key(epoch, purpose, random_seed)
+        return words
     counter = np.array([[epoch % 2**32, epoch >> 32, purpose, 0]], np.uint32)
     first, second, _, _ = get_backend().philox(counter, (random_seed % 2**32, random_seed >> 32))[0].tolist()
     return first, second

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from spsample.backends import Backend, ColumnSample, Compaction, Draw, QuantisationRule
 from spsample.backends.protocol import UInt64Array
 from spsample.sparse.extraction import ExtractOptions, Sources, SourceWeights, StackedLayer
@@ -39,7 +41,9 @@ class LayerLaw(ABC):
         sources = backend.compact(Q, sample.indptr, columns, options.include_targets, A.num_nodes)
         entries = self.F.extract(sources.src_ptr, sources.src, options.edge_ids)
         A.limit.at_extract(len(entries.rows.columns))
-        targets = (Q.batch_ptr[1:] - Q.batch_ptr[:-1]) * options.include_targets
+        targets = (
+            Q.batch_ptr[1:] - Q.batch_ptr[:-1] if options.include_targets else np.zeros(len(Q.batch_ids), np.int64)
+        )
         c = weights(backend, draw, sample, Sources(sources, targets, self.numerators(sources, entries)))
         matrix, selector, rows = entries.matrix, entries.selector, entries.rows
         data = backend.entry_values(matrix, selector, rows, sources.src_ptr, c, weights.normalize)

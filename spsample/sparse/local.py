@@ -172,16 +172,15 @@ class LocalColumnNorms(NamedTuple):
     def draw(self, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Columns for every batch."""
         kept = self.A.kept
-        sample = self.A.backend.draw_shared(kept.cumulative[1:], batch_ids, draw, kept.guide)
+        sample = self.A.backend.draw_shared(kept.inclusive, batch_ids, draw, kept.guide)
         if sample.columns.dtype == self.A.index_dtype:
             return sample
-        return sample._replace(columns=sample.columns.astype(self.A.index_dtype))
+        indptr, columns, counts, totals, whole = sample
+        return ColumnSample(indptr, columns.astype(self.A.index_dtype), counts, totals, whole)
 
     def numerators(self, columns: IntArray) -> UInt64Array:
         """N of the given columns."""
-        cumulative = self.A.backend.to_device(self.A.kept.cumulative)
-        totals: UInt64Array = cumulative[1:][columns] - cumulative[columns]
-        return totals
+        return self.A.backend.shared_numerators(self.A.kept.inclusive, columns)
 
 
 class KeptArrays:
@@ -230,6 +229,11 @@ class KeptArrays:
         np.cumsum(self.backend.column_totals(self.matrix, rule), dtype=np.uint64, out=cumulative[1:])
         return cumulative
 
+    @cached_property
+    def inclusive(self) -> Any:
+        """(n,) those that end with each column: a view."""
+        return self.cumulative[1:]
+
     def largest_exponent(self) -> int:
         """The largest of `row_exponents`; `NO_EXPONENT` without any, and where all entries are 1."""
         if self.weighting == "unweighted":
@@ -239,4 +243,4 @@ class KeptArrays:
     @cached_property
     def guide(self) -> Any:
         """Leads from a unit of `cumulative` to its column."""
-        return self.backend.shared_guide(self.cumulative[1:])
+        return self.backend.shared_guide(self.inclusive)

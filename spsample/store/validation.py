@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spsample.common.arrays import as_array, first_entry
 from spsample.common.checks import check_range, first_bad, require_int
+from spsample.common.threads import compiled_core
 from spsample.errors import CapacityError, DTypeError, InputError
 
 __all__ = [
@@ -110,6 +111,8 @@ def as_id_vector(argument: str, value: Any) -> NDArray[Any]:
     ...
     spsample.errors.DTypeError: indices: got dtype float64 (first entry 0.0); expected an integer dtype
     """
+    if type(value) is np.ndarray and value.ndim == 1 and value.dtype == np.int64 and value.dtype.isnative:
+        return value
     array = _as_integers(argument, value)
     _check_vector(argument, array)
     return array
@@ -284,6 +287,8 @@ def validate_seeds(seeds: Any, num_nodes: int, argument: str = "seeds") -> NDArr
     ...
     spsample.errors.InputError: seeds: got -3 at position 1; expected vertex ids in [0, 6)
     """
-    ids = as_id_vector(argument, seeds)
-    check_ids(argument, ids, num_nodes)
-    return np.ascontiguousarray(ids, dtype=np.int64)
+    ids = np.ascontiguousarray(as_id_vector(argument, seeds), dtype=np.int64)
+    core = compiled_core()
+    if core is None or not core.ids_below(ids, num_nodes):
+        check_ids(argument, ids, num_nodes)
+    return ids

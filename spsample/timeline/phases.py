@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from types import TracebackType
@@ -107,7 +107,7 @@ class Phases:
         require_type("context", context, AbstractContextManager, "a context manager")
         return _Leaving(self, phase, context)
 
-    def over(self, phase: str, items: Iterator[T]) -> Iterator[T]:
+    def over(self, phase: str, items: Iterator[T]) -> Generator[T, None, None]:
         """The items, with the time that each takes to come. No item is kept longer than its user does.
 
         Examples

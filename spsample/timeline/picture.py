@@ -16,6 +16,7 @@ __all__ = ["plot_timeline"]
 _COLORS = {
     "sampling": "#2b6cb0",
     "features": "#dd8b3a",
+    "copies": "#d69e2e",
     "training": "#38a169",
     "evaluation": "#805ad5",
     "waiting": "#d5dae2",

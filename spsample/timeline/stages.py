@@ -21,7 +21,7 @@ class StageTimes(NamedTuple):
     Attributes
     ----------
     stage : str
-        ``"sampling"``, ``"features"`` or ``"training"``.
+        ``"sampling"``, ``"features"``, ``"copies"`` or ``"training"``.
     worked : float
     waited : dict
         By what was waited for: ``"input"`` (the stage is starved by the one before), ``"room"`` (it is ahead of the one

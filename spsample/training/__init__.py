@@ -10,6 +10,7 @@ except ImportError as error:
     raise MissingDependencyError(package="torch", needed_for="spsample.training", extra="pyg") from error
 
 from spsample.settings import ModelConfig, Preset, TrainConfig, preset_for
+from spsample.training.aggregation import aggregate
 from spsample.training.blocks import Block, BlockMaker
 from spsample.training.callbacks import Callback, Checkpointer, Journal, TensorBoard
 from spsample.training.checkpoint import read_checkpoint, write_checkpoint
@@ -19,6 +20,7 @@ from spsample.training.dropout import VertexDropout
 from spsample.training.evaluation import full_logits, sampled_logits
 from spsample.training.factored import FactoredGradients
 from spsample.training.gradients import Gradients, StepLoss, gradients_for
+from spsample.training.memory import keep_memory
 from spsample.training.models import GNN, build_model, model_names, register_model, stack
 from spsample.training.plots import plot_curves, plot_phases
 from spsample.training.rank_summary import RankSummary, rank_summary
@@ -48,9 +50,11 @@ __all__ = [
     "TrainResult",
     "Trainer",
     "VertexDropout",
+    "aggregate",
     "build_model",
     "full_logits",
     "gradients_for",
+    "keep_memory",
     "model_names",
     "plot_curves",
     "plot_phases",

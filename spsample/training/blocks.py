@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from spsample.comm import Channel, collective
 from spsample.common.checks import require_choice, require_type
@@ -21,6 +20,7 @@ from spsample.store.base_graph import BaseGraph, require_graph
 from spsample.store.normalization import sums_by_row
 from spsample.training.cooperative import Exchange, require_exchanged
 from spsample.training.dropout import Rows
+from spsample.training.sums import weighted_sums
 from spsample.training.tensors import as_tensor
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Block:
         Of a cooperative batch what brings rows of other ranks here, else None; see `sources`.
     source_rows, owned_rows
         Of a cooperative batch whose rows the sources are, and those that `sources` takes: dropout by vertex needs them.
+    vertices
+        Ids of the sources in the graph, or None: `spsample.training.aggregate` reads their features.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Block:
     exchange: Exchange | None = None
     source_rows: Rows | None = None
     owned_rows: Rows | None = None
+    vertices: Any = None
 
     @property
     def target_rows(self) -> Rows | None:
@@ -112,28 +115,25 @@ class Block:
         return self.degrees
 
     def to(self, device: torch.device) -> Block:
-        """A copy on a device; itself, if it is there."""
-        degrees = None if self.degrees is None else self.degrees.to(device)
-        indptr, indices, values = self.indptr.to(device), self.indices.to(device), self.values.to(device)
+        """A copy on a device; of tensors that are there, these."""
+        return self.map_arrays(lambda tensor: tensor.to(device))
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> Block:
+        """Return this block with what a function makes of each tensor, in a fixed order."""
+        degrees = None if self.degrees is None else function(self.degrees)
+        indptr, indices, values = (function(one) for one in (self.indptr, self.indices, self.values))
         return replace(self, indptr=indptr, indices=indices, values=values, degrees=degrees)
 
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """Return ``A h``: shape ``(num_src, dim)`` to ``(num_dst, dim)``; rows without entries are 0.
 
-        ``embedding_bag`` is torch's row-segment sum: differentiable, free of an ``nnz x dim`` temporary,
-        and the same call on every device.
+        Differentiable, and free of an ``nnz x dim`` temporary. Each row is added up in the order of its entries, and so
+        is the gradient, on any number of threads.
         """
         require_exchanged(self.exchange)
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
-        return functional.embedding_bag(
-            self.indices,
-            h,
-            self.indptr,
-            mode="sum",
-            per_sample_weights=self.values,
-            include_last_offset=True,
-        )
+        return weighted_sums(self, h)
 
 
 def mean_block(adj: Any) -> Block:
@@ -141,8 +141,9 @@ def mean_block(adj: Any) -> Block:
 
     For node-wise samplers. ``adj`` needs ``indptr, indices, data, shape`` as in ``mb.layers[l].adj``.
     """
-    if not isinstance(adj.indices, np.ndarray):
+    if not _is_on_host(adj.indices):
         return _block(adj, _means_on_device(adj))
+    adj = adj.on_host()
     counts = np.diff(adj.indptr)
     if adj.data is None:
         values = np.repeat(_inverse(counts), counts)
@@ -157,6 +158,10 @@ def value_block(adj: Any) -> Block:
     if adj.data is None:
         return _block(adj, torch.ones(len(adj.indices), device=as_tensor(adj.indptr).device))
     return _block(adj, adj.data)
+
+
+def _is_on_host(array: Any) -> bool:
+    return isinstance(array, np.ndarray) or (isinstance(array, torch.Tensor) and array.is_cpu)
 
 
 def _means_on_device(adj: Any) -> torch.Tensor:
@@ -218,10 +223,11 @@ class BlockMaker:
         routes = getattr(layer, "routes", None)
         if routes is not None:
             block = replace(block, exchange=Exchange(routes, self._channel))
+        block = replace(block, vertices=layer.src_nodes)
         if block.indices.is_cpu and isinstance(layer.src_nodes, np.ndarray):
             return replace(block, degrees=as_tensor(self._degrees[layer.src_nodes]))
         if self._degrees_on_device is None:
-            self._degrees_on_device = torch.from_numpy(self._degrees).to(block.indices.device)
+            self._degrees_on_device = as_tensor(self._degrees).to(block.indices.device)
         return replace(block, degrees=self._degrees_on_device[as_tensor(layer.src_nodes).long()])
 
     def inputs(

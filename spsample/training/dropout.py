@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from spsample.backends import get_backend
 from spsample.common.checks import require_int, require_number
+from spsample.common.threads import compiled_core
 from spsample.sparse.keys import DROPOUT, derive_key
 
 __all__ = ["DropoutKey", "Rows", "Rowwise", "VertexDropout"]
@@ -45,7 +46,7 @@ class DropoutKey:
         >>> bool((key.words(np.array([5, 3]), 1, 6)[1] == key.words(np.array([3]), 1, 6)[0]).all())
         True
         """
-        ids = np.asarray(vertices, np.int64)
+        ids = np.asarray(vertices.cpu() if isinstance(vertices, Tensor) else vertices, np.int64)
         blocks = -(-columns // _WORDS)
         counters = np.empty((len(ids), blocks, _WORDS), np.uint32)
         counters[..., 0] = (ids & 0xFFFFFFFF)[:, None]
@@ -72,7 +73,7 @@ class Rows:
 
 
 class VertexDropout(nn.Module):
-    """Dropout by vertex where rows are named, else torch's.
+    """Dropout by vertex where rows are named, else by the place of a number and torch's generator.
 
     Parameters
     ----------
@@ -101,19 +102,55 @@ class VertexDropout(nn.Module):
 
     def forward(self, h: Tensor, rows: Rows | None = None) -> Tensor:
         """Return ``h`` with numbers dropped, in training; else as it is."""
-        if rows is None:
-            return functional.dropout(h, self.p, self.training)
         if not self.training or self.p == 0:
             return h
+        if rows is None:
+            return _dropped(h, self.p)
         if self.p == 1:
             return h * 0.0
-        least = np.uint32(min(round(self.p * 2**32), 2**32 - 1))
-        kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= least
+        kept = rows.key.words(rows.vertices, self.site, h.shape[1]) >= np.uint32(_least(self.p))
         return h * torch.from_numpy(kept).to(h.device) * (1 / (1 - self.p))
 
     def extra_repr(self) -> str:
         """The probability."""
         return f"p={self.p}"
+
+
+def _least(p: float) -> int:
+    """The least word of a number that is kept."""
+    return min(round(p * 2**32), 2**32 - 1)
+
+
+def _dropped(h: Tensor, p: float) -> Tensor:
+    """Dropout by the place of a number; one number of torch's generator is the key of all of them.
+
+    On the processor torch draws the numbers of a mask one after the other, which took half of a step. Here they follow
+    from a counter, on all threads. On a device, of other numbers than float32 and without the core torch does it.
+    """
+    core = compiled_core()
+    if core is None or p == 1 or not h.is_cpu or h.dtype != torch.float32:
+        return functional.dropout(h, p, training=True)
+    key = int(torch.randint(2**63 - 1, ()))
+    result: Tensor = _Dropped.apply(h, p, (key & 0xFFFFFFFF, key >> 32))  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Dropped(torch.autograd.Function):
+    """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
+        ctx.p, ctx.key = p, key
+        numbers = h.detach().contiguous()
+        out = torch.empty_like(numbers)
+        x, to = (tensor.numpy().reshape(-1) for tensor in (numbers, out))
+        compiled_core().drop_numbers(x, key, _least(p), 1 / (1 - p), to)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        result: Tensor = _Dropped.apply(gradients[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
+        return result, None, None
 
 
 class Rowwise(nn.Sequential):

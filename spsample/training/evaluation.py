@@ -103,6 +103,7 @@ def sampled_logits(
     batch_size: int = 1024,
     random_seed: int = 0,
     backend: str | None = None,
+    device: Any = None,
 ) -> NDArray[np.float32]:
     """Return the logits of some vertices, computed with sampled neighbourhoods.
 
@@ -122,7 +123,7 @@ def sampled_logits(
         Features of all vertices.
     blocks
         Made for this sampler.
-    batch_size, random_seed, backend
+    batch_size, random_seed, backend, device
         As in `BulkLoader`.
 
     Returns
@@ -143,6 +144,7 @@ def sampled_logits(
         shuffle=False,
         random_seed=random_seed,
         backend=backend,
+        device=device,
     )
     if len(loader) == 0:
         raise InputError(argument="ids", given="none", expected="at least one vertex")

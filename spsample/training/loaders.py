@@ -10,6 +10,7 @@ from spsample.loading.factored import FactoredLoader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from numpy.typing import ArrayLike
 
     from spsample.data import Dataset
@@ -36,6 +37,7 @@ def loader_for(
     features: FeatureSource | Callable[[bool], FeatureSource],
     parts: ArrayLike | None,
     timeline: Timeline | None = None,
+    device: torch.device | None = None,
 ) -> BulkLoader | FactoredLoader:
     """Make the loader of the train vertices; collective on several ranks.
 
@@ -50,6 +52,7 @@ def loader_for(
         That they get their rows from; of a factored pipeline by the role of the rank, as of `FactoredLoader`.
     parts : array-like (vertices,), optional
     timeline : Timeline, optional
+    device : torch.device, optional
         As of `BulkLoader`.
 
     Raises
@@ -63,6 +66,7 @@ def loader_for(
         "features": features,
         "random_seed": config.random_seed,
         "backend": config.backend,
+        "device": device,
         "timeline": timeline,
     }
     if config.pipeline == "factored":

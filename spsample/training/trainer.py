@@ -34,10 +34,12 @@ from spsample.timeline.stages import waiting_for
 from spsample.training.blocks import BlockMaker, aggregation_for
 from spsample.training.callbacks import Callback
 from spsample.training.cooperative import require_exchanged
+from spsample.training.devices import device_for
 from spsample.training.evaluation import VerticesHere, VerticesOnRanks, layer_by_layer, sampled_logits
 from spsample.training.generator import RunGenerator
 from spsample.training.gradients import first_ranks_model
 from spsample.training.loaders import loader_for
+from spsample.training.memory import keep_memory
 from spsample.training.metrics import METRICS
 from spsample.training.models import GNN, ModelConfig, build_model
 from spsample.training.optimisation import Schedule, make_optimizer
@@ -47,7 +49,7 @@ from spsample.training.progress import Progress
 from spsample.training.results import EpochRecord, TrainResult
 from spsample.training.states import check_state, reading_state
 from spsample.training.steps import Run, steps_for
-from spsample.training.tensors import as_tensor, device_of
+from spsample.training.tensors import as_tensor
 from spsample.training.threads import torch_threads
 
 if TYPE_CHECKING:
@@ -137,8 +139,11 @@ class Trainer:
         self.phases = Phases(("training", "evaluation"), timeline)
         place = self.features, dataset, self.graph, sampler, config
         self._placed = placed_by_role(*place) if config.pipeline == "factored" else placed_features(*place, parts)
-        self.loader = loader_for(dataset, self.graph, sampler, config, self._placed, parts, timeline)
-        self.device = device_of(config.backend)
+        with collective(self.comm, call="the choice of a device"):
+            self.device, self._copied_to = device_for(config, self.graph)
+        self.loader = loader_for(
+            dataset, self.graph, sampler, config, self._placed, parts, timeline, device=self._copied_to
+        )
         self._generator = RunGenerator(config.random_seed, self.device)
         self._labels = as_tensor(np.asarray(dataset.y)).to(self.device)
         self.model = first_ranks_model(self.comm, lambda: self._built(model)).to(self.device)
@@ -199,7 +204,7 @@ class Trainer:
         next_batch = min(progress.next_batch, self.loader.num_batches)
         place = {"epoch": progress.epoch, "next_batch": next_batch}
         self.loader.load_state_dict({**self.loader.state_dict(), **place})
-        with self._generator.in_use(), torch_threads(self.config.stage_threads):
+        with keep_memory(), self._generator.in_use(), torch_threads(self.config.stage_threads):
             self.steps.begin(Run(self.config, self.loader, self.model, self._backward, self._optimize))
             try:
                 self._tell("on_start")
@@ -426,6 +431,7 @@ class Trainer:
             batch_size=self.config.batch_size,
             random_seed=self.config.random_seed,
             backend=self.config.backend,
+            device=self._copied_to,
         )
 
     def _model_on_host(self) -> GNN:

@@ -415,7 +415,7 @@ class CommunicatorContract:
         body(None)
 
     def case_arrays_of_an_exchange(self, comm):
-        """They arrive as they were sent, as one message for each rank or by themselves where one rank has many bytes."""
+        """They arrive as they were sent: one message for each rank, or each by itself where one rank has many bytes."""
         p, me = comm.size, comm.rank
         for large in ([False] * p, [q == p - 1 for q in range(p)]):  # 4 bytes a number, two in a row
             recorder = Recorder(comm)
@@ -429,12 +429,15 @@ class CommunicatorContract:
                 ]
                 numbers, pairs, nothing = Channel(recorder).exchange(sends, phase="three")
             came = np.array([(me + q) % 3 for q in range(p)])
-            assert numbers.counts.tolist() == came.tolist() and numbers.rows.dtype == np.int16
+            assert numbers.counts.tolist() == came.tolist()
+            assert numbers.rows.dtype == np.int16
             assert numbers.rows.tolist() == np.repeat(100 * np.arange(p) + me, came).tolist()
             of_rank = [MOST_TOGETHER // 8 + 1 if one else 1 for one in large]
-            assert pairs.counts.tolist() == of_rank and pairs.rows.shape == (sum(of_rank), 2)
+            assert pairs.counts.tolist() == of_rank
+            assert pairs.rows.shape == (sum(of_rank), 2)
             assert np.array_equal(pairs.rows[:, 1], np.repeat(np.arange(p), of_rank).astype(np.float32))
-            assert nothing.rows.shape == (0, 3) and nothing.rows.dtype == np.uint8
+            assert nothing.rows.shape == (0, 3)
+            assert nothing.rows.dtype == np.uint8
             pairs.rows[:] = 0  # all of it is the caller's own
             assert recorder.traffic.phases["three"].calls == (3 if any(large) else 1)
 

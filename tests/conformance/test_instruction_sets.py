@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
+from each_set import CPU, REFERENCE, SETS, assert_compacts, assert_equal, each_set, instruction_set, pointers
 from equality import KINDS, assert_bulks_same, calls, edge_lists, examples, make_graph, node_wise, subgraphs, threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,53 +12,17 @@ from hypothesis import strategies as st
 core = pytest.importorskip("spsample._core", reason="the compiled core is not built")
 
 import spsample as sp  # noqa: E402
-from spsample.backends.cpu import CpuBackend  # noqa: E402
 from spsample.backends.protocol import Draw, Matrix, StackedSelector  # noqa: E402
-from spsample.backends.reference import ReferenceBackend  # noqa: E402
 
 pytestmark = pytest.mark.sanitize
 
-CPU, REFERENCE = CpuBackend(), ReferenceBackend()
 KEY = (0x12345678, 0x9ABCDEF0)
-
-
-@contextmanager
-def instruction_set(name):
-    before = core.instruction_set()
-    assert core.set_instruction_set(name)
-    try:
-        yield
-    finally:
-        core.set_instruction_set(before)
-
-
-def available():
-    before = core.instruction_set()
-    names = [name for name in ("portable", "avx2", "avx512") if core.set_instruction_set(name)]
-    core.set_instruction_set(before)
-    return names
-
-
-SETS = available()
-each_set = pytest.mark.parametrize("name", SETS)
 
 
 def test_the_best_set_is_the_first_choice():
     assert "portable" in SETS
     assert core.instruction_set() in SETS
     assert not core.set_instruction_set("none such")
-
-
-def pointers(lengths):
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def assert_equal(one, other):
-    for field, a, b in zip(one._fields, one, other, strict=True):
-        assert (a is None) == (b is None), field
-        if a is not None:
-            assert a.dtype == b.dtype, field
-            np.testing.assert_array_equal(a, b, err_msg=field)
 
 
 # --- whole samplers -------------------------------------------------------------------------------------------------
@@ -197,6 +160,40 @@ def test_bulk_order(name, count, index):
         np.testing.assert_array_equal(rows.indptr, np.concatenate([r.indptr for r in one_by_one]))
 
 
+@each_set
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("sizes", [[300], [900] * 3, [2500] * 12])
+def test_rows_mostly_whole(name, replace, sizes):
+    """Long runs of rows that are taken whole among few that are drawn from; piece by piece and in both ranges."""
+    rng = np.random.default_rng(len(sizes))
+    size, n = 7, 12_000
+    lengths = np.where(rng.random(n) < 0.05, rng.integers(size, 4000, n), rng.integers(0, size + 1, n))
+    lengths[-200:] = rng.integers(0, size + 1, 200)
+    A = random_matrix(rng, lengths.tolist())
+    assert A.indices.nbytes > 4 << 20
+    Q, draw = random_selector(rng, n, sizes, True), Draw(KEY, 1, size, replace)
+    expected = REFERENCE.sample_rows_uniform(A, Q, draw, True)
+    for count in (1, 3):
+        with threads(count), instruction_set(name):
+            assert_equal(CPU.sample_rows_uniform(A, Q, draw, True), expected)
+            assert_equal(CPU.sample_rows_uniform(A, Q, draw, False), expected._replace(positions=None))
+
+
+@each_set
+def test_rows_of_near_and_far_vertices(name):
+    """Vertices on both sides of 2^32 in one group of rows: the shared rounds of Philox hold below it only."""
+    rng = np.random.default_rng(6)
+    ids = np.where(rng.random(400) < 0.03, 2**32, 0) + rng.permutation(400)
+    A = Matrix(pointers([40] * 400), rng.integers(0, 400, 400 * 40), None, False, ids, 2**33)
+    Q = random_selector(rng, 400, [400, 37, 150], True, np.int64)
+    for size in (1, 5, 10, 15, 33):
+        for replace in (False, True):
+            draw = Draw(KEY, 7, size, replace)
+            with instruction_set(name):
+                rows = CPU.sample_rows_uniform(A, Q, draw, True)
+            assert_equal(rows, REFERENCE.sample_rows_uniform(A, Q, draw, True))
+
+
 def batch_rows(A, Q, draw, i):
     """The rows of one batch of Q by itself."""
     lo, hi = Q.batch_ptr[i], Q.batch_ptr[i + 1]
@@ -205,18 +202,6 @@ def batch_rows(A, Q, draw, i):
 
 
 # --- compact --------------------------------------------------------------------------------------------------------
-
-
-def assert_compacts(name, targets, columns, index, include_targets):
-    """As the reference does, of the targets and the columns of each batch."""
-    Q = StackedSelector(
-        pointers([len(x) for x in targets]), np.concatenate(targets).astype(index), np.arange(len(targets))
-    )
-    entries = pointers([len(x) for x in columns])
-    flat = np.concatenate(columns).astype(index)
-    expected = REFERENCE.compact(Q, entries, flat, include_targets)
-    with instruction_set(name):
-        assert_equal(CPU.compact(Q, entries, flat, include_targets), expected)
 
 
 @each_set

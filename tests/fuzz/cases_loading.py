@@ -36,6 +36,7 @@ def loader(make, p=0.06):
             edge_ids=lambda: make.chance(0.5),
             shuffle=lambda: make.chance(0.5),
             random_seed=lambda: make.integer(0, 2**62),
+            device=lambda: make.choice([None, None, "cpu", "cpu", "cpu", "meta", "cuda:7"]),
             backend=lambda: make.choice([None, "cpu", "reference"]),
         ),
         **make.options(0.1, parts=lambda: make.spoilt(np.zeros(n, np.int64))),

@@ -120,6 +120,7 @@ def fuzz_shared_loader(make, folder):
                 prefetch=lambda: make.choice([0, 1]),
                 features=lambda: shared_rows(make, graph.num_nodes, grid),
                 fetch=lambda: make.choice(["batch", "bulk"]),
+                device=lambda: make.choice([None, "cpu", "cuda:7"]),
             ),
             **local,
         )

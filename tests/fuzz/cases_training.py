@@ -44,6 +44,7 @@ def train_config(make, p=0.3):
             test_sizes=lambda: make.choice([None, (2,), [2], (2, 2), (0,), "2"]),
             evaluation_memory=lambda: make.choice(["1GiB", 1 << 20]),
             random_seed=lambda: make.choice([0, 2**64 - 1]),
+            device=lambda: make.choice([None, None, "cpu", "auto", "cuda:7", "gpu", 0]),
             backend=lambda: make.choice([None, "cpu", "reference"]),
         )
     )
@@ -191,7 +192,16 @@ def fuzz_dropout(make, folder):
     dropout(torch.ones(2, 3))
 
 
+def fuzz_aggregate(make, folder):
+    graph, sampler = sp.Graph.from_edge_index([[1, 2, 0], [0, 0, 2]], num_nodes=3), sp.GraphSAGE([2])
+    block = training.BlockMaker(graph, sampler)(sp.bulk_sample(graph, [0, 2], sampler, batch_size=2)[0].layers[0])
+    source = make.either(lambda: make.choice([np.ones((3, 2)), torch.ones(3, 2), torch.ones(3)]), 0.5)
+    with training.keep_memory():
+        training.aggregate(make.either(lambda: block, 0.3), source)
+
+
 CASES = {
+    "aggregate": Case(fuzz_aggregate, (training.aggregate, training.keep_memory)),
     "train_config": Case(fuzz_train_config, (TrainConfig,), 2),
     "model_config": Case(fuzz_model_config, (ModelConfig, training.build_model, training.stack, training.GNN), 2),
     "convolutions": Case(fuzz_convolutions, (training.SAGEConv, training.GCNConv, training.GATConv)),

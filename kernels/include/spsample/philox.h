@@ -54,6 +54,23 @@ SPSAMPLE_HD inline PhiloxWords philox4x32_10(PhiloxWords c, PhiloxKey key) {
     return c;
 }
 
+// What rounds 1 and 2 make of a block's number and of c1, where all lanes have the same: constants that enter the words of the third
+// round's counters and of its outcome by exclusive or (kernels/cpu/philox_lanes.h).
+struct BlockStart {
+    uint32_t word0;
+    uint32_t word2;
+    uint32_t word3;  // of the outcome, with the third round's key
+};
+
+SPSAMPLE_HD inline BlockStart block_start(uint32_t number, uint32_t c1, const RoundKeys& keys) {
+    const uint64_t product1 = uint64_t(0xCD9E8D57) * number;
+    const uint32_t c0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ keys.round[0].word0;
+    const uint64_t product0 = uint64_t(0xD2511F53) * c0;
+    return {
+        static_cast<uint32_t>(product1) ^ keys.round[1].word0, static_cast<uint32_t>(product0 >> 32) ^ keys.round[1].word1,
+        static_cast<uint32_t>(product0) ^ keys.round[2].word1};
+}
+
 SPSAMPLE_HD inline uint64_t wide_word(uint32_t low, uint32_t high) { return low + (uint64_t(high) << 32); }
 
 // High 64 bits of a * b; the low ones are the ordinary product.

@@ -52,6 +52,10 @@ class CudaKernels(
         with self.session():
             return self.device.to_host(array)
 
+    def copied(self, array: Any) -> Any:
+        """A copy of the array on the device."""
+        return self.to_device(array).copy()
+
 
 class CudaBackend(CudaKernels):
     """The kernels on the GPU that is current when they are first asked for.

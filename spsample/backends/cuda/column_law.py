@@ -44,7 +44,7 @@ class _Distributions(NamedTuple):
 
 
 class ColumnLawKernels(MergedColumnKernels, DistinctDraws):
-    """`draw_columns`, `draw_merged`, `shared_guide` and `draw_shared`."""
+    """`draw_columns`, `draw_merged`, `shared_guide`, `draw_shared` and `shared_numerators`."""
 
     def draw_columns(self, P: ColumnMatrix, batch_ids: Int64Array, draw: Draw) -> ColumnSample:
         """Column law on the k rows of P. Waits once."""
@@ -83,6 +83,11 @@ class ColumnLawKernels(MergedColumnKernels, DistinctDraws):
         drawn = self.drawn_room(np.full(k, shared.limit, np.int64), draw.replace)
         self._draw_positions(shared, self.uploaded(batch_ids), draw, drawn)
         return self.drawn_sample(drawn, self.drawn_state(drawn), np.dtype(np.int64))
+
+    def shared_numerators(self, cumulative: DeviceArray, columns: DeviceArray) -> DeviceArray:
+        """N of columns of that row: differences of its prefix sums."""
+        before = cumulative[columns - (columns > 0)]
+        return cumulative[columns] - before * (columns > 0)
 
     def _drawn_merged(self, part: Merged, batch_ids: DeviceArray, draw: Draw) -> ColumnSample:
         room = np.minimum(np.diff(part.indptr), draw.size)

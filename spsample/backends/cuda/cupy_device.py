@@ -45,7 +45,7 @@ class CupyDevice:
             raise BackendError(
                 "backend 'cuda' needs a GPU, and CuPy finds none (`spsample doctor` says what is there)."
             )
-        self._device = self._cupy.cuda.Device(_number(self._cupy.cuda.runtime.getDeviceCount()))
+        self._device = self._cupy.cuda.Device(gpu_number(self._cupy.cuda.runtime.getDeviceCount()))
         if int(self._device.compute_capability) < LEAST_CAPABILITY:
             raise BackendError(
                 f"backend 'cuda' needs a GPU of compute capability 8.0 or more (Ampere), and {self.arch} is less."
@@ -217,7 +217,7 @@ def cupy_stream(cupy: Any, address: int) -> Any:
     return cupy.cuda.ExternalStream(address)  # before CuPy 14
 
 
-def _number(count: int) -> int:
+def gpu_number(count: int) -> int:
     """Which of `count` GPUs is this process's."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

@@ -50,6 +50,7 @@ class ReferenceBackend(OnHost):
     draw_merged = staticmethod(_as_ieee(column_law.draw_merged))
     shared_guide = staticmethod(column_law.shared_guide)
     draw_shared = staticmethod(column_law.draw_shared)
+    shared_numerators = staticmethod(column_law.shared_numerators)
     compact = staticmethod(compaction.compact)
     extract = staticmethod(extraction.extract)
     extracted_numerators = staticmethod(_as_ieee(values.extracted_numerators))

@@ -84,6 +84,11 @@ def draw_shared(
     return _draw_distributions([row] * len(batch_ids), batch_ids, draw, columns)
 
 
+def shared_numerators(cumulative: UInt64Array, columns: IntArray) -> UInt64Array:
+    """N of columns of one row that is given by its prefix sums."""
+    return np.diff(cumulative, prepend=np.uint64(0))[columns]
+
+
 def _draw_distributions(
     rows: list[tuple[IntArray, UInt64Array]], batch_ids: Int64Array, draw: Draw, like: IntArray
 ) -> ColumnSample:

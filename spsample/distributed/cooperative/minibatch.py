@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spsample.backends.protocol import Int64Array, IntArray
@@ -60,6 +60,12 @@ class CooperativeLayer:
     edge_ids: Int64Array | None
     routes: Routes
 
+    def map_arrays(self, function: Callable[[Any], Any]) -> CooperativeLayer:
+        """Return this layer with what a function makes of each array but the routes, in a fixed order."""
+        edge_ids = None if self.edge_ids is None else function(self.edge_ids)
+        dst, src = function(self.dst_nodes), function(self.src_nodes)
+        return CooperativeLayer(self.adj.map_arrays(function), dst, src, edge_ids, self.routes)
+
 
 @dataclass(frozen=True, eq=False)
 class CooperativeMiniBatch:
@@ -90,6 +96,14 @@ class CooperativeMiniBatch:
     num_seeds: int
     src_nodes: IntArray
     layers: list[CooperativeLayer]
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> CooperativeMiniBatch:
+        """Return this minibatch with what a function makes of each array, in a fixed order.
+
+        `seed_places` and the routes stay as they are: ranks exchange rows through the memory of the host.
+        """
+        layers = [layer.map_arrays(function) for layer in self.layers]
+        return replace(self, seeds=function(self.seeds), src_nodes=function(self.src_nodes), layers=layers)
 
     def __repr__(self) -> str:
         shapes = " ".join("x".join(map(str, layer.adj.shape)) for layer in self.layers)

@@ -45,7 +45,11 @@ class Work(Protocol):
         ...
 
     def collated(self, minibatch: Any) -> Any:
-        """The batch of a minibatch, with features."""
+        """The batch of a minibatch, with features, perhaps on its way to a device."""
+        ...
+
+    def arrived(self, batch: Any) -> Any:
+        """The batch, in the thread that uses it."""
         ...
 
 
@@ -162,7 +166,7 @@ class FactoredEpoch:
             if isinstance(item, Sealed):
                 return
             begin = time.perf_counter()
-            yield item
+            yield self._work.arrived(item)
             del item
             micros = int((time.perf_counter() - begin) / _MICROSECOND)
             self._mailbox.post(self._roles.dispenser, _TRAINED, micros)

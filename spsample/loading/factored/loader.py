@@ -19,6 +19,7 @@ from spsample.loading.batch import Batch, Collate, gather_features
 from spsample.loading.factored.epoch import FactoredEpoch, Plan
 from spsample.loading.factored.roles import require_roles
 from spsample.loading.order import Delivered, as_seeds
+from spsample.loading.to_device.stage import COPIES, copies_to
 from spsample.planning.budget import largest_fitting
 from spsample.planning.bulk_plan import BulkPlan
 from spsample.planning.loader_plan import plan_epochs
@@ -58,10 +59,11 @@ class FactoredLoader(Loader):
     ----------
     graph : ReplicatedGraph
         A trainer that never becomes a sampler reads no edge of it: the graph of a store stays on the disk there.
-    seeds, sampler, batch_size, features, labels, shuffle, drop_last, random_seed, edge_ids, backend
-        As of `BulkLoader`. Features that ranks gather together (`PartitionedFeatures`) do not work: each trainer is in
-        a batch of its own. ``features`` may also be a function, called with whether this rank samples, and again where
-        that changes: so the cache of a standby trainer, which keeps the graph too, can be a smaller one.
+    seeds, sampler, batch_size, features, labels, shuffle, drop_last, random_seed, edge_ids, backend, device
+        As of `BulkLoader`, but that the thread which gathers features also copies batches to a device. Features that
+        ranks gather together (`PartitionedFeatures`) do not work: each trainer is in a batch of its own. ``features``
+        may also be a function, called with whether this rank samples, and again where that changes: so the cache of a
+        standby trainer, which keeps the graph too, can be a smaller one.
     sampler_ranks
         Ranks that sample, at most p - 1; `samplers_for` chooses by measured times.
     step_batches
@@ -138,6 +140,7 @@ class FactoredLoader(Loader):
         drop_last: bool = False,
         random_seed: int = 0,
         backend: str | None = None,
+        device: Any = None,
         timeline: Timeline | None = None,
     ) -> None:
         require_graph(graph)
@@ -154,7 +157,8 @@ class FactoredLoader(Loader):
             self.queue_memory = require_bytes("queue_memory", queue_memory)
             self.switches = require_bool("switches", switches)
             self.edge_ids = require_bool("edge_ids", edge_ids)
-            self.phases = Phases(("sampling", "features", "waiting"), timeline)
+            self._copies = copies_to(device)
+            self.phases = Phases(("sampling", "features", *self._copies.phases, "waiting"), timeline)
             self.backend = None if backend is None else get_backend(backend).name
             self._local_graph = local.to_device(self.backend)
             self._features_of = features if _is_function(features) else None
@@ -179,7 +183,7 @@ class FactoredLoader(Loader):
     def seconds(self) -> dict[str, float]:
         """Time spent ``sampling`` and gathering ``features`` in threads, and ``waiting`` for batches in the loop.
 
-        On samplers also ``"sampling waiting for room"`` in the queue.
+        On samplers also ``"sampling waiting for room"`` in the queue; with `device` also ``copies``.
         """
         return self.phases.seconds
 
@@ -240,7 +244,7 @@ class FactoredLoader(Loader):
 
     def trial_batch(self, minibatch: MiniBatch) -> Batch:
         """The batch of a minibatch of `trial_bulk`."""
-        return self._trial.collated(minibatch)
+        return self._copies.arrived(self._trial.collated(minibatch))  # type: ignore[no-any-return]
 
     @property
     def _trial(self) -> _Work:
@@ -395,13 +399,21 @@ class _Work:
             yield from bulk
             del bulk
 
-    def collated(self, minibatch: MiniBatch) -> Batch:
-        """Gather features, and put labels to it."""
+    def collated(self, minibatch: MiniBatch) -> Any:
+        """Gather features, put labels to it, and begin to copy the batch where it has to go to a device."""
         loader = self._loader
         places = loader._cut.places(minibatch.batch_id, minibatch.batch_id + 1)
         with self.phases.timed("features", minibatch.batch_id):
             x = gather_features(loader.features, minibatch.src_nodes)
-            return loader.collate(minibatch, self._positions[places], x)
+            batch = loader.collate(minibatch, self._positions[places], x)
+        if loader.device is None:
+            return batch
+        with self.phases.timed(COPIES, minibatch.batch_id):
+            return loader._copies.sent(batch)
+
+    def arrived(self, batch: Any) -> Batch:
+        """The batch, in the loop."""
+        return self._loader._copies.arrived(batch)  # type: ignore[no-any-return]
 
 
 def _local(graph: BaseGraph) -> Any:

@@ -1,0 +1,57 @@
+"""Torch's tensors: there are no kernels for them, but minibatches whose arrays they are can be converted."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from numpy.typing import NDArray
+
+from spsample.backends.on_host import OnHost
+
+__all__ = ["Tensors", "is_tensor"]
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is one of torch's tensors; torch is not imported for it.
+
+    Examples
+    --------
+    >>> is_tensor([1.0])
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+class Tensors(OnHost):
+    """What conversions of minibatches ask of a backend, for tensors wherever they are.
+
+    Work goes to the stream that is torch's current one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Tensors().edge_index(torch.tensor([0, 2, 2, 3]), torch.tensor([1, 0, 2])).tolist()
+    [[1, 0, 2], [0, 0, 2]]
+    """
+
+    def on_host(self, array: Any) -> NDArray[Any]:
+        """The tensor as a NumPy array: a copy of one on a device, for which it waits."""
+        values: NDArray[Any] = array.detach().cpu().numpy()
+        return values
+
+    def copied(self, array: Any) -> Any:
+        """A copy of the tensor, where it is."""
+        return array.clone()
+
+    def edge_index(self, indptr: Any, indices: Any) -> Any:
+        """(2, entries) int64 column and row of each entry of a CSR matrix."""
+        torch = sys.modules["torch"]
+        counts = indptr.diff()
+        rows = torch.arange(len(counts), device=counts.device)
+        return torch.stack([indices.long(), rows.repeat_interleave(counts, output_size=len(indices))])
+
+    def widened(self, ids: Any) -> Any:
+        """The ids as int64, in memory of their own."""
+        return ids.to(sys.modules["torch"].int64, copy=True)

@@ -1,0 +1,170 @@
+"""Threads ahead of the loop, or the loop's own thread: `Turns` finds out which is faster, where nobody chose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import NamedTuple
+
+from spsample.loading.order import Delivered
+
+__all__ = ["Turns", "followed"]
+
+LOOK_SECONDS = 0.04
+"""Of the loop, that one look takes at least; it ends with a bulk."""
+LONG_LOOK = 0.4
+"""Seconds from which on one look at each is enough."""
+FEW_PAIRS, MOST_PAIRS = 2, 4
+"""Looks at each: at least, and at most where they do not differ clearly."""
+CLEAR, NEARLY = 1.05, 1.03
+"""Times as long: a clear difference; and such a small one that the simpler way is taken."""
+LIGHT_LOOP, LIGHT_CLEAR = 0.05, 1.15
+"""Share of the time that a loop needs for its own work, for threads to have something to overlap; and what is clear
+of a lighter one."""
+OTHER_LOOP, LEAST_CHANGE = 2.0, 50e-6
+"""Times as long a batch takes the loop, and seconds more or less, as when a choice was made: it is another loop."""
+PATIENCE = 8
+"""Looks between two choices, at least; twice as many after each one."""
+
+
+class Look(NamedTuple):
+    """Seconds from batch to batch, and those of the loop among them; means of one look."""
+
+    batch: float
+    loop: float
+
+
+class Turns:
+    """Whether the threads of a loader's stages run ahead, or its stages work in turn in the thread of the loop.
+
+    A pass begins with threads. Looks at the loop, each as short as can tell, then change between the two ways; the one
+    whose best look is faster is kept until the loop takes another time for a batch. No look costs more than what it
+    measures and the bulks that threads had ready. Samples do not depend on it.
+
+    Parameters
+    ----------
+    clock : function
+        Gives seconds.
+
+    Attributes
+    ----------
+    in_turn : bool
+        The way of the next bulks.
+
+    Examples
+    --------
+    >>> now = [0.0]
+    >>> turns = Turns(clock=lambda: now[0])
+    >>> turns.begin(is_new=True)
+    >>> for _ in range(400):  # a batch takes 3 ms with threads, and 1 ms in turn
+    ...     turns.asks()
+    ...     now[0] += 0.001 if turns.in_turn else 0.003
+    ...     if turns.delivered(ends_bulk=True):
+    ...         turns.begin(is_new=False)
+    >>> turns.in_turn, turns.is_settled
+    (True, True)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.in_turn = False
+        self._clock = clock
+        self._looks: dict[bool, list[Look]] = {False: [], True: []}  # in turn or not, since the last choice
+        self._chosen: Look | None = None
+        self._patience = PATIENCE
+        self._looks_since = 0
+        self._is_filling = False
+        self._forget()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a choice was made."""
+        return self._chosen is not None
+
+    def begin(self, *, is_new: bool) -> None:
+        """Threads, or turns, begin: of a new pass, or in the midst of one, where threads first fill their queues."""
+        self._is_filling = not is_new and not self.in_turn
+        self._asked = self._got = self._clock()
+
+    def asks(self) -> None:
+        """The loop asks for a batch."""
+        self._asked = self._clock()
+
+    def delivered(self, *, ends_bulk: bool) -> bool:
+        """The loop gets one; True where the way changes after it."""
+        now = self._clock()
+        if not self._is_filling:
+            self._batches += 1
+            self._seconds += now - self._got
+            self._loop_seconds += self._asked - self._got
+        self._is_filling = self._is_filling and not ends_bulk
+        self._got = now
+        if not ends_bulk or self._seconds < LOOK_SECONDS:
+            return False
+        return self._look()
+
+    def _look(self) -> bool:
+        seconds, before = self._seconds, self.in_turn
+        look = Look(seconds / self._batches, self._loop_seconds / self._batches)
+        self._forget()
+        if self._chosen is not None:
+            self._follow(self._chosen, look)
+            return False
+        self._looks[self.in_turn].append(look)
+        ahead, pairs = len(self._looks[False]), len(self._looks[True])
+        if ahead == pairs and (pairs >= FEW_PAIRS or seconds >= LONG_LOOK):
+            self._choose(is_last=pairs >= MOST_PAIRS or seconds >= LONG_LOOK)
+        if self._chosen is None:
+            self.in_turn = pairs < ahead
+        return self.in_turn != before
+
+    def _choose(self, *, is_last: bool) -> None:
+        """Keep the faster way, where that is clear or nothing more is looked at; without a clear one the simpler."""
+        ahead, in_turn = (min(self._looks[way]) for way in (False, True))
+        clear = LIGHT_CLEAR if in_turn.loop < LIGHT_LOOP * in_turn.batch else CLEAR
+        if not is_last and clear * ahead.batch > in_turn.batch and CLEAR * in_turn.batch > ahead.batch:
+            return
+        self.in_turn = in_turn.batch < (clear if clear == LIGHT_CLEAR else NEARLY) * ahead.batch
+        self._chosen = in_turn if self.in_turn else ahead
+        self._looks_since = 0
+
+    def _follow(self, chosen: Look, look: Look) -> None:
+        """Look anew where the loop has become another one."""
+        self._looks_since += 1
+        little, much = sorted((chosen.loop, look.loop))
+        if self._looks_since < self._patience or much < OTHER_LOOP * little or much - little < LEAST_CHANGE:
+            return
+        self._patience *= 2
+        self._chosen = None
+        self._looks = {False: [], True: []}
+
+    def _forget(self) -> None:
+        self._batches, self._seconds, self._loop_seconds = 0, 0.0, 0.0
+
+
+def followed(
+    turns: Turns, deliver: Callable[[int], Generator[Delivered, None, None]], first: int, last: int
+) -> Generator[Delivered, None, None]:
+    """One pass, each part of it in the way that `turns` has then.
+
+    Parameters
+    ----------
+    turns
+    deliver
+        Gives the batches from a number on, in the way that `turns` has when it is called; closed at a change.
+    first, last
+        Numbers of batches.
+    """
+    is_new = True
+    while first < last:
+        with closing(deliver(first)) as items:
+            turns.begin(is_new=is_new)
+            is_new = False
+            for item in items:
+                first, changes = item.next_batch, turns.delivered(ends_bulk=item.ends_bulk)
+                yield item
+                turns.asks()
+                if changes:
+                    break
+            else:
+                return

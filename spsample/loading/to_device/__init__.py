@@ -1,0 +1,1 @@
+"""Batches are copied to a device ahead of their use."""

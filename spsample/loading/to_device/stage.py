@@ -1,0 +1,253 @@
+"""The stage of a loader that copies batches to a device, between the features and the loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from spsample.common.checks import short
+from spsample.errors import BackendError, DTypeError, InputError, require_module
+from spsample.loading.to_device.walking import map_arrays
+
+if TYPE_CHECKING:
+    import torch
+
+    from spsample.loading.order import Delivered
+    from spsample.loading.prefetch import ClosableIterator
+    from spsample.store.base_graph import BaseGraph
+    from spsample.timeline import Phases
+
+__all__ = ["COPIES", "COPIES_AHEAD", "Copies", "copies_to", "require_device", "samples_on_device"]
+
+COPIES = "copies"
+"""The name of the stage, of its thread and of its phase."""
+
+COPIES_AHEAD = 2
+"""Batches, or handfuls of small ones, that may be copied before they are asked for."""
+
+COPIED_BATCHES = 4
+"""Batches with features that the host has for it: one that waits, one that is read, and two in pinned memory. Where the
+device is the host itself: two that were copied ahead, the one in use, and the next."""
+
+_NAMES = re.compile(r"cpu|meta|cuda(:\d{1,4})?")
+_EXPECTED = "'cpu', 'cuda' or the number of a GPU, as in 'cuda:1'"
+
+
+class Copies(Protocol):
+    """What is done to batches once they have their features.
+
+    Attributes
+    ----------
+    device
+        Where they are delivered; None: where they are made.
+    batches : int
+        Batches that the host has for it, beside those of a loader without it.
+    phases : tuple of str
+        In which it spends its time.
+    """
+
+    device: Any
+    batches: int
+    phases: tuple[str, ...]
+
+    def sent(self, batch: Any) -> Any:
+        """Begin to copy a batch, or what a transform has made of one."""
+        ...
+
+    def arrived(self, batch: Any) -> Any:
+        """Make a batch that was sent ready for use on the current stream of the thread that calls this."""
+        ...
+
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
+        """The items, with batches that were sent; closed with what is returned."""
+        ...
+
+    def received(self, item: Delivered) -> Delivered:
+        """One of these items with a batch that is ready."""
+        ...
+
+
+class NoCopies:
+    """Batches stay where they are."""
+
+    device, batches = None, 0
+    phases: tuple[str, ...] = ()
+
+    def sent(self, batch: Any) -> Any:
+        """The batch."""
+        return batch
+
+    def arrived(self, batch: Any) -> Any:
+        """The batch."""
+        return batch
+
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
+        """The items."""
+        return items
+
+    def received(self, item: Delivered) -> Delivered:
+        """The item."""
+        return item
+
+
+class _OnItsWay(NamedTuple):
+    """A batch whose arrays are tensors, and the bytes of all of them."""
+
+    batch: Any
+    landed: Any
+
+
+class ToDevice:
+    """Batches are copied, all arrays of one at once.
+
+    Parameters
+    ----------
+    device : torch.device
+    transfer : Transfer, optional
+        How; as the device needs it where None.
+    """
+
+    batches = COPIED_BATCHES
+    phases: tuple[str, ...] = (COPIES,)
+
+    def __init__(self, device: torch.device, transfer: Any = None) -> None:
+        from spsample.loading.to_device.transfer import transfer_to
+
+        self.device = device
+        self._transfer = transfer_to(device) if transfer is None else transfer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ToDevice, (self.device,)  # streams and pinned memory belong to a process
+
+    def sent(self, batch: Any) -> _OnItsWay:
+        """Begin to copy a batch; its arrays may be changed or freed afterwards."""
+        from spsample.loading.to_device.parcel import Parcel
+
+        arrays: list[Any] = []
+        map_arrays(batch, partial(_noted, arrays))
+        parcel = Parcel(arrays)
+        landed = self._transfer.send(parcel.nbytes, parcel.write)
+        tensors = iter(parcel.tensors(landed.whole))
+        return _OnItsWay(map_arrays(batch, lambda array: next(tensors)), landed)
+
+    def arrived(self, batch: _OnItsWay) -> Any:
+        """Let the current stream wait for the copy."""
+        self._transfer.receive(batch.landed)
+        return batch.batch
+
+    def over(self, items: ClosableIterator[Delivered], phases: Phases) -> ClosableIterator[Delivered]:
+        """The items, each copied as it comes; a GPU goes on to copy while the next one is waited for."""
+        return _each_sent(self, items, phases)
+
+    def received(self, item: Delivered) -> Delivered:
+        """The item, with its batch."""
+        return item._replace(batch=self.arrived(item.batch))
+
+
+def _each_sent(copies: Copies, items: ClosableIterator[Delivered], phases: Phases) -> Generator[Delivered, None, None]:
+    with closing(items):
+        while (item := next(items, None)) is not None:
+            with phases.timed(COPIES, item.batch_id):
+                sent = item._replace(batch=copies.sent(item.batch))
+            del item
+            yield sent
+            del sent
+
+
+def _noted(found: list[Any], array: Any) -> Any:
+    """The array, which is put to those that were found."""
+    found.append(array)
+    return array
+
+
+def copies_to(device: Any, *, from_host: bool = True) -> Copies:
+    """What `device` of a loader asks for.
+
+    Parameters
+    ----------
+    device : str, torch.device or None
+    from_host : bool
+        Whether batches are made in the memory of the host.
+
+    Raises
+    ------
+    InputError, DTypeError
+        If there is no such device, or batches are made on one.
+    BackendError
+        If torch finds no GPU.
+    MissingDependencyError
+        If torch is not installed.
+
+    Examples
+    --------
+    >>> copies_to(None).batches, copies_to("cpu").device
+    (0, device(type='cpu'))
+    """
+    if device is None:
+        return NoCopies()
+    if not from_host:
+        raise InputError(
+            argument="device",
+            given=f"{device!r} with a graph on a device",
+            expected="None: batches are made there, and nothing is to be copied",
+            hint="With backend='cpu' or none the host samples, and batches are copied.",
+        )
+    return ToDevice(require_device("device", device))
+
+
+def samples_on_device(graph: BaseGraph, backend: str | None) -> bool:
+    """Whether bulks of a graph lie on a device: those of a partitioned graph are in the memory of the host.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> samples_on_device(spsample.Graph([0, 0], []), None)
+    False
+    """
+    return graph.is_on_device or (backend == "cuda" and graph.host is not None)
+
+
+def require_device(argument: str, device: Any) -> torch.device:
+    """Return a device by its name; ``"cuda"`` is the GPU of this rank.
+
+    Raises
+    ------
+    InputError, DTypeError, BackendError, MissingDependencyError
+        As of `copies_to`.
+
+    Examples
+    --------
+    >>> require_device("device", "cpu")
+    device(type='cpu')
+    """
+    torch: Any = require_module("torch", needed_for=f"{argument}=", extra="pyg")
+    if not isinstance(device, (str, torch.device)):
+        given = f"{short(device)} of type {type(device).__name__}"
+        raise DTypeError(argument=argument, given=given, expected=_EXPECTED)
+    name = str(device)
+    if not _NAMES.fullmatch(name):
+        raise InputError(argument=argument, given=short(name), expected=_EXPECTED)
+    if not name.startswith("cuda"):
+        return torch.device(name)  # type: ignore[no-any-return]  # torch is imported here
+    return _gpu(argument, name, torch)
+
+
+def _gpu(argument: str, name: str, torch: Any) -> torch.device:
+    """The GPU of that name."""
+    from spsample.backends.cuda.cupy_device import gpu_number
+
+    if not torch.cuda.is_available():
+        raise BackendError(
+            f"{argument}={name!r} needs a GPU, and torch finds none (`spsample doctor` says what is there)."
+        )
+    count = torch.cuda.device_count()
+    if name == "cuda":
+        torch.cuda.set_device(gpu_number(count))  # where torch has not chosen yet; else it is this one already
+    number = int(name.partition(":")[2] or torch.cuda.current_device())
+    if number >= count:
+        last = f"'cuda:0' to 'cuda:{count - 1}'" if count > 1 else "'cuda:0', the only one"
+        raise InputError(argument=argument, given=repr(name), expected=f"a GPU of this machine: {last}")
+    return torch.device("cuda", number)  # type: ignore[no-any-return]

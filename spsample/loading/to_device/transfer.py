@@ -1,0 +1,192 @@
+"""How bytes get to a device: through pinned memory and on a stream of their own where it is a GPU."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["BUFFERS", "CudaCalls", "Landed", "PinnedTransfer", "StagedTransfer", "Transfer", "transfer_to"]
+
+BUFFERS = 2
+"""Pinned buffers of a loader: one is written while the other one is read by the device."""
+
+GRAIN = 1 << 20
+"""Bytes of which a pinned buffer is a multiple."""
+
+Write = Callable[[NDArray[np.uint8]], None]
+
+
+class Landed(NamedTuple):
+    """Bytes on a device, which may be on their way.
+
+    Attributes
+    ----------
+    whole : tensor
+        uint8, in one dimension.
+    ready
+        What says that they are there; None where they are.
+    """
+
+    whole: torch.Tensor
+    ready: Any = None
+
+
+class Transfer(Protocol):
+    """A way to a device."""
+
+    def send(self, nbytes: int, write: Write) -> Landed:
+        """Begin to copy bytes that a function writes; what it reads may be changed or freed afterwards."""
+        ...
+
+    def receive(self, landed: Landed) -> None:
+        """Let the thread that calls it use them: what its current stream is given from now on comes after the copy."""
+        ...
+
+
+class StagedTransfer:
+    """A way to a device that has no streams, such as the host itself.
+
+    Examples
+    --------
+    >>> StagedTransfer(torch.device("cpu")).send(3, lambda memory: memory.fill(7)).whole
+    tensor([7, 7, 7], dtype=torch.uint8)
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def send(self, nbytes: int, write: Write) -> Landed:
+        """Write to memory of their own, and move that."""
+        staged = torch.empty(nbytes, dtype=torch.uint8)
+        write(staged.numpy())
+        return Landed(staged.to(self._device))
+
+    def receive(self, landed: Landed) -> None:
+        """They are there."""
+
+
+class CudaCalls:
+    """What a transfer asks of torch.cuda, for one GPU.
+
+    Parameters
+    ----------
+    device
+        With its number.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def pinned(self, nbytes: int) -> torch.Tensor:
+        """Page-locked memory of the host, which a GPU reads while the host goes on."""
+        try:
+            with torch.cuda.device(self._device):  # a thread begins with the first GPU, which may be another rank's
+                return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError as error:
+            raise MemoryError(f"{nbytes} bytes of page-locked memory: {error}") from error
+
+    def empty(self, nbytes: int) -> torch.Tensor:
+        """Memory of the GPU, that belongs to the current stream."""
+        return torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+
+    def new_stream(self) -> Any:
+        """Return a stream."""
+        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+
+    def current_stream(self) -> Any:
+        """The stream that this thread works on."""
+        return torch.cuda.current_stream(self._device)
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Around work that goes to a stream."""
+        return torch.cuda.stream(stream)
+
+    def recorded(self, stream: Any) -> Any:
+        """An event: what a stream was given so far is done. The host sleeps while it waits for it."""
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        event.record(stream)
+        return event
+
+
+@dataclass
+class _Buffer:
+    """Pinned memory, and the event of the copy that reads it."""
+
+    memory: torch.Tensor | None = None
+    read: Any = None
+
+
+class PinnedTransfer:
+    """A way to a GPU through a few pinned buffers, on a stream of its own.
+
+    1. The oldest buffer is taken, once the copy that reads it is over: the host waits for its event.
+    2. The bytes are written to it, and copied by the stream to memory that was taken from torch's pool for that stream.
+    3. The stream that uses them waits for the event of the copy. The pool keeps the memory until that stream, too, is
+       done with it (`record_stream`).
+
+    Parameters
+    ----------
+    calls : CudaCalls
+    buffers : int
+        How many there are. Where more copies are under way at once, as of two passes, there are as many.
+    """
+
+    def __init__(self, calls: CudaCalls, buffers: int = BUFFERS) -> None:
+        self._calls = calls
+        self._stream = calls.new_stream()
+        self._buffers = deque(_Buffer() for _ in range(buffers))
+
+    def send(self, nbytes: int, write: Write) -> Landed:
+        """Write to a buffer, and begin to copy it."""
+        buffer = self._free_buffer()
+        try:
+            memory = self._room(buffer, nbytes)
+            write(memory.numpy())
+            with self._calls.on(self._stream):
+                whole = self._calls.empty(nbytes)
+                whole.copy_(memory, non_blocking=True)
+                buffer.read = self._calls.recorded(self._stream)
+        finally:
+            self._buffers.append(buffer)
+        return Landed(whole, buffer.read)
+
+    def receive(self, landed: Landed) -> None:
+        """Let the current stream wait for the copy, and memory be kept for it."""
+        stream = self._calls.current_stream()
+        stream.wait_event(landed.ready)
+        landed.whole.record_stream(stream)
+
+    def _free_buffer(self) -> _Buffer:
+        """The oldest one, which no copy reads any more."""
+        try:
+            buffer = self._buffers.popleft()
+        except IndexError:  # others are writing to all of them
+            return _Buffer()
+        if buffer.read is not None:
+            buffer.read.synchronize()
+        return buffer
+
+    def _room(self, buffer: _Buffer, nbytes: int) -> torch.Tensor:
+        """As many bytes of a buffer, which grows by an eighth more than it has to."""
+        if buffer.memory is None or len(buffer.memory) < nbytes:
+            buffer.memory = None
+            buffer.memory = self._calls.pinned(-(-(nbytes + nbytes // 8) // GRAIN) * GRAIN)
+        return buffer.memory[:nbytes]
+
+
+def transfer_to(device: torch.device) -> Transfer:
+    """The way to a device.
+
+    Examples
+    --------
+    >>> type(transfer_to(torch.device("cpu"))).__name__
+    'StagedTransfer'
+    """
+    return PinnedTransfer(CudaCalls(device)) if device.type == "cuda" else StagedTransfer(device)

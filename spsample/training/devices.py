@@ -1,0 +1,72 @@
+"""Where a training has its model, and whether batches are copied there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from spsample.errors import InputError
+from spsample.loading.to_device.stage import require_device, samples_on_device
+from spsample.training.tensors import device_of
+
+if TYPE_CHECKING:
+    from spsample.settings.training import TrainConfig
+    from spsample.store.base_graph import BaseGraph
+
+__all__ = ["Devices", "device_for"]
+
+
+class Devices(NamedTuple):
+    """Where things are.
+
+    Attributes
+    ----------
+    model : torch.device
+    batches : torch.device or None
+        Where a loader is to copy them; None: they are left where they are made.
+    """
+
+    model: torch.device
+    batches: torch.device | None
+
+
+def device_for(config: TrainConfig, graph: BaseGraph) -> Devices:
+    """Return the device of the settings, and whether batches have to be copied there: not where they are made there.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Its ``device``, ``backend`` and ``pipeline``.
+    graph : BaseGraph
+        That batches are sampled from.
+
+    Raises
+    ------
+    InputError
+        If another device makes the batches, or NCCL has to serve several ranks on one GPU.
+    BackendError
+        If there is no GPU.
+
+    Examples
+    --------
+    >>> import spsample
+    >>> from spsample.training import TrainConfig
+    >>> device_for(TrainConfig(device="cpu"), spsample.Graph([0, 0], []))
+    Devices(model=device(type='cpu'), batches=device(type='cpu'))
+    """
+    name = config.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else None
+    if name is None:
+        return Devices(device_of(config.backend), None)
+    device = require_device("device", name)
+    if graph.comm.name == "nccl" and device.type == "cuda" and device.index != torch.cuda.current_device():
+        given = f"{config.device!r} on a rank of NCCL, whose GPU is cuda:{torch.cuda.current_device()}"
+        raise InputError(argument="device", given=given, expected="'cuda': of each rank its own")
+    made_on = device_of("cuda") if config.backend == "cuda" else device
+    if device != made_on:
+        given = f"{config.device!r} with backend='cuda', which samples on {made_on}"
+        raise InputError(argument="device", given=given, expected=f"'{made_on}', or none")
+    is_there = config.pipeline != "factored" and samples_on_device(graph, config.backend)
+    return Devices(device, None if is_there else device)

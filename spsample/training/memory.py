@@ -1,0 +1,44 @@
+"""Memory of activations and gradients, kept from step to step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spsample.common.threads import compiled_core
+
+__all__ = ["keep_memory"]
+
+_OWN_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+"""What else sets malloc's thresholds: then they are left as they are."""
+
+
+@contextmanager
+def keep_memory() -> Iterator[None]:
+    """Around training on the processor: memory that a step frees is kept for the next one.
+
+    Activations and gradients are large blocks. glibc's malloc takes each from the system and gives it back when it is
+    freed, so that every step has all their pages zeroed anew. Within this context freed blocks of up to 1 GiB are kept
+    (of up to 32 MiB with an old glibc). Afterwards what is free goes back to the system, and later blocks of 32 MiB and
+    more do, as they do once glibc has adjusted itself. It counts for the whole process: contexts may be nested and may
+    overlap in several threads, and the last one that ends gives memory back. `Trainer.fit` is within it.
+
+    Nothing is done with another C library, without the compiled core, or where the environment sets malloc's
+    thresholds itself (``MALLOC_MMAP_THRESHOLD_``, ``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_TOP_PAD_``,
+    ``GLIBC_TUNABLES``). Threads other than the main one keep what fits the 64 MiB of an arena.
+
+    Examples
+    --------
+    >>> with keep_memory():
+    ...     pass  # steps of a loop of one's own
+    """
+    core = compiled_core()
+    if core is None or any(name in os.environ for name in _OWN_SETTINGS):
+        yield
+        return
+    core.keep_freed()
+    try:
+        yield
+    finally:
+        core.release_freed()

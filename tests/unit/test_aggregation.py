@@ -1,0 +1,156 @@
+"""Weighted sums of rows by the compiled core: values, gradients, threads and instruction sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch.nn import functional
+
+import spsample as sp
+from spsample.common.threads import compiled_core, kernel_threads
+from spsample.errors import InputError
+from spsample.training import Block, BlockMaker, aggregate
+
+SETS = ("portable", "avx2", "avx512")
+
+
+def block_of(counts: list[int], num_src: int, seed: int = 0) -> Block:
+    """A block with that many entries in each row, repeats among them."""
+    rng = np.random.default_rng(seed)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indices = rng.integers(0, max(num_src, 1), indptr[-1])
+    values = rng.standard_normal(indptr[-1]).astype(np.float32)
+    return Block(*(torch.from_numpy(array) for array in (indptr, indices, values)), num_src)
+
+
+def matrix(block: Block) -> np.ndarray:
+    """A, dense, in float64."""
+    shape = block.num_dst, block.num_src
+    arrays = block.values.double().numpy(), block.indices.numpy(), block.indptr.numpy()
+    return sparse.csr_array(arrays, shape).toarray()
+
+
+@pytest.fixture(params=SETS)
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    core = compiled_core()
+    if core is None:
+        pytest.skip("needs the compiled core")
+    before = core.instruction_set()
+    if not core.set_instruction_set(request.param):
+        pytest.skip(f"this machine lacks {request.param}")
+    yield request.param
+    core.set_instruction_set(before)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8, 15, 16, 17, 63, 64, 100, 128, 129, 256, 300])
+def test_sums_are_added_up_in_the_order_of_the_entries(instruction_set: str, dim: int) -> None:
+    block = block_of([3, 0, 1, 40, 0], 30)
+    h = torch.from_numpy(np.random.default_rng(1).standard_normal((30, dim)).astype(np.float32))
+    expected = np.zeros((5, dim), np.float32)
+    for row, entry in zip(block.rows.tolist(), range(len(block.indices)), strict=True):
+        expected[row] += block.values[entry].numpy() * h[block.indices[entry]].numpy()
+    np.testing.assert_array_equal(block.aggregate(h).numpy(), expected)
+
+
+@pytest.mark.parametrize("counts", [[], [0], [0, 0, 0], [1], [5000, 1, 0]])
+def test_forward_and_backward_of_empty_rows_and_hubs(instruction_set: str, counts: list[int]) -> None:
+    block = block_of(counts, 7)
+    h = torch.randn(7, 5, requires_grad=True)
+    result = block.aggregate(h)
+    gradient = torch.randn_like(result)
+    (of_h,) = torch.autograd.grad(result, h, gradient)
+    a = matrix(block)
+    np.testing.assert_allclose(result.detach(), a @ h.detach().double().numpy(), atol=1e-3)
+    np.testing.assert_allclose(of_h, a.T @ gradient.double().numpy(), atol=1e-3)
+
+
+def test_one_thread_and_two_give_equal_bits() -> None:
+    block, h = block_of([20] * 3000, 9000), torch.randn(9000, 100, requires_grad=True)
+    found = []
+    for threads in (1, 2):
+        with kernel_threads(threads):
+            result = block.aggregate(h)
+            found.append((result, *torch.autograd.grad(result.square().sum(), h)))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_gradients_of_both_orders() -> None:
+    block = block_of([2, 0, 4, 1], 6)
+    h = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(block.aggregate, h)
+    assert torch.autograd.gradgradcheck(block.aggregate, h)
+
+
+def test_rows_that_are_not_contiguous() -> None:
+    block, wide = block_of([2, 3], 6), torch.randn(4, 6)
+    torch.testing.assert_close(block.aggregate(wide.t()), block.aggregate(wide.t().contiguous()), rtol=0, atol=0)
+
+
+def test_values_that_need_a_gradient_get_one() -> None:
+    block, h = block_of([2, 3], 6), torch.randn(6, 4)
+    block.values.requires_grad_()
+    block.aggregate(h).sum().backward()
+    torch.testing.assert_close(block.values.grad, h[block.indices].sum(1))
+
+
+def test_equal_to_embedding_bag() -> None:
+    block, h = block_of([9] * 50, 99), torch.randn(99, 33)
+    bag = functional.embedding_bag(
+        block.indices, h, block.indptr, mode="sum", per_sample_weights=block.values, include_last_offset=True
+    )
+    torch.testing.assert_close(block.aggregate(h), bag)
+
+
+def test_the_core_refuses_indices_outside() -> None:
+    block = block_of([2], 3)
+    with pytest.raises(IndexError):
+        block.aggregate(torch.randn(int(block.indices.max()), 4))
+
+
+class Sampled:
+    """A layer of a small graph, by a sampler that takes few or all neighbours."""
+
+    def __init__(self, fanout: int) -> None:
+        self.graph = sp.load_dataset("rmat:8,8").graph
+        sampler = sp.GraphSAGE([fanout])
+        self.layer = sp.bulk_sample(self.graph, np.arange(60), sampler, batch_size=60)[0].layers[0]
+        self.block = BlockMaker(self.graph, sampler)(self.layer)
+        self.x = np.random.default_rng(0).standard_normal((self.graph.num_nodes, 20)).astype(np.float32)
+
+
+@pytest.mark.parametrize("fanout", [1, 2, -1])
+@pytest.mark.parametrize(
+    "form", [np.asarray, sp.FeatureStore, np.asfortranarray, lambda x: x.astype(np.float16), sparse.csr_array]
+)
+def test_aggregate_of_a_source_is_that_of_gathered_rows(fanout: int, form: object) -> None:
+    sampled = Sampled(fanout)
+    source = form(sampled.x)  # type: ignore[operator]
+    features = source if isinstance(source, sp.FeatureStore) else sp.FeatureStore(source)
+    expected = sampled.block.aggregate(torch.from_numpy(features.gather(sampled.layer.src_nodes)))
+    assert torch.equal(aggregate(sampled.block, source), expected)
+
+
+def test_aggregate_of_an_embedding_gives_it_a_gradient() -> None:
+    sampled = Sampled(2)
+    table = torch.from_numpy(sampled.x).requires_grad_()
+    result = aggregate(sampled.block, table)
+    result.sum().backward()
+    expected = np.zeros(len(sampled.x))
+    np.add.at(expected, sampled.layer.src_nodes, matrix(sampled.block).sum(0))
+    np.testing.assert_allclose(table.grad.sum(1), 20 * expected, atol=1e-4)  # type: ignore[union-attr]
+
+
+def test_aggregate_refuses_what_does_not_fit() -> None:
+    sampled = Sampled(2)
+    with pytest.raises(InputError, match="does not know its sources"):
+        aggregate(block_of([1], 2), sampled.x)
+    with pytest.raises(InputError, match="one row per vertex"):
+        aggregate(sampled.block, sampled.x[:3])
+    with pytest.raises(InputError, match="one row per vertex"):
+        aggregate(sampled.block, torch.ones(3, 2))
+    with pytest.raises(InputError, match="two"):
+        aggregate(sampled.block, torch.ones(sampled.graph.num_nodes))

@@ -1,0 +1,98 @@
+"""Memory kept from step to step, and given back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from spsample.common.threads import compiled_core
+from spsample.training import keep_memory
+
+PROGRAM = """
+import resource, threading, torch
+from spsample.training import keep_memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def step():
+    blocks = [torch.ones(4_000_000 + 100_000 * i) for i in range(4)]
+    return sum(float(block[0]) for block in blocks)
+
+torch.set_num_threads(1)
+step()
+before = resident()
+with keep_memory():
+    with keep_memory():
+        for _ in range(8):
+            step()
+    count = faults()
+    for _ in range(5):
+        step()
+    count = faults() - count
+    held = resident() - before
+print(count, held, resident() - before)
+"""
+
+
+def needs_glibc() -> None:
+    core = compiled_core()
+    if core is None or not core.keeps_freed or sys.platform != "linux":
+        pytest.skip("needs the compiled core and glibc")
+
+
+def run(**environment: str) -> list[int]:
+    """Faults of five steps, bytes held within, and bytes held afterwards."""
+    import os
+
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUN"))}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_steps_fault_no_more_and_memory_goes_back_afterwards() -> None:
+    needs_glibc()
+    faults, held, left = run()
+    assert faults < 100
+    assert held > 32 << 20
+    assert left < 16 << 20
+
+
+def test_settings_of_the_environment_are_left_alone() -> None:
+    needs_glibc()
+    faults, _, _ = run(MALLOC_MMAP_THRESHOLD_="131072")
+    assert faults > 1000
+
+
+def test_overlapping_uses_of_several_threads() -> None:
+    inside, leave = threading.Barrier(3), threading.Event()
+
+    def use() -> None:
+        with keep_memory():
+            inside.wait()
+            leave.wait()
+
+    threads = [threading.Thread(target=use) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    inside.wait()
+    with keep_memory():
+        leave.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_error_ends_it_too() -> None:
+    needs_glibc()
+    with pytest.raises(KeyError), keep_memory():
+        raise KeyError
+    with pytest.raises(ValueError, match="more often"):
+        compiled_core().release_freed()

@@ -1,0 +1,178 @@
+"""Threads ahead of the loop or turns in it: what is chosen, when, and that batches stay the same."""
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+import spsample as sp
+from spsample.loading.overlap.turns import LOOK_SECONDS, MOST_PAIRS, PATIENCE, Turns
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def go_through(turns, clock, took, batches, begin=True):
+    """Batches that take ``took(in_turn)`` seconds: (to be made, of the loop); the ways that they came in."""
+    ways = []
+    if begin:
+        turns.begin(is_new=True)
+    for _ in range(batches):
+        made, loop = took(turns.in_turn)
+        ways.append(turns.in_turn)
+        clock.now += made
+        if turns.delivered(ends_bulk=True):
+            turns.begin(is_new=False)
+        clock.now += loop
+        turns.asks()
+    return ways
+
+
+def made():
+    clock = Clock()
+    return Turns(clock), clock
+
+
+@pytest.mark.parametrize(
+    ("took", "in_turn"),
+    [
+        (lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), True),
+        (lambda in_turn: (1e-3 if in_turn else 0.98e-3, 0.0), True),  # nothing to overlap: no clear gain
+        (lambda in_turn: (1e-3 if in_turn else 0.7e-3, 0.0), False),  # two stages that overlap
+        (lambda in_turn: (1e-3 if in_turn else 1e-5, 1e-3), False),
+        (lambda in_turn: (1e-3 if in_turn else 1e-5, 8e-3), False),
+        (lambda in_turn: (1e-3 if in_turn else 1e-4, 1e-3 if in_turn else 3e-3), True),  # threads slow the loop down
+        (lambda in_turn: (0.3 if in_turn else 0.6, 0.0), True),  # long looks
+    ],
+)
+def test_the_faster_way_is_kept(took, in_turn):
+    turns, clock = made()
+    go_through(turns, clock, took, 2000)
+    assert turns.is_settled
+    assert turns.in_turn == in_turn
+
+
+def test_a_pass_begins_with_threads_and_looks_are_short():
+    turns, clock = made()
+    ways = go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
+    looks = [(way, len(list(some))) for way, some in itertools.groupby(ways)]
+    assert [way for way, _ in looks] == [False, True, False, True]
+    assert sum(count for _, count in looks[:3]) <= 3 * LOOK_SECONDS / 1e-3
+
+
+@pytest.mark.parametrize("random_seed", range(5))
+def test_noise_does_not_hide_a_clear_difference(random_seed):
+    rng = np.random.default_rng(random_seed)
+    turns, clock = made()
+
+    def took(in_turn):
+        pause = 0.5 if rng.random() < 0.002 else 0.0
+        return (1e-3 if in_turn else 2e-3) * rng.uniform(0.7, 1.4) + pause, 0.0
+
+    go_through(turns, clock, took, 4000)
+    assert turns.is_settled
+    assert turns.in_turn
+
+
+def test_without_a_clear_difference_looks_come_to_an_end():
+    turns, clock = made()
+    ways = go_through(turns, clock, lambda in_turn: (1e-3, 1e-3), 5000)
+    assert turns.is_settled
+    assert turns.in_turn
+    assert len(list(itertools.groupby(ways))) == 2 * MOST_PAIRS
+
+
+def test_another_loop_is_looked_at_anew():
+    turns, clock = made()
+    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 0.0), 2000)
+    assert turns.in_turn
+    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 1e-5, 2e-3), 4 * PATIENCE * 100)
+    assert turns.is_settled
+    assert not turns.in_turn
+
+
+def test_a_little_more_work_is_no_other_loop():
+    turns, clock = made()
+    go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 1e-6), 2000)
+    ways = go_through(turns, clock, lambda in_turn: (1e-3 if in_turn else 2e-3, 3e-5), 4 * PATIENCE * 100)
+    assert all(ways)
+
+
+def test_the_way_changes_at_the_end_of_a_bulk_only():
+    turns, clock = made()
+    turns.begin(is_new=True)
+    for _ in range(100):
+        clock.now += 0.1
+        assert not turns.delivered(ends_bulk=False)
+    clock.now += 0.1
+    assert turns.delivered(ends_bulk=True)
+    assert turns.in_turn
+
+
+def _loader(bulk_size, **options):
+    graph = sp.load_dataset("rmat:10,8").graph
+    seeds = np.flatnonzero(np.diff(graph.indptr))[:500]
+    features = np.arange(2 * graph.num_nodes, dtype=np.float32).reshape(-1, 2)
+    return sp.BulkLoader(
+        graph, seeds, sp.GraphSAGE([3, 2]), batch_size=20, bulk_size=bulk_size, features=features, **options
+    )
+
+
+class Alternating:
+    """Changes the way after every bulk."""
+
+    in_turn = False
+
+    def begin(self, *, is_new):
+        self.begun = is_new
+
+    def asks(self):
+        pass
+
+    def delivered(self, *, ends_bulk):
+        self.in_turn ^= ends_bulk
+        return ends_bulk
+
+
+@pytest.mark.parametrize("bulk_size", [1, 3, 64])
+def test_batches_are_the_same_in_any_way(bulk_size):
+    loader, expected = _loader(bulk_size), _loader(bulk_size, prefetch=0)
+    loader._turns = Alternating()
+    for _ in range(2):
+        for one, other in zip(loader, expected, strict=True):
+            assert one.batch_id == other.batch_id
+            assert np.array_equal(one.x, other.x)
+            assert np.array_equal(one.layers[0].adj.indices, other.layers[0].adj.indices)
+        assert loader.epoch == expected.epoch
+
+
+def test_a_pass_that_is_left_in_the_midst_goes_on_from_its_state():
+    loader, expected = _loader(2), [batch.seeds.tolist() for batch in _loader(2, prefetch=0)]
+    loader._turns = Alternating()
+    seen = []
+    for batch in loader:
+        seen.append(batch.seeds.tolist())
+        if len(seen) == 5:
+            break
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    assert seen + [batch.seeds.tolist() for batch in loader] == expected
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("spsample ")]
+
+
+def test_settled_turns_need_no_threads(monkeypatch):
+    loader = _loader(4)
+    loader._turns.in_turn = True
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
+    assert len(list(loader)) == 25
+
+
+@pytest.mark.parametrize("options", [{"prefetch": 0}, {"stage_threads": "auto"}])
+def test_what_is_chosen_otherwise_is_left(options):
+    assert _loader(4, **options)._turns is None
