@@ -21,7 +21,7 @@ from spsample.distributed.published.variants import ComparedGraph
 from traffic_cells import SAMPLERS, load, seeds_of
 
 ALGORITHMS = ("column", "stages", "oblivious", "auto")
-TRIAL = 6
+TRIAL = 8
 """Bulks of the trial of "auto"; they are not timed."""
 
 

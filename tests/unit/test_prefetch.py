@@ -20,7 +20,7 @@ import spsample as sp
 from spsample.data import planted
 from spsample.errors import BackendError
 from spsample.loading import BulkLoader
-from spsample.loading.prefetch import Pipeline
+from spsample.loading.prefetch import Pipeline, _end
 
 DATA = planted(600, degree=6, random_seed=1)
 SEEDS = np.arange(0, 600, 2)
@@ -362,3 +362,19 @@ def test_a_ctrl_c_at_any_line_leaves_no_thread_in_a_kernel() -> None:
     codes = [int(line.split()[1]) for line in ended.stdout.splitlines()]
     assert len(codes) > 40, ended.stderr
     assert codes == [1] * (len(codes) - 1) + [0], (codes, ended.stderr)
+
+
+def test_both_finalizers_of_a_pipeline_at_a_time() -> None:
+    """Garbage collection within one calls the other: each thread is waited for, and nobody fails."""
+    ended: list[str] = []
+
+    def fake(name: str) -> Any:
+        return SimpleNamespace(close=lambda: None, join=lambda seconds: (ended.append(name), collected()))
+
+    def collected() -> None:
+        if len(ended) == 1:
+            _end(prefetchers, None)
+
+    prefetchers = [fake("one"), fake("two")]
+    _end(prefetchers, None)
+    assert prefetchers == [] and ended == ["one", "one", "two"]
