@@ -1,5 +1,6 @@
-// number: a batch range by range. Included by each of compaction_ranges*.cpp, which says what SPSAMPLE_RANGES and SPSAMPLE_RANGES_INLINE mark
-// functions with, and brings nonempty_words (of a group of 64 words, as bits) and lowest_or_64 (bit of a word, 64 where there is none).
+// number: a batch range by range. Included by each of compaction_ranges*.cpp, which says what SPSAMPLE_RANGES and
+// SPSAMPLE_RANGES_INLINE mark functions with, and brings nonempty_words (of a group of 64 words, as bits) and lowest_or_64 (bit of a word,
+// 64 where there is none).
 
 // The next N vertices of a word, whether there are so many or not: what is too much is written over.
 template <int N, class Index>
