@@ -261,3 +261,17 @@ def test_wrong_draws_are_refused() -> None:
         CPU.draw_shared(cumulative, batch_ids, Draw((0, 0), 0, -1))
     with pytest.raises(ValueError, match="hop"):
         CPU.draw_shared(cumulative, batch_ids, Draw((0, 0), 256, 1))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_numerators_of_a_shared_row(index):
+    numerators = np.array([3, 0, 2**62, 1, 0], np.uint64)
+    cumulative = np.cumsum(numerators, dtype=np.uint64)
+    for columns in ([], [0], [4, 0, 2, 2, 3, 1]):
+        given = np.array(columns, index)
+        found = CPU.shared_numerators(cumulative, given)
+        assert found.dtype == np.uint64
+        assert found.tolist() == REFERENCE.shared_numerators(cumulative, given).tolist() == numerators[given].tolist()
+    for bad in (-1, 5):
+        with pytest.raises(ValueError, match="columns: a column is not one of the row's"):
+            CPU.shared_numerators(cumulative, np.array([0, bad], index))

@@ -121,10 +121,11 @@ class Turns:
     def _choose(self, *, is_last: bool) -> None:
         """Keep the faster way, where that is clear or nothing more is looked at; without a clear one the simpler."""
         ahead, in_turn = (min(self._looks[way]) for way in (False, True))
-        clear = LIGHT_CLEAR if in_turn.loop < LIGHT_LOOP * in_turn.batch else CLEAR
-        if not is_last and clear * ahead.batch > in_turn.batch and CLEAR * in_turn.batch > ahead.batch:
+        is_light = in_turn.loop < LIGHT_LOOP * in_turn.batch
+        ahead_is_clear = not is_light and CLEAR * ahead.batch <= in_turn.batch  # else all looks are waited for
+        if not is_last and not ahead_is_clear and CLEAR * in_turn.batch > ahead.batch:
             return
-        self.in_turn = in_turn.batch < (clear if clear == LIGHT_CLEAR else NEARLY) * ahead.batch
+        self.in_turn = in_turn.batch < (LIGHT_CLEAR if is_light else NEARLY) * ahead.batch
         self._chosen = in_turn if self.in_turn else ahead
         self._looks_since = 0
 
