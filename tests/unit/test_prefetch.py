@@ -377,4 +377,5 @@ def test_both_finalizers_of_a_pipeline_at_a_time() -> None:
 
     prefetchers = [fake("one"), fake("two")]
     _end(prefetchers, None)
-    assert prefetchers == [] and ended == ["one", "one", "two"]
+    assert prefetchers == []
+    assert ended == ["one", "one", "two"]
