@@ -8,6 +8,7 @@
 
 #if defined(__GLIBC__)
 #include <malloc.h>
+#include <pthread.h>
 #endif
 
 namespace spsample {
@@ -31,12 +32,16 @@ void give_back() {
     malloc_trim(0);
 }
 
+// A process that is forked meanwhile gets a lock that it can take.
+void at_fork(void (*before)(), void (*after)()) { pthread_atfork(before, after, after); }
+
 constexpr bool kHasThresholds = true;
 
 #else
 
 void keep() {}
 void give_back() {}
+void at_fork(void (*)(), void (*)()) {}
 constexpr bool kHasThresholds = false;
 
 #endif
@@ -54,6 +59,9 @@ public:
         if (--count_ == 0) give_back();
     }
 
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
+
 private:
     std::mutex mutex_;
     int64_t count_ = 0;
@@ -68,6 +76,7 @@ Keepers& keepers() {
 
 void bind_keep_freed(nb::module_& m) {
     m.attr("keeps_freed") = kHasThresholds;
+    at_fork([] { keepers().lock(); }, [] { keepers().unlock(); });
     m.def("keep_freed", [] { keepers().add(); }, nb::call_guard<nb::gil_scoped_release>(),
           "Let malloc keep what is freed until release_freed is called as often; without effect but with glibc.");
     m.def("release_freed", [] { keepers().remove(); }, nb::call_guard<nb::gil_scoped_release>(), "Give it back to the system.");

@@ -143,13 +143,13 @@ def mean_block(adj: Any) -> Block:
     """
     if not _is_on_host(adj.indices):
         return _block(adj, _means_on_device(adj))
-    adj = adj.on_host()
-    counts = np.diff(adj.indptr)
+    counts = np.diff(np.asarray(adj.indptr))
     if adj.data is None:
         values = np.repeat(_inverse(counts), counts)
     else:
-        totals = sums_by_row(adj.indptr, adj.data)
-        values = adj.data * np.repeat(_inverse(totals), counts)
+        weights = np.asarray(adj.data)
+        totals = sums_by_row(np.asarray(adj.indptr), weights)
+        values = weights * np.repeat(_inverse(totals), counts)
     return _block(adj, values)
 
 

@@ -130,7 +130,7 @@ def _dropped(h: Tensor, p: float) -> Tensor:
     core = compiled_core()
     if core is None or p == 1 or not h.is_cpu or h.dtype != torch.float32:
         return functional.dropout(h, p, training=True)
-    key = int(torch.randint(2**63 - 1, ()))
+    key = int(torch.randint(2**63 - 1, (), device="cpu"))
     result: Tensor = _Dropped.apply(h, p, (key & 0xFFFFFFFF, key >> 32))  # type: ignore[no-untyped-call]
     return result
 
@@ -139,13 +139,21 @@ class _Dropped(torch.autograd.Function):
     """Dropout under a key; its derivative is the same of the gradient, so that no mask is kept."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
-        ctx.p, ctx.key = p, key
+    def forward(h: Tensor, p: float, key: tuple[int, int]) -> Tensor:
         numbers = h.detach().contiguous()
         out = torch.empty_like(numbers)
         x, to = (tensor.numpy().reshape(-1) for tensor in (numbers, out))
         compiled_core().drop_numbers(x, key, _least(p), 1 / (1 - p), to)
         return out
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.p, ctx.key = inputs[1:]
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        result: Tensor = _Dropped.apply(tangents[0], ctx.p, ctx.key)  # type: ignore[no-untyped-call]
+        return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

@@ -24,6 +24,9 @@ def keep_memory() -> Iterator[None]:
     more do, as they do once glibc has adjusted itself. It counts for the whole process: contexts may be nested and may
     overlap in several threads, and the last one that ends gives memory back. `Trainer.fit` is within it.
 
+    Blocks of one size are laid side by side, up to eight of them, before glibc uses the first again: a loop that
+    allocates one large block of the same size in each step, and none in between, needs as much more memory.
+
     Nothing is done with another C library, without the compiled core, or where the environment sets malloc's
     thresholds itself (``MALLOC_MMAP_THRESHOLD_``, ``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_TOP_PAD_``,
     ``GLIBC_TUNABLES``). Threads other than the main one keep what fits the 64 MiB of an arena.

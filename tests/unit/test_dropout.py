@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from spsample.backends import get_backend
 from spsample.common.threads import compiled_core, kernel_threads
@@ -81,3 +82,40 @@ def test_other_numbers_and_layouts(x: torch.Tensor) -> None:
     result = VertexDropout(0.5)(x)
     assert result.dtype == x.dtype
     assert set(result.unique().tolist()) <= {0.0, 2.0}
+
+
+def test_under_torchs_function_transforms() -> None:
+    x, tangent = torch.randn(30, 5), torch.randn(30, 5)
+    torch.manual_seed(3)
+    mask = VertexDropout(0.5)(torch.ones(30, 5))
+    torch.manual_seed(3)
+    gradient = torch.func.grad(lambda h: VertexDropout(0.5)(h).square().sum())(x)
+    torch.testing.assert_close(gradient, 2 * x * mask.square())
+    torch.manual_seed(3)
+    result = torch.func.jvp(VertexDropout(0.5), (x,), (tangent,))
+    torch.testing.assert_close(result, (x * mask, tangent * mask))
+
+
+def test_the_key_is_drawn_on_the_processor_whatever_the_default_device() -> None:
+    x = torch.ones(40, 40)
+    torch.manual_seed(5)
+    expected = VertexDropout(0.5)(x)
+    torch.manual_seed(5)
+    with torch.device("meta"):
+        result = VertexDropout(0.5)(x)
+    assert torch.equal(result, expected)
+
+
+def test_a_second_derivative_and_checkpoints_have_the_same_masks() -> None:
+    x = torch.randn(40, 7, requires_grad=True)
+    model = torch.nn.Sequential(VertexDropout(0.3), torch.nn.Linear(7, 9), VertexDropout(0.5), VertexDropout(0.5))
+    torch.manual_seed(1)
+    result = VertexDropout(0.3)(x)
+    (first,) = torch.autograd.grad((result**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, 6 * x.detach() * ((result.detach() != 0) / 0.7) ** 3)
+    gradients = []
+    for call in (model, lambda h: checkpoint(model, h, use_reentrant=False)):
+        torch.manual_seed(2)
+        gradients.append(torch.autograd.grad(call(x).square().sum(), x)[0])
+    assert torch.equal(*gradients)

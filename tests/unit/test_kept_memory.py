@@ -90,6 +90,45 @@ def test_overlapping_uses_of_several_threads() -> None:
             thread.join()
 
 
+FORKS = """
+import os, signal, threading
+from spsample.training import keep_memory
+
+stop = threading.Event()
+
+def use():
+    while not stop.is_set():
+        with keep_memory():
+            pass
+
+thread = threading.Thread(target=use)
+thread.start()
+statuses = []
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        with keep_memory():
+            pass
+        os._exit(0)
+    statuses.append(os.waitpid(child, 0)[1])
+    if statuses[-1] != 0:
+        break
+stop.set()
+thread.join()
+print(statuses)
+"""
+
+
+def test_processes_forked_while_another_thread_begins_or_ends_it() -> None:
+    needs_glibc()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.split() == str([0] * 20).split()
+
+
 def test_an_error_ends_it_too() -> None:
     needs_glibc()
     with pytest.raises(KeyError), keep_memory():

@@ -38,6 +38,15 @@ def adj(data=None):
     return SimpleNamespace(indptr=INDPTR, indices=INDICES, data=data, shape=(3, 4))
 
 
+def as_tensor_or_none(array):
+    return None if array is None else torch.from_numpy(array)
+
+
+def tensors_of(adj):
+    arrays = {name: as_tensor_or_none(getattr(adj, name)) for name in ("indptr", "indices", "data")}
+    return SimpleNamespace(**arrays, shape=adj.shape)
+
+
 def dense(values):
     matrix = np.zeros((3, 4))
     np.add.at(matrix, (np.repeat(np.arange(3), np.diff(INDPTR)), INDICES), values)
@@ -53,6 +62,8 @@ WEIGHTED_MEAN = [0.25, 0.75, 0.25, 0.25, 0.5]
     [
         (mean_block(adj()), MEAN),
         (mean_block(adj(DATA)), WEIGHTED_MEAN),
+        (mean_block(tensors_of(adj(DATA))), WEIGHTED_MEAN),
+        (mean_block(tensors_of(adj())), MEAN),
         (value_block(adj(DATA)), DATA),
         (value_block(adj()), np.ones(5)),
     ],
