@@ -56,7 +56,7 @@ def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def repeated(message: NDArray[np.uint8], to: NDArray[np.bool_]) -> Sent:
-    """The same bytes to some of the ranks.
+    """Send one message to some of the ranks.
 
     Examples
     --------

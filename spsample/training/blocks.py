@@ -133,7 +133,7 @@ class Block:
         require_exchanged(self.exchange)
         if len(self.indices) == 0:
             return h[:0].sum(0).expand(self.num_dst, -1)  # zeros, of which what made h still gets a gradient, of 0
-        return weighted_sums(self, h)
+        return weighted_sums(self.indptr, self.indices, self.values, h)
 
 
 def mean_block(adj: Any) -> Block:

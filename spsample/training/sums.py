@@ -16,28 +16,25 @@ from spsample.common.threads import compiled_core
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spsample.training.blocks import Block
-
 __all__ = ["Sums", "summed", "weighted_sums"]
 
 
-def weighted_sums(block: Block, h: Tensor) -> Tensor:
-    """``A h``, for `Block.aggregate`: by the compiled core on the processor, by torch elsewhere.
+def weighted_sums(indptr: Tensor, indices: Tensor, values: Tensor, h: Tensor) -> Tensor:
+    """``A h``, of A as a `Block` has it: by the compiled core on the processor, by torch elsewhere.
 
     Both add up in the order of the entries. The gradient is ``A^T g``, added up in the order of the rows.
     """
-    is_here = h.is_cpu and block.indices.is_cpu and not block.values.requires_grad
+    is_here = h.is_cpu and indices.is_cpu and not values.requires_grad
     if is_here and h.ndim == 2 and h.dtype in (torch.float32, torch.float64) and compiled_core() is not None:
-        values = block.values.to(h.dtype).numpy()
-        sums = Sums(block.indptr.numpy(), block.indices.numpy(), values, len(h))
+        sums = Sums(indptr.numpy(), indices.numpy(), values.to(h.dtype).numpy(), len(h))
         result: Tensor = _WeightedSums.apply(h, sums)  # type: ignore[no-untyped-call]
         return result
     return functional.embedding_bag(
-        block.indices,
+        indices,
         h,
-        block.indptr,
+        indptr,
         mode="sum",
-        per_sample_weights=block.values.to(h.dtype),
+        per_sample_weights=values.to(h.dtype),
         include_last_offset=True,
     )
 
@@ -53,7 +50,7 @@ class Sums:
 
     @cached_property
     def transposed(self) -> Sums:
-        """The same by column; entries of a column in the order of the rows."""
+        """A^T as a matrix of its own; entries of a column in the order of the rows."""
         shape = len(self.indptr) - 1, self.num_columns
         by_column = sparse.csr_array((self.values, self.columns, self.indptr), shape).tocsc()
         pointers, rows = (np.asarray(a, np.int64) for a in (by_column.indptr, by_column.indices))

@@ -291,7 +291,9 @@ graph = sp.load_dataset("rmat:16,16").graph
 seeds = np.flatnonzero(graph.in_degrees())
 sampler = eval(sys.argv[1], vars(sp))
 with measured_pool() as memory:
-    loader = sp.BulkLoader(graph, seeds, sampler, batch_size=64, bulk_size=256, memory_budget="64GiB")
+    # with numbers of threads given, so that a loop as light as this one keeps them
+    options = dict(batch_size=64, bulk_size=256, memory_budget="64GiB", stage_threads=(2, 2))
+    loader = sp.BulkLoader(graph, seeds, sampler, **options)
     for batch in loader:
         pass
 print(json.dumps([loader.plan.peak(256), memory.peak_bytes]))
