@@ -19,6 +19,7 @@ from spsample.backends.protocol import Int64Array
 from spsample.comm import Channel, collective
 from spsample.comm.objects import require_same
 from spsample.common.checks import require_choice
+from spsample.common.memory import available_memory
 from spsample.common.units import require_bytes
 from spsample.distributed.algorithms import ALGORITHMS, AUTO, DEFAULT
 from spsample.distributed.blocks import GraphRows, PickedRows, RowReader, StoredRows, block_row
@@ -34,6 +35,10 @@ from spsample.sparse import GraphOperand, LocalOperand
 from spsample.sparse.operand import Weighting
 from spsample.store import Graph, GraphStore
 from spsample.store.base_graph import require_local
+
+SHARE = 4
+"""So many times all of A has to fit in the free memory of each rank, for "stages" to be tried: it fetches rows, and how
+many is in no plan."""
 
 
 class PartitionedGraph(DistributedGraph):
@@ -81,6 +86,7 @@ class PartitionedGraph(DistributedGraph):
         self._choice = AlgorithmChoice() if options.algorithm == AUTO else None
         self._by_algorithm: dict[str, PartitionedGraph] = {}
         self._report: Callable[[float], None] | None = None
+        self._may_fetch_rows = False  # as "stages" does; before `_made` knows
         with collective(self.comm):
             self._placement = options.place(rows, grid)
 
@@ -164,6 +170,12 @@ class PartitionedGraph(DistributedGraph):
             partition=None if options.partition is None else np.asarray(options.partition, np.int64),
             replication=grid.replication,
         )
+        if graph._choice is not None:
+            free = grid.comm.all_reduce(np.array([available_memory()], np.int64), "min", phase="set-up")
+            entry = rows.index_dtype.itemsize + 8 * (rows.weighting == "weighted")
+            graph._may_fetch_rows = (
+                grid.replication == 1 < grid.num_blocks and SHARE * rows.num_edges * entry <= free[0]
+            )
         return graph
 
     @property
@@ -249,15 +261,17 @@ class PartitionedGraph(DistributedGraph):
         """What ``algorithm="auto"`` has chosen so far, by this graph and those duplicated from it; else nothing."""
         return [] if self._choice is None else self._choice.chosen
 
-    def for_bulks(self, workload: Hashable, num_batches: int) -> PartitionedGraph:
+    def for_bulks(self, sampler: Any, options: Hashable, num_batches: int) -> PartitionedGraph:
         """Return the graph with the algorithm that is chosen for such bulks, or that is tried next.
 
         All ranks call it, in the same order: it says what their next bulk is.
         """
         if self._choice is None:
             return self
-        kind = BulkKind(workload, num_batches)
-        name = self._choice.next(kind) if self.grid.num_blocks > 1 else DEFAULT
+        if not self._may_fetch_rows or sampler.kind != "layer-wise":
+            return self._with(DEFAULT)
+        kind = BulkKind((sampler, options), num_batches)
+        name = self._choice.next(kind)
         graph = copy.copy(self._with(name))
         graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None
         return graph

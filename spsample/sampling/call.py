@@ -114,7 +114,7 @@ class SamplingCall:
         CapacityError
             If memory runs out, or a value of a layer-wise sample is too large for its type.
         """
-        graph = self.graph.for_bulks((self.sampler, self.batch_size, self.edge_ids, self.backend), self.num_batches)
+        graph = self.graph.for_bulks(self.sampler, (self.batch_size, self.edge_ids, self.backend), self.num_batches)
         if graph is not self.graph:
             return replace(self, graph=graph).run(limit)
         if self.graph.comm.size > 1:

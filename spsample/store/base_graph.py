@@ -142,10 +142,10 @@ class BaseGraph(ABC):
         """
         return self.local_batches(num_batches)
 
-    def for_bulks(self, workload: Hashable, num_batches: int) -> BaseGraph:
+    def for_bulks(self, sampler: Any, options: Hashable, num_batches: int) -> BaseGraph:
         """Return the graph as it is best sampled from in bulks like these: itself, where there is one way only.
 
-        `workload` is what else the time of a bulk depends on: sampler, batch size, whether there are edge ids.
+        `options` are what else the time of a bulk depends on: batch size, whether there are edge ids, backend.
         """
         return self
 

@@ -8,7 +8,7 @@ from partitioned_cases import GRAPHS, SAMPLERS, batches_of, gathered, same_batch
 
 import spsample as sp
 from spsample.comm import Recorder, run_threads
-from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.distributed import PartitionedGraph, ProcessGrid, partitioned
 from spsample.distributed.choice import CANDIDATES, MOST_KINDS, RUNS, AlgorithmChoice, BulkKind
 from spsample.errors import SpSampleError
 
@@ -84,10 +84,10 @@ def test_samples_are_the_same_during_the_trial_and_after(graph, sampler):
     seeds = np.arange(min(A.num_nodes, 40))
 
     def body(comm):
-        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm, 2))
+        parts = PartitionedGraph.from_graph(A, ProcessGrid(comm))
         bulks = [sp.bulk_sample(parts, seeds, sampler, batch_size=7, epoch=epoch) for epoch in range(TRIAL + 2)]
-        (chosen,) = parts.chosen_algorithms
-        return [batches_of(bulk) for bulk in bulks], chosen
+        assert len(parts.chosen_algorithms) == (sampler.kind == "layer-wise")
+        return [batches_of(bulk) for bulk in bulks], [one.algorithm for one in parts.chosen_algorithms]
 
     ranks = run_threads(4, body, TIMEOUT)
     assert len({str(chosen) for _, chosen in ranks}) == 1
@@ -112,14 +112,25 @@ def test_what_is_tried_is_what_runs():
     assert run_threads(2, body, TIMEOUT) == [[False, True] * RUNS] * 2
 
 
-def test_one_block_row_needs_no_trial():
-    def body(comm):
-        parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm, 2))
-        for epoch in range(TRIAL):
-            sp.bulk_sample(parts, np.arange(20), sp.LADIES([4]), batch_size=5, epoch=epoch)
-        return len(parts.chosen_algorithms)
+@pytest.mark.parametrize(("p", "c"), [(2, 2), (4, 2)])
+def test_several_copies_of_a_block_row_need_no_trial(p, c):
+    assert run_threads(p, lambda comm: trials(comm, c), TIMEOUT) == [0] * p
 
-    assert run_threads(2, body, TIMEOUT) == [0, 0]
+
+def test_rows_are_not_fetched_where_memory_may_not_hold_them(monkeypatch):
+    """Four times all entries have to fit."""
+    bytes_of_entries = 4 * GRAPHS["plain"]().num_edges
+    for free, expected in ((4 * bytes_of_entries - 1, 0), (4 * bytes_of_entries, 1)):
+        monkeypatch.setattr(partitioned, "available_memory", lambda free=free: free)
+        assert run_threads(3, lambda comm: trials(comm, 1), TIMEOUT) == [expected] * 3
+
+
+def trials(comm, c):
+    """How many kinds of bulks were tried."""
+    parts = PartitionedGraph.from_graph(GRAPHS["plain"](), ProcessGrid(comm, c))
+    for epoch in range(TRIAL):
+        sp.bulk_sample(parts, np.arange(20), sp.LADIES([4]), batch_size=5, epoch=epoch)
+    return len(parts.chosen_algorithms)
 
 
 @pytest.mark.parametrize("failing", range(4))
