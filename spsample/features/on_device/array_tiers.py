@@ -100,5 +100,6 @@ def _format(rows: NDArray[Any], dtype: str | None) -> RowFormat:
     if dtype is None:
         kept = rows.dtype if rows.dtype.name in ("float32", "float16") else np.dtype(np.float32)
         return AsStored(kept)
-    largest = np.abs(rows).max(axis=0, initial=0) if dtype == "int8" else None
+    is_scaled = isinstance(dtype, str) and dtype == "int8"  # another type is refused below
+    largest = np.abs(rows).max(axis=0, initial=0) if is_scaled else None
     return format_for(dtype, largest)
