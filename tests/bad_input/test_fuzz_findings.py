@@ -252,3 +252,8 @@ def test_orders_by_words_that_are_none(options, tmp_path):
     with pytest.raises(DTypeError, match=f"{next(iter(options))}: got "):
         reorder(tmp_path / "store", tmp_path / "new", [1, 2], **options)
     assert not (tmp_path / "new").exists()
+
+
+def test_an_array_as_the_dtype_of_rows_on_a_device():
+    with pytest.raises((InputError, DTypeError), match="dtype"):
+        sp.DeviceFeatures(np.zeros((3, 2), np.float32), dtype=np.zeros(2))
