@@ -389,6 +389,7 @@ class BulkLoader(Loader):
                     sampled.release()
                 stages.delivered(item.begins_bulk)
                 yield self._copies.received(item)
+                del item
 
     def _prefetchers(
         self, pipeline: Pipeline, place: _Place, made: _Made, stages: StagePass

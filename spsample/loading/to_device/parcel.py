@@ -101,8 +101,9 @@ class Parcel:
 
 def _source(array: Any) -> _Source:
     if isinstance(array, np.ndarray):
+        dtype = _torch_dtype(array.dtype)
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return _Source(_address(values), values.nbytes, values, _torch_dtype(array.dtype), array.shape)
+        return _Source(_address(values), values.nbytes, values, dtype, array.shape)
     if array.layout is not torch.strided or array.requires_grad or array.is_quantized:
         given = f"a tensor of layout {array.layout}, requires_grad={array.requires_grad}"
         raise DTypeError(argument="transform", given=given, expected="dense tensors without gradients on the host")
