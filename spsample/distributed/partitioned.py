@@ -269,12 +269,17 @@ class PartitionedGraph(DistributedGraph):
         if self._choice is None:
             return self
         if not self._may_fetch_rows or sampler.kind != "layer-wise":
-            return self._with(DEFAULT)
+            return self._fixed
         kind = BulkKind((sampler, options), num_batches)
         name = self._choice.next(kind)
         graph = copy.copy(self._with(name))
         graph._report = partial(self._choice.ran, kind, name) if self._choice.is_tried(kind) else None
         return graph
+
+    @property
+    def _fixed(self) -> PartitionedGraph:
+        """The graph with an algorithm that is no choice: of "auto", what is taken where nothing is tried."""
+        return self if self._choice is None else self._with(DEFAULT)
 
     def _with(self, algorithm: str) -> PartitionedGraph:
         """The graph with that algorithm, over the same communicators; its operands are kept."""
@@ -291,7 +296,7 @@ class PartitionedGraph(DistributedGraph):
         pass through the memory of the host.
         """
         if self._choice is not None:
-            return self._with(DEFAULT).operand(backend)
+            return self._fixed.operand(backend)
         chosen = on_host_arrays(get_backend(backend))
         if chosen.name not in self._operands:
             self._operands[chosen.name] = self._operand(chosen)
@@ -325,13 +330,12 @@ class PartitionedGraph(DistributedGraph):
 
     def sampled_batches(self, num_batches: int) -> Int64Array:
         """Return the ascending positions of the batches of a call that this rank samples, as the algorithm asks for."""
-        algorithm = DEFAULT if self._choice is not None else self.algorithm
-        return self._algorithms[algorithm].sampled_batches(self.grid, num_batches)
+        return self._algorithms[self._fixed.algorithm].sampled_batches(self.grid, num_batches)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Where one rank fails, its column group learns of it by the next exchange, and all others at the end."""
-        graph = self if self._choice is None else self._with(DEFAULT)
+        graph = self._fixed
         operands, begin = list(graph._operands.values()), time.perf_counter()
         try:
             with collective(self.comm, *(operand.channel for operand in operands), call="bulk_sample"):
