@@ -55,6 +55,8 @@ def received_sums(
 
 def joined_sums(pieces: list[ColumnMatrix]) -> tuple[Int64Array, NDArray[np.signedinteger], UInt64Array]:
     """Lengths, columns and numerators of the rows of several matrices, one after the other."""
+    if len(pieces) == 1:
+        return np.diff(pieces[0].indptr), pieces[0].columns, pieces[0].numerators
     lengths = np.concatenate([np.diff(piece.indptr) for piece in pieces])
     columns = np.concatenate([piece.columns for piece in pieces])
     return lengths, columns, np.concatenate([piece.numerators for piece in pieces])
@@ -74,7 +76,7 @@ def added_sums(backend: Backend, pieces: list[ColumnMatrix], k: int, num_columns
     >>> added_sums(get_backend("reference"), [piece, piece], 1, 5).numerators.tolist()
     [16, 32]
     """
-    lengths, columns, numerators = joined_sums(pieces)
+    lengths, columns, numerators = joined_sums([piece for piece in pieces if len(piece.indptr) > 1] or pieces[:1])
     batch = np.arange(len(lengths)) % max(k, 1)
     order = np.argsort(batch, kind="stable").astype(columns.dtype)
     left = pointers_of(np.bincount(batch, minlength=k)), order, np.ones(len(order), np.uint64)

@@ -33,15 +33,15 @@ def pack(values: NDArray[Any], counts: Int64Array) -> Sent:
     >>> sent.rows.tolist(), sent.counts.tolist()
     ([1, 2, 44, 1], [2, 2])
     """
-    ends = np.cumsum(counts)
-    parts, sizes = [np.zeros(0, np.uint8)], np.zeros(len(counts), np.int64)
-    for q, (end, count) in enumerate(zip(ends.tolist(), counts.tolist(), strict=True)):
-        part = values[end - count : end]
-        if count:
-            width = width_of(int(part.max()))
-            parts.append(part.astype(f"u{width}").view(np.uint8))
-            sizes[q] = width * count
-    return Sent(np.concatenate(parts), sizes)
+    begins, ends = (np.cumsum(counts) - counts).tolist(), np.cumsum(counts).tolist()
+    parts = [values[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    widths = [width_of(int(part.max())) if len(part) else 1 for part in parts]
+    sizes = counts * np.array(widths, np.int64)
+    message = np.empty(int(sizes.sum()), np.uint8)
+    places = np.split(message, np.cumsum(sizes)[:-1])
+    for part, width, place in zip(parts, widths, places, strict=False):
+        place.view(f"u{width}")[:] = part
+    return Sent(message, sizes)
 
 
 def packed(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -93,6 +93,8 @@ def either(is_second: NDArray[np.bool_], first: Sent, second: Sent) -> Sent:
     >>> either(np.array([False, True]), one, other).rows.tolist()
     [1, 2, 7]
     """
+    if not is_second.any():
+        return first
     ends = [np.cumsum(sent.counts) for sent in (first, second)]
     parts = [first.rows[:0]]
     for q, choice in enumerate(is_second.tolist()):
