@@ -19,6 +19,7 @@ from epoch import epoch
 from factored import factored
 from features import features
 from ladder import ladder
+from light_loops import light_loops
 from local_batches import local_batches
 from local_training import local_training
 from locality import locality
@@ -41,6 +42,7 @@ app.command()(bulk_size)
 app.command()(planning)
 app.command()(prefetch)
 app.command()(sampling)
+app.command()(light_loops)
 app.command()(small_graphs)
 app.command()(traffic)
 app.command()(cold_store)
@@ -75,6 +77,16 @@ def smoke(out: Annotated[Path, typer.Option(help="Folder of the results.")] = Pa
     prefetch(dataset="planted:2000", batch_size=64, bulk_size="2", rounds=1, out=out)
     sampling(graph="rmat:10,8", batches=4, batch_size=64, rounds=1, out=out)
     small_graphs(graph=["grid:20"], batch_size=[16], bulk_size=[1, 4], batches=8, rounds=1, out=out)
+    light_loops(
+        graph=["rmat:10,8"],
+        batch_size=[64],
+        bulk_size=[4],
+        batches=8,
+        pass_ms=1,
+        rounds=1,
+        graph_cache=out / "graphs",
+        out=out,
+    )
     cold_store(graph="rmat:10,8", bulk_size=[2], batch_size=64, rounds=1, state=["memory", "cold:normal"], out=out)
     features(form=["int8"], row_bytes=[64], table_bytes=1 << 20, result_bytes=1 << 18, rounds=1, out=out)
     cooperative(graph=["rmat:10,8"], sampler=["GraphSAGE"], ranks=[2], out=out)
