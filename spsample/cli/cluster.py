@@ -54,7 +54,7 @@ class ClusterOptions:
         str | None, Option("Another bandwidth of a network adapter, as in 25GB/s or 100Gbit/s.", PANEL)
     ] = None
     duplex: Annotated[
-        float, Option("Share of the bandwidth that is left each way where a rank sends and receives.", PANEL)
+        float, Option("Share of the bandwidth that is left each way where all ranks send and receive.", PANEL)
     ] = 1.0
     ranks_per_node: Annotated[int | None, Option("Ranks on a node.", PANEL, unset="what is usual in the network")] = (
         None

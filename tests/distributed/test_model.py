@@ -572,5 +572,5 @@ def test_links_that_are_slower_both_ways():
     half = network_named("ethernet", "1ms", "1kB/s", duplex=0.5)
     assert half.seconds(both, GridShape(2), 1) == pytest.approx(0.021)
     assert half.seconds(one_way, GridShape(2), 1) == pytest.approx(0.011)
-    with pytest.raises(InputError, match=r"duplex: got 0.4; expected a share from 0.5 to 1"):
-        network_named("ethernet", duplex=0.4)
+    with pytest.raises(InputError, match=r"duplex: got 1.4; expected a share above 0 and up to 1"):
+        network_named("ethernet", duplex=1.4)

@@ -105,7 +105,7 @@ class Trials:
     wire: WireWidths
 
     def __call__(self, shape: GridShape) -> Computation:
-        """Of the grid, by one like it; by the same batches on the smaller graph where the planned one is not here."""
+        """Measure on a grid like it; on the smaller graph, with the same batches, where the planned one is not here."""
         small = trial_shape(shape)
         order = np.random.default_rng(0).permutation(self.pilot.seeds)
         moved = {m: self._bytes(small, m) for m in TRIAL_BATCHES}

@@ -50,7 +50,8 @@ class Network:
     ranks_per_node : int
         Where the user does not say how many.
     duplex : float
-        What is left of the bandwidth each way where a rank sends and receives: 1, or less down to one half.
+        What is left of the bandwidth each way where all ranks send and receive: 1; 0.5 where a link carries one of the
+        two at a time; less where the ranks share what carries them.
     """
 
     name: str
@@ -122,7 +123,7 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     bandwidth : str, optional
         Bytes or bits per second of an adapter, as "25GB/s" or "100Gbit/s".
     duplex : float
-        Share of the bandwidth that is left each way where a rank sends and receives.
+        Share of the bandwidth that is left each way where all ranks send and receive.
 
     Raises
     ------
@@ -136,8 +137,8 @@ def network_named(name: str, alpha: str | None = None, bandwidth: str | None = N
     """
     if name not in NETWORKS:
         raise InputError(argument="network", given=repr(name), expected="one of " + ", ".join(NETWORKS))
-    if not 0.5 <= duplex <= 1:
-        raise InputError(argument="duplex", given=f"{duplex:g}", expected="a share from 0.5 to 1")
+    if not 0 < duplex <= 1:
+        raise InputError(argument="duplex", given=f"{duplex:g}", expected="a share above 0 and up to 1")
     network = replace(NETWORKS[name], duplex=duplex)
     if alpha is None and bandwidth is None:
         return network
