@@ -142,6 +142,13 @@ def test_costs_are_fitted_to_bulks_of_each_size():
     assert (fitted.per_byte, fitted.unevenness) == pytest.approx((3e-5, 1))
 
 
+def test_a_trial_that_may_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr("spsample.planning.cluster.computation.available_memory", lambda: 1 << 20)
+    assert plan_cluster(PILOT, CLUSTER, Job("column"), replication=2, computation=True).grids
+    with pytest.raises(CapacityError, match=r"computation: got 1.00 MiB of memory; expected .*--no-computation"):
+        plan_cluster(PILOT, CLUSTER, Job("stages"), replication=2, computation=True)
+
+
 def test_trials_of_a_scaled_graph_stand_for_larger_batches():
     sizes = {"num_nodes": 4 * GRAPH.num_nodes, "num_edges": 4 * GRAPH.num_edges, "num_seeds": 4096}
     pilot = scaled_pilot(GRAPH, sp.GraphSAGE([6, 4]), **sizes, batch_size=64)

@@ -13,8 +13,11 @@ from scipy.optimize import nnls
 from spsample.backends.protocol import Int64Array
 from spsample.comm import run_threads
 from spsample.comm.communicator import Communicator
+from spsample.common.memory import available_memory
 from spsample.common.threads import kernel_threads
+from spsample.common.units import format_bytes
 from spsample.distributed import PartitionedGraph, ProcessGrid
+from spsample.errors import CapacityError
 from spsample.planning.bulk_sampling import bulk_sample
 from spsample.planning.cluster.exchanges import Algorithm, Exchange
 from spsample.planning.cluster.grid_shape import GridShape
@@ -105,14 +108,31 @@ class Trials:
     wire: WireWidths
 
     def __call__(self, shape: GridShape) -> Computation:
-        """Measure on a grid like it; on the smaller graph, with the same batches, where the planned one is not here."""
+        """Measure on a grid like it; on the smaller graph, with the same batches, where the planned one is not here.
+
+        Raises
+        ------
+        CapacityError
+            If ranks of the trial may be sent all of A, and there is no memory for that.
+        """
         small = trial_shape(shape)
+        self._require_memory(small)
         order = np.random.default_rng(0).permutation(self.pilot.seeds)
         moved = {m: self._bytes(small, m) for m in TRIAL_BATCHES}
         sizes = [m for m in TRIAL_BATCHES if m == TRIAL_BATCHES[0] or moved[m] * small.ranks <= MOST_TRIAL_BYTES]
         bulks = [np.resize(order, m * small.ranks * self.pilot.batch_size) for m in sizes]
         found = self._timed(small, bulks)
         return Computation.fitted([Timed(m, moved[m], one) for m, one in zip(sizes, found, strict=True)])
+
+    def _require_memory(self, shape: GridShape) -> None:
+        free, need = available_memory(), shape.ranks * self.pilot.graph.num_edges * self.wire.entry_bytes
+        if self.algorithm != "column" and need > free:
+            raise CapacityError(
+                argument="computation",
+                given=f"{format_bytes(free)} of memory",
+                expected=f"{format_bytes(need)}, which {shape.ranks} ranks with all of A take",
+                hint="Plan without it: --no-computation, or computation=False.",
+            )
 
     def _bytes(self, shape: GridShape, batches: int) -> float:
         """Mean bytes of a rank, of a bulk with as many batches a rank."""
